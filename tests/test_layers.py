@@ -198,7 +198,7 @@ def test_the_core_names_no_plugin() -> None:
     assert not faults, "\n".join(faults)
 
 
-DEEPER = {"uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule"}
+DEEPER = {"uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule", "uma.tir.tiling"}
 """Public modules that are not directly below `uma`."""
 
 

@@ -10,7 +10,7 @@ accelerator do.
 
 from __future__ import annotations
 
-from . import schedule, te
+from . import schedule, te, tiling
 from .form.functions import FUNCTIONS
 from .form.interp import InterpreterError, interpret, interpret_row
 from .form.machine import Machine
@@ -156,6 +156,7 @@ __all__ = [
     "simplify_expr",
     "substitute",
     "te",
+    "tiling",
     "unroll",
     "uses_device",
     "variables",

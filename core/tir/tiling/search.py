@@ -1,0 +1,429 @@
+"""Choosing tiles: all ways to cut a nest, the most promising first, until none can be better than the best one found.
+
+A choice of tiles is known by the least that it may cost: all instructions, and every element moved as often as its
+tiles must be, whatever the order of the loops. Choices for a few axes, the others as large as can be, are told likewise
+(`_Search.least`), so most are never looked at. What is left is cut in every order of loops, with each buffer made at
+every loop that tells.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, combinations, count, permutations, product
+
+from ..form.exprs import require
+from ..form.machine import Machine
+from .nest import Nest
+from .timeline import Costs, Cut, Loop, Timeline, parts
+
+__all__ = ["Constraints", "Misfit", "Tiles", "choose_tiles"]
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What the author of a lowering decides himself.
+
+    Args:
+        tiles: of an axis the iterations of a tile, or those that it may have.
+        at_most: of an axis the most iterations of a tile.
+        steps: of an axis the iterations of an instruction.
+        multiples: of an axis of what tiles and steps are a multiple, but for those that are all of it.
+        order: names of axes, whose loops over tiles are in this order, outermost first; others are in any.
+        at: of a staged buffer the axes in whose loops over tiles it may be made; None among them: outside of all loops.
+            Without it, in any loop that tells which elements are used, those over the steps of a tile included.
+        double_buffer: whether loops may be double-buffered.
+        along: axes whose loops over tiles may be; None for all, steps of reductions included.
+        together: buffers that are made at the same loop.
+        sums_innermost: whether the steps of a tile are never within the loops of reductions.
+        tries: how many cuts of double-buffered loops are followed at most.
+    """
+
+    tiles: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    order: Sequence[str] = ()
+    at: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    double_buffer: bool = True
+    along: Sequence[str] | None = None
+    together: Sequence[Sequence[str]] = ()
+    sums_innermost: bool = False
+    tries: int = 1500
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a nest is cut.
+
+    Args:
+        nest: what is cut.
+        sizes: iterations of each axis in a tile. Tiles have all iterations of a reduction.
+        steps: iterations of each axis in one instruction.
+        loops: outermost first, those that have several iterations: ``x_o`` over the tiles of an axis ``x``, or over the
+            steps of a reduction; ``x_i`` over the steps of a tile.
+        at: of each staged buffer the loop in each of whose iterations it is made, the last one around it; None outside
+            of all.
+        around: the loop that is double-buffered; None for none.
+        twice: the buffers that are there twice for it.
+        cycles: how long it takes.
+        least: none of the cuts that were left, of those that there are to choose from, takes less.
+        used: bytes of each memory.
+        binding: the memory of which a larger one would have had most to give: the one that is filled most.
+    """
+
+    nest: Nest
+    sizes: Mapping[str, int]
+    steps: Mapping[str, int]
+    loops: tuple[str, ...]
+    at: Mapping[str, str | None]
+    around: str | None
+    twice: tuple[str, ...]
+    cycles: int
+    least: int
+    used: Mapping[str, int]
+    binding: str
+
+    def __str__(self) -> str:
+        cut = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items())
+        ahead = f"; {', '.join(self.twice)} twice, around {self.around}" if self.around else ""
+        return f"tiles of {cut}; loops {', '.join(self.loops) or 'none'}{ahead}: {self.cycles} cycles"
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why no cut fits: the smallest tiles take more of a memory than there is.
+
+    Args:
+        memory: its name.
+        least_bytes: that the smallest tiles take.
+        nbytes: that it has.
+        buffers: what is in it.
+    """
+
+    memory: str
+    least_bytes: int
+    nbytes: int
+    buffers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(self.buffers)
+        return f"the smallest tiles of {names} take {self.least_bytes} of the {self.nbytes} bytes of {self.memory!r}"
+
+
+def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Tiles | Misfit:
+    """The cut of a nest that takes the fewest cycles; a `Misfit` where none fits the memories.
+
+    It is the best of all that `Constraints` allow, where costs are as `Costs` asks for, and ``tries`` were enough;
+    `Tiles.least` tells how far from it it may be.
+
+    Args:
+        nest: what is cut.
+        machine: its memories, with their sizes and alignments.
+        costs: cycles of its commands.
+        constraints: what is decided already.
+
+    Raises:
+        InternalError: the nest names a memory that there is not, or the constraints an axis or a buffer; or no size
+            meets the constraints.
+    """
+    return _Search(nest, machine, costs, constraints or Constraints()).best()
+
+
+_CLOSE = 0.01
+"""What may be gained by looking on, as a share, that is not worth it."""
+
+
+class _Search:
+    def __init__(self, nest: Nest, machine: Machine, costs: Costs, constraints: Constraints) -> None:
+        self.nest, self.machine, self.costs, self.given = nest, machine, costs, constraints
+        self.timeline = Timeline(nest, machine, costs)
+        self.names = self.timeline.names
+        self.reductions = self.timeline.reductions
+        self._check()
+        most = nest.steps()
+        self.limits = [most[name] or extent for name, extent in zip(self.names, self.timeline.extents, strict=True)]
+        self.choices = [self._choices(axis) for axis in range(len(self.names))]
+        self.sizes = {memory.name: memory.nbytes for memory in machine.memories}
+        self.moved = [n for n, one in enumerate(nest.staged) if one.role != "made"]
+
+    def _check(self) -> None:
+        given, axes = self.given, set(self.names)
+        buffers = {one.name for one in self.nest.staged}
+        named = [*given.tiles, *given.at_most, *given.steps, *given.multiples, *given.order, *(given.along or ())]
+        named += [name for allowed in given.at.values() for name in allowed if name is not None]
+        for name in named:
+            require(name in axes, f"the constraints name an axis {name!r}, which the nest has not: it has {self.names}")
+        for name in (*given.at, *chain(*given.together)):
+            require(name in buffers, f"the constraints name a buffer {name!r}, which is not staged")
+
+    def _choices(self, axis: int) -> list[tuple[int, int]]:
+        """Sizes of a tile and of a step of it, the largest first. Of tiles that are as many the smallest is enough,
+        and those that are a multiple of what an instruction does.
+        """
+        name, extent, limit = self.names[axis], self.timeline.extents[axis], self.limits[axis]
+        given, multiple = self.given, self.given.multiples.get(self.names[axis], 1)
+
+        def fits(size: int) -> int:
+            return min(extent, parts(size, multiple) * multiple)
+
+        if self.nest.axes[axis].is_whole:
+            tiles = [extent]
+        elif name in given.tiles:
+            wanted = given.tiles[name]
+            tiles = [min(extent, size) for size in ([wanted] if isinstance(wanted, int) else wanted)]
+        elif axis in self.reductions:
+            tiles = [extent]
+        else:
+            even = {parts(extent, n) for n in range(1, extent + 1)}
+            tiles = [fits(size) for one in even for size in (one, min(extent, parts(one, limit) * limit))]
+            tiles = [size for size in tiles if size <= given.at_most.get(name, extent)]
+        found: set[tuple[int, int]] = set()
+        for tile in tiles:
+            if name in given.steps:
+                steps = {min(tile, given.steps[name])}
+            elif axis in self.reductions:
+                even = {parts(tile, n) for n in range(parts(tile, limit), tile + 1)}
+                steps = {fits(one) for one in even} | {min(tile, limit)}
+                steps |= {limit // multiple * multiple} if multiple <= limit < tile else set()
+            else:
+                even = {parts(tile, parts(tile, limit)), min(tile, limit)}
+                steps = {min(tile, fits(one)) for one in even}
+            found |= {(tile, step) for step in steps if 0 < step <= limit}
+        what = f"no size of axis {name!r} meets the constraints: an instruction does at most {limit}"
+        require(bool(found), what)
+        return sorted(found, reverse=True)
+
+    # Bounds
+
+    def least(self, chosen: Sequence[tuple[int, int]]) -> int:
+        """The least cycles of a cut with these sizes, of the first axes; the others are as large as can be."""
+        timeline = self.timeline
+        sizes = {axis: chosen[axis] if axis < len(chosen) else self.choices[axis][0] for axis in range(len(self.names))}
+        for axis in range(len(chosen), len(self.names)):
+            sizes[axis] = (sizes[axis][0], max(step for _, step in self.choices[axis]))
+        executed = timeline.total_executed(sizes)
+        moved = issued = 0
+        for number in self.moved:
+            loops = self.loops_of(number, sizes)
+            work, issues, fills = timeline.total_loaded(number, loops)
+            if loops:
+                whole = timeline.total_loaded(number, [])
+                work, issues, fills = (min(pair) for pair in zip((work, issues, fills), whole, strict=True))
+            moved += work
+            issued += issues
+            executed += fills
+        executed += issued
+        if self.costs.queue is None or not self.given.double_buffer:
+            return executed + moved
+        return max(executed, moved)
+
+    def loops_of(self, number: int, sizes: Mapping[int, tuple[int, int]]) -> list[Loop]:
+        """The loops over tiles that tell which elements of a buffer are used."""
+        return [
+            Loop(axis, False, sizes[axis][0])
+            for axis in self.timeline.used[number]
+            if sizes[axis][0] < self.timeline.extents[axis]
+        ]
+
+    def fits(self, chosen: Sequence[tuple[int, int]]) -> bool:
+        """Whether the memories hold what a cut with these sizes needs at least, the other axes as small as can be."""
+        return self.misfit(self.smallest(chosen)) is None
+
+    def smallest(self, chosen: Sequence[tuple[int, int]]) -> Cut:
+        """What takes the least: each buffer is made within all loops."""
+        rest = [
+            (min(tile for tile, _ in self.choices[axis]), min(step for _, step in self.choices[axis]))
+            for axis in range(len(chosen), len(self.names))
+        ]
+        tiles, steps = zip(*chosen, *rest, strict=True) if self.names else ((), ())
+        loops = self.all_loops(tiles, steps)
+        spatial = [loop for loop in loops if loop.axis not in self.reductions]
+        ordered = (*spatial, *(loop for loop in loops if loop.axis in self.reductions))
+        at = []
+        for number in range(len(self.nest.staged)):
+            depth = len(ordered) if self.nest.staged[number].role == "in" else len(spatial)
+            allowed = self.allowed(number, ordered)
+            at.append(max([place for place in allowed if place <= depth], default=depth))
+        return Cut(tiles, steps, ordered, tuple(at))
+
+    def misfit(self, cut: Cut) -> Misfit | None:
+        """The first memory that a cut takes too much of."""
+        for name, used in self.timeline.bytes_of(cut).items():
+            if used > self.sizes[name]:
+                held = tuple([one.name for one in self.nest.staged if one.memory == name])
+                return Misfit(name, used, self.sizes[name], held)
+        return None
+
+    # Loops
+
+    def all_loops(self, tiles: Sequence[int], steps: Sequence[int]) -> list[Loop]:
+        """The loops that have several iterations, in the order of the axes: over tiles, then within a tile."""
+        outer: list[Loop] = []
+        inner: list[Loop] = []
+        sums: list[Loop] = []
+        for axis, (tile, step, extent) in enumerate(zip(tiles, steps, self.timeline.extents, strict=True)):
+            if tile < extent:
+                outer.append(Loop(axis, False, tile))
+            if step < tile:
+                (sums if axis in self.reductions else inner).append(Loop(axis, True, step))
+        return [*outer, *inner, *sums]
+
+    def orders(self, loops: Sequence[Loop]) -> Iterator[tuple[Loop, ...]]:
+        """The orders of the loops: those over tiles in any, then the steps of a tile, within or around the sums."""
+        outer = [loop for loop in loops if not loop.is_step]
+        inner = [loop for loop in loops if loop.is_step and loop.axis not in self.reductions]
+        sums = [loop for loop in loops if loop.is_step and loop.axis in self.reductions]
+        wanted = [self.names.index(name) for name in self.given.order]
+        fixed = [axis for axis in wanted if any(loop.axis == axis for loop in outer)]
+        for order in permutations(outer):
+            if [loop.axis for loop in order if loop.axis in fixed] != fixed:
+                continue
+            yield (*order, *inner, *sums)
+            if inner and sums and not self.given.sums_innermost:
+                yield (*order, *sums, *inner)
+
+    def allowed(self, number: int, loops: Sequence[Loop]) -> list[int]:
+        """Within how many of the loops a buffer may be made."""
+        one = self.nest.staged[number]
+        sums = min((place for place, loop in enumerate(loops) if loop.axis in self.reductions), default=len(loops))
+        if one.role == "made" and one.name not in self.given.at:
+            return [sums]
+        last = len(loops) if one.role == "in" else sums
+        found = []
+        for depth in range(last + 1):
+            if self._may_be(number, loops[depth - 1] if depth else None, loops):
+                found.append(depth)
+        return found
+
+    def _may_be(self, number: int, loop: Loop | None, loops: Sequence[Loop]) -> bool:
+        """Whether a buffer may be made right within a loop."""
+        given = self.given.at.get(self.nest.staged[number].name)
+        if loop is None:
+            # Loops that have one iteration are around all others.
+            return given is None or None in given or any(name and self._is_one(name, loops) for name in given)
+        if loop.axis not in self.timeline.used[number]:
+            return False
+        return given is None or (self.names[loop.axis] in given and not self._is_inner(loop))
+
+    def _is_inner(self, loop: Loop) -> bool:
+        """Whether a loop is over the steps of a tile."""
+        return loop.is_step and loop.axis not in self.reductions
+
+    def _is_one(self, name: str, loops: Sequence[Loop]) -> bool:
+        axis = self.names.index(name)
+        return not any(loop.axis == axis and not loop.is_step for loop in loops)
+
+    def cuts(self, tiles: tuple[int, ...], steps: tuple[int, ...]) -> Iterator[Cut]:
+        """The cuts of these sizes that fit, with nothing double-buffered."""
+        numbers = range(len(self.nest.staged))
+        index = {one.name: number for number, one in enumerate(self.nest.staged)}
+        together = [[index[name] for name in names] for names in self.given.together]
+        seen: set[object] = set()
+        for loops in self.orders(self.all_loops(tiles, steps)):
+            places = [self.allowed(number, loops) for number in numbers]
+            for at in product(*places):
+                if any(len({at[number] for number in group}) > 1 for group in together):
+                    continue
+                cut = Cut(tiles, steps, loops, at)
+                # Where nothing else tells them apart, the first order will do.
+                key = (
+                    tuple([frozenset(loops[:depth]) for depth in at]),
+                    tuple([loops[depth - 1] if depth else None for depth in at]),
+                )
+                if key not in seen and self.misfit(cut) is None:
+                    seen.add(key)
+                    yield cut
+
+    def buffered(self, cut: Cut) -> Iterator[Cut]:
+        """The cut with what can be double-buffered."""
+        if self.costs.queue is None or not self.given.double_buffer:
+            return
+        along = None if self.given.along is None else [self.names.index(name) for name in self.given.along]
+        for place, loop in enumerate(cut.loops):
+            if along is not None and (loop.axis not in along or self._is_inner(loop)):
+                continue
+            there = [n for n in self.moved if cut.at[n] == place + 1 and self.timeline.can_start(n)]
+            for size in range(len(there), 0, -1):
+                for some in combinations(there, size):
+                    made = Cut(cut.tiles, cut.steps, cut.loops, cut.at, place, frozenset(some))
+                    if self.misfit(made) is None:
+                        yield made
+
+    # The search
+
+    def best(self) -> Tiles | Misfit:
+        """The best cut."""
+        misfit = self.misfit(self.smallest(()))
+        if misfit is not None:
+            return misfit
+        order = count()
+        heap: list[tuple[int, int, int, tuple[tuple[int, int], ...]]] = [(self.least(()), 0, next(order), ())]
+        found: tuple[tuple[int, int, int, int], Cut] | None = None
+        self.tries = 0
+        least = heap[0][0]
+        while heap:
+            bound, _, _, chosen = heapq.heappop(heap)
+            least = bound
+            if found is not None and (bound >= found[0][0] * (1 - _CLOSE) or self.tries >= self.given.tries):
+                break
+            if len(chosen) < len(self.names):
+                for choice in self.choices[len(chosen)]:
+                    longer = (*chosen, choice)
+                    if self.fits(longer):
+                        entry = max(bound, self.least(longer)), -len(longer), next(order), longer
+                        heapq.heappush(heap, entry)
+                continue
+            found = self.better(chosen, found)
+        else:
+            least = found[0][0] if found else least
+        assert found is not None  # the smallest tiles fit
+        return self.told(found[1], found[0][0], min(least, found[0][0]))
+
+    def better(
+        self, chosen: tuple[tuple[int, int], ...], found: tuple[tuple[int, int, int, int], Cut] | None
+    ) -> tuple[tuple[int, int, int, int], Cut] | None:
+        """The best cut of these sizes, where it is better than one that was found before."""
+        timeline = self.timeline
+        executed = timeline.total_executed(dict(enumerate(chosen)))
+        tiles, steps = zip(*chosen, strict=True) if chosen else ((), ())
+        promising = []
+        for number, cut in enumerate(self.cuts(tiles, steps)):
+            loads = {n: timeline.total_loaded(n, cut.loops[: cut.at[n]]) for n in self.moved}
+            waited = executed + sum(map(sum, loads.values()))
+            rank = waited, sum(work for work, _, _ in loads.values()), 0, number
+            if found is None or rank[:3] < found[0][:3]:
+                found = rank, cut
+            for variant, made in enumerate(self.buffered(cut)):
+                hidden = sum(loads[n][0] for n in made.twice)
+                promising.append((max(waited - hidden, rank[1]), rank[1], number, variant, made))
+        for bound, moved, number, _, made in sorted(promising, key=lambda one: one[:4]):
+            if found is not None and bound >= found[0][0]:
+                break
+            self.tries += 1
+            rank = timeline.elapsed(made), moved, 1, number
+            if found is None or rank[:3] < found[0][:3]:
+                found = rank, made
+        return found
+
+    def told(self, cut: Cut, cycles: int, least: int) -> Tiles:
+        """What is told of a cut."""
+        names = [f"{self.names[loop.axis]}_{'i' if self._is_inner(loop) else 'o'}" for loop in cut.loops]
+        used = self.timeline.bytes_of(cut)
+        return Tiles(
+            nest=self.nest,
+            sizes=dict(zip(self.names, cut.tiles, strict=True)),
+            steps=dict(zip(self.names, cut.steps, strict=True)),
+            loops=tuple(names),
+            at={
+                one.name: names[depth - 1] if depth else None
+                for one, depth in zip(self.nest.staged, cut.at, strict=True)
+            },
+            around=None if cut.around is None else names[cut.around],
+            twice=tuple([one.name for number, one in enumerate(self.nest.staged) if number in cut.twice]),
+            cycles=cycles,
+            least=least,
+            used=used,
+            binding=max(used, key=lambda name: used[name] / self.sizes[name], default=""),
+        )
