@@ -9,9 +9,12 @@ every loop that tells.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations, count, permutations, product
+from itertools import chain, combinations, permutations
+from itertools import count as counter
+from typing import NamedTuple
 
 from ..form.exprs import require
 from ..form.machine import Machine
@@ -131,8 +134,28 @@ def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constr
     return _Search(nest, machine, costs, constraints or Constraints()).best()
 
 
-_CLOSE = 0.01
+class Place(NamedTuple):
+    """Where a buffer may be made.
+
+    Args:
+        depth: within so many of the loops.
+        nbytes: of its memory that it takes.
+        work: cycles of all its transfers, without their issues.
+        waited: cycles of the issues, and of fills.
+    """
+
+    depth: int
+    nbytes: int
+    work: int
+    waited: int
+
+
+_CLOSE = 0.02
 """What may be gained by looking on, as a share, that is not worth it."""
+
+
+Found = tuple[tuple[int, int, int, int], Cut]
+"""A cut, after what it is ranked by: its cycles, those of its transfers, whether it is double-buffered, its number."""
 
 
 class _Search:
@@ -144,8 +167,12 @@ class _Search:
         self._check()
         most = nest.steps()
         self.limits = [most[name] or extent for name, extent in zip(self.names, self.timeline.extents, strict=True)]
+        index = {one.name: number for number, one in enumerate(nest.staged)}
+        groups = [[index[name] for name in names] for names in constraints.together]
+        self.same = [[n for group in groups if number in group for n in group] for number in index.values()]
         self.choices = [self._choices(axis) for axis in range(len(self.names))]
         self.sizes = {memory.name: memory.nbytes for memory in machine.memories}
+        self.moves: dict[tuple[int, tuple[Loop, ...]], tuple[int, int, int]] = {}
         self.moved = [n for n, one in enumerate(nest.staged) if one.role != "made"]
 
     def _check(self) -> None:
@@ -206,18 +233,25 @@ class _Search:
         executed = timeline.total_executed(sizes)
         moved = issued = 0
         for number in self.moved:
-            loops = self.loops_of(number, sizes)
-            work, issues, fills = timeline.total_loaded(number, loops)
-            if loops:
-                whole = timeline.total_loaded(number, [])
-                work, issues, fills = (min(pair) for pair in zip((work, issues, fills), whole, strict=True))
+            work, issues, fills = self.least_moved(number, self.loops_of(number, sizes))
             moved += work
             issued += issues
             executed += fills
         executed += issued
-        if self.costs.queue is None or not self.given.double_buffer:
-            return executed + moved
-        return max(executed, moved)
+        return self.bound(executed, moved)
+
+    def least_moved(self, number: int, loops: Sequence[Loop]) -> tuple[int, int, int]:
+        """The least that moving a buffer costs that is made within some of these loops: see `Timeline.total_loaded`."""
+        key = number, tuple(loops)
+        found = self.moves.get(key)
+        if found is None:
+            timeline, size = self.timeline, self.sizes[self.nest.staged[number].memory]
+            some = chain.from_iterable(combinations(loops, count) for count in range(len(loops) + 1))
+            fitting = [around for around in some if timeline.bytes_of(number, around) <= size]
+            totals = [timeline.total_loaded(number, around) for around in fitting or [tuple(loops)]]
+            work, issues, fills = (min(column) for column in zip(*totals, strict=True))
+            found = self.moves[key] = work, issues, fills
+        return found
 
     def loops_of(self, number: int, sizes: Mapping[int, tuple[int, int]]) -> list[Loop]:
         """The loops over tiles that tell which elements of a buffer are used."""
@@ -250,7 +284,7 @@ class _Search:
 
     def misfit(self, cut: Cut) -> Misfit | None:
         """The first memory that a cut takes too much of."""
-        for name, used in self.timeline.bytes_of(cut).items():
+        for name, used in self.timeline.used_by(cut).items():
             if used > self.sizes[name]:
                 held = tuple([one.name for one in self.nest.staged if one.memory == name])
                 return Misfit(name, used, self.sizes[name], held)
@@ -315,41 +349,91 @@ class _Search:
         axis = self.names.index(name)
         return not any(loop.axis == axis and not loop.is_step for loop in loops)
 
-    def cuts(self, tiles: tuple[int, ...], steps: tuple[int, ...]) -> Iterator[Cut]:
-        """The cuts of these sizes that fit, with nothing double-buffered."""
-        numbers = range(len(self.nest.staged))
-        index = {one.name: number for number, one in enumerate(self.nest.staged)}
-        together = [[index[name] for name in names] for names in self.given.together]
+    def cuts(self, tiles: tuple[int, ...], steps: tuple[int, ...], below: float = math.inf) -> Iterator[Cut]:
+        """The cuts of these sizes that fit, with nothing double-buffered; but for those that surely take ``below``
+        cycles or more, however much of them is double-buffered.
+        """
         seen: set[object] = set()
+        executed = self.timeline.total_executed(dict(enumerate(zip(tiles, steps, strict=True))))
         for loops in self.orders(self.all_loops(tiles, steps)):
-            places = [self.allowed(number, loops) for number in numbers]
-            for at in product(*places):
-                if any(len({at[number] for number in group}) > 1 for group in together):
-                    continue
-                cut = Cut(tiles, steps, loops, at)
+            places = [self.places(number, loops) for number in range(len(self.nest.staged))]
+            if not all(places):
+                continue
+            for at in self._placed(places, (), dict.fromkeys(self.sizes, 0), executed, 0, below):
                 # Where nothing else tells them apart, the first order will do.
-                key = (
-                    tuple([frozenset(loops[:depth]) for depth in at]),
-                    tuple([loops[depth - 1] if depth else None for depth in at]),
-                )
-                if key not in seen and self.misfit(cut) is None:
+                key = tuple([(frozenset(loops[:depth]), loops[depth - 1] if depth else None) for depth in at])
+                if key not in seen:
                     seen.add(key)
-                    yield cut
+                    yield Cut(tiles, steps, loops, at)
+
+    def places(self, number: int, loops: Sequence[Loop]) -> list[Place]:
+        """Where a buffer may be made, and what that takes."""
+        found = []
+        for depth in self.allowed(number, loops):
+            around = loops[:depth]
+            work, issues, fills = (0, 0, 0)
+            if self.nest.staged[number].role != "made":
+                work, issues, fills = self.timeline.total_loaded(number, around)
+            found.append(Place(depth, self.timeline.bytes_of(number, around), work, issues + fills))
+        return found
+
+    def _placed(
+        self,
+        places: Sequence[Sequence[Place]],
+        at: tuple[int, ...],
+        used: Mapping[str, int],
+        waited: int,
+        moved: int,
+        below: float,
+    ) -> Iterator[tuple[int, ...]]:
+        number = len(at)
+        if number == len(places):
+            yield at
+            return
+        memory = self.nest.staged[number].memory
+        rest = places[number + 1 :]
+        least_moved = sum(min(place.work for place in some) for some in rest)
+        least_waited = sum(min(place.waited for place in some) for some in rest)
+        fixed = [at[other] for other in self.same[number] if other < number]
+        for place in places[number]:
+            if fixed and place.depth != fixed[0]:
+                continue
+            taken = used[memory] + place.nbytes
+            waits, moves = waited + place.waited, moved + place.work
+            if taken > self.sizes[memory] or self.bound(waits + least_waited, moves + least_moved) >= below:
+                continue
+            yield from self._placed(places, (*at, place.depth), {**used, memory: taken}, waits, moves, below)
+
+    def bound(self, waited: int, moved: int) -> int:
+        """The least that a cut takes of which so many cycles are no transfers, and so many are."""
+        return waited + moved if self.costs.queue is None or not self.given.double_buffer else max(waited, moved)
 
     def buffered(self, cut: Cut) -> Iterator[Cut]:
-        """The cut with what can be double-buffered."""
+        """The cut with as much double-buffered, around one loop, as there is room for."""
         if self.costs.queue is None or not self.given.double_buffer:
             return
         along = None if self.given.along is None else [self.names.index(name) for name in self.given.along]
+        used = self.timeline.used_by(cut)
         for place, loop in enumerate(cut.loops):
             if along is not None and (loop.axis not in along or self._is_inner(loop)):
                 continue
             there = [n for n in self.moved if cut.at[n] == place + 1 and self.timeline.can_start(n)]
+            more = {
+                n: self.timeline.bytes_of(n, cut.loops[: place + 1], 2)
+                - self.timeline.bytes_of(n, cut.loops[: place + 1])
+                for n in there
+            }
+            fitting: list[frozenset[int]] = []
             for size in range(len(there), 0, -1):
-                for some in combinations(there, size):
-                    made = Cut(cut.tiles, cut.steps, cut.loops, cut.at, place, frozenset(some))
-                    if self.misfit(made) is None:
-                        yield made
+                for some in map(frozenset, combinations(there, size)):
+                    taken = dict(used)
+                    for number in some:
+                        taken[self.nest.staged[number].memory] += more[number]
+                    if not any(some < larger for larger in fitting) and all(
+                        taken[name] <= self.sizes[name] for name in taken
+                    ):
+                        fitting.append(some)
+                        yield Cut(cut.tiles, cut.steps, cut.loops, cut.at, place, some)
 
     # The search
 
@@ -358,15 +442,15 @@ class _Search:
         misfit = self.misfit(self.smallest(()))
         if misfit is not None:
             return misfit
-        order = count()
+        order = counter()
         heap: list[tuple[int, int, int, tuple[tuple[int, int], ...]]] = [(self.least(()), 0, next(order), ())]
-        found: tuple[tuple[int, int, int, int], Cut] | None = None
+        found: Found | None = None
         self.tries = 0
         least = heap[0][0]
         while heap:
             bound, _, _, chosen = heapq.heappop(heap)
             least = bound
-            if found is not None and (bound >= found[0][0] * (1 - _CLOSE) or self.tries >= self.given.tries):
+            if found is not None and (bound >= self.worth(found) or self.tries >= self.given.tries):
                 break
             if len(chosen) < len(self.names):
                 for choice in self.choices[len(chosen)]:
@@ -381,25 +465,30 @@ class _Search:
         assert found is not None  # the smallest tiles fit
         return self.told(found[1], found[0][0], min(least, found[0][0]))
 
-    def better(
-        self, chosen: tuple[tuple[int, int], ...], found: tuple[tuple[int, int, int, int], Cut] | None
-    ) -> tuple[tuple[int, int, int, int], Cut] | None:
+    def worth(self, found: Found | None) -> float:
+        """What a cut must surely not reach to be looked at."""
+        return math.inf if found is None else found[0][0] * (1 - _CLOSE)
+
+    def better(self, chosen: tuple[tuple[int, int], ...], found: Found | None) -> Found | None:
         """The best cut of these sizes, where it is better than one that was found before."""
         timeline = self.timeline
         executed = timeline.total_executed(dict(enumerate(chosen)))
         tiles, steps = zip(*chosen, strict=True) if chosen else ((), ())
         promising = []
-        for number, cut in enumerate(self.cuts(tiles, steps)):
+        for number, cut in enumerate(self.cuts(tiles, steps, self.worth(found))):
             loads = {n: timeline.total_loaded(n, cut.loops[: cut.at[n]]) for n in self.moved}
             waited = executed + sum(map(sum, loads.values()))
             rank = waited, sum(work for work, _, _ in loads.values()), 0, number
             if found is None or rank[:3] < found[0][:3]:
                 found = rank, cut
+            if self.bound(waited - rank[1], rank[1]) >= self.worth(found):
+                continue
             for variant, made in enumerate(self.buffered(cut)):
-                hidden = sum(loads[n][0] for n in made.twice)
-                promising.append((max(waited - hidden, rank[1]), rank[1], number, variant, made))
+                bound = max(waited - sum(loads[n][0] for n in made.twice), rank[1])
+                if bound < self.worth(found):
+                    promising.append((bound, rank[1], number, variant, made))
         for bound, moved, number, _, made in sorted(promising, key=lambda one: one[:4]):
-            if found is not None and bound >= found[0][0]:
+            if bound >= self.worth(found):
                 break
             self.tries += 1
             rank = timeline.elapsed(made), moved, 1, number
@@ -410,7 +499,7 @@ class _Search:
     def told(self, cut: Cut, cycles: int, least: int) -> Tiles:
         """What is told of a cut."""
         names = [f"{self.names[loop.axis]}_{'i' if self._is_inner(loop) else 'o'}" for loop in cut.loops]
-        used = self.timeline.bytes_of(cut)
+        used = self.timeline.used_by(cut)
         return Tiles(
             nest=self.nest,
             sizes=dict(zip(self.names, cut.tiles, strict=True)),

@@ -93,7 +93,9 @@ class Timeline:
         self.takes_rows = [self._takes_rows(number) for number in range(len(nest.staged))]
         self._loads: dict[tuple[int, tuple[int, ...], Ranges], tuple[int, tuple[int, ...]]] = {}
         self._executed: dict[tuple[int, Ranges], int] = {}
-        self._totals: dict[object, int] = {}
+        self._held: dict[tuple[int, tuple[Loop, ...]], tuple[int, ...]] = {}
+        self._instructions: dict[object, int] = {}
+        self._moved: dict[object, tuple[int, int, int]] = {}
         self._cycles: dict[Executed | Copied, int] = {}
 
     def _takes_rows(self, number: int) -> bool:
@@ -142,26 +144,30 @@ class Timeline:
             first, count = first + times * size, count - times * size
         return found
 
-    def held(self, cut: Cut, number: int) -> tuple[int, ...]:
-        """Elements of a staged buffer along each dimension."""
-        counts = self.counts(cut, cut.at[number])
-        return self.nest.staged[number].held({self.names[axis]: counts[axis] for axis in self.used[number]})
+    def held(self, number: int, around: Sequence[Loop]) -> tuple[int, ...]:
+        """Elements of a staged buffer along each dimension, that is made within these loops."""
+        mine = tuple([loop for loop in around if loop.axis in self.used[number]])
+        found = self._held.get((number, mine))
+        if found is None:
+            counts = {self.names[axis]: self.extents[axis] for axis in self.used[number]}
+            for loop in mine:
+                counts[self.names[loop.axis]] = min(counts[self.names[loop.axis]], loop.part)
+            found = self._held[number, mine] = self.nest.staged[number].held(counts)
+        return found
 
-    def counts(self, cut: Cut, depth: int) -> list[int]:
-        """The most iterations of each axis within the first ``depth`` loops."""
-        counts = list(self.extents)
-        for loop in cut.loops[:depth]:
-            counts[loop.axis] = min(counts[loop.axis], loop.part)
-        return counts
+    def bytes_of(self, number: int, around: Sequence[Loop], times: int = 1) -> int:
+        """Bytes of its memory that a staged buffer takes that is made within these loops, so many times."""
+        nbytes = self.nest.staged[number].itemsize * times
+        for size in self.held(number, around):
+            nbytes *= size
+        alignment = self.memories[number].alignment
+        return parts(nbytes, alignment) * alignment
 
-    def bytes_of(self, cut: Cut) -> dict[str, int]:
+    def used_by(self, cut: Cut) -> dict[str, int]:
         """Bytes that are used of each memory."""
         used = {memory.name: 0 for memory in self.machine.memories}
-        for number, (one, memory) in enumerate(zip(self.nest.staged, self.memories, strict=True)):
-            nbytes = one.itemsize * (2 if number in cut.twice else 1)
-            for size in self.held(cut, number):
-                nbytes *= size
-            used[one.memory] += parts(nbytes, memory.alignment) * memory.alignment
+        for number, one in enumerate(self.nest.staged):
+            used[one.memory] += self.bytes_of(number, cut.loops[: cut.at[number]], 2 if number in cut.twice else 1)
         return used
 
     def load(self, number: int, held: tuple[int, ...], ranges: Ranges) -> tuple[int, tuple[int, ...]]:
@@ -247,7 +253,7 @@ class Timeline:
         for number, one in enumerate(self.nest.instructions):
             over = [a for a in range(len(self.names)) if one.when == "each" or a not in self.reductions]
             key = number, tuple([cut_steps[axis] for axis in over])
-            found = self._totals.get(key)
+            found = self._instructions.get(key)
             if found is None:
                 axes = self.done[number]
                 times = 1
@@ -262,7 +268,7 @@ class Timeline:
                         ranges[axis] = (0, size)
                         count *= n
                     found += count * self.execute(number, tuple(ranges))
-                self._totals[key] = found
+                self._instructions[key] = found
             total += found
         return total
 
@@ -286,22 +292,18 @@ class Timeline:
         for loop in outer:
             if loop not in mine:
                 times *= parts(self._around(outer, loop), loop.part)
-        key = "loads", number, tuple(mine)
-        found = self._totals.get(key)
+        key = number, tuple(mine)
+        found = self._moved.get(key)
         if found is None:
-            counts = list(self.extents)
-            for loop in mine:
-                counts[loop.axis] = min(counts[loop.axis], loop.part)
-            held = self.nest.staged[number].held({self.names[axis]: counts[axis] for axis in self.used[number]})
+            held = self.held(number, mine)
             work = issues = fills = 0
             for ranges, count in self._iterations(mine, self.whole):
                 filled, transfers = self.load(number, held, ranges)
                 work += count * sum(transfers)
                 issues += count * len(transfers) * self.costs.issue
                 fills += count * filled
-            found = self._totals[key] = (work, issues, fills)  # type: ignore[assignment]
-        work, issues, fills = found  # type: ignore[misc]
-        return times * work, times * issues, times * fills
+            found = self._moved[key] = (work, issues, fills)
+        return times * found[0], times * found[1], times * found[2]
 
     def _around(self, outer: Sequence[Loop], loop: Loop) -> int:
         """The iterations of an axis that a loop divides."""
@@ -331,7 +333,7 @@ class _Run:
     def __init__(self, timeline: Timeline, cut: Cut) -> None:
         self.timeline, self.cut, self.issue = timeline, cut, timeline.costs.issue
         staged = timeline.nest.staged
-        self.held = [timeline.held(cut, number) for number in range(len(staged))]
+        self.held = [timeline.held(number, cut.loops[: cut.at[number]]) for number in range(len(staged))]
         self.ins = [n for n, one in enumerate(staged) if one.role == "in"]
         self.outs = [n for n, one in enumerate(staged) if one.role == "out"]
         instructions = list(enumerate(timeline.nest.instructions))
