@@ -32,7 +32,7 @@ class Constraints:
         tiles: of an axis the iterations of a tile, or those that it may have.
         at_most: of an axis the most iterations of a tile.
         steps: of an axis the iterations of an instruction.
-        multiples: of an axis of what tiles and steps are a multiple, but for those that are all of it.
+        multiples: of an axis of what tiles and steps are a multiple, unless they are all of it or less than that.
         order: names of axes, whose loops over tiles are in this order, outermost first; others are in any.
         at: of a staged buffer the axes in whose loops over tiles it may be made; None among them: outside of all loops.
             Without it, in any loop that tells which elements are used, those over the steps of a tile included.
@@ -165,6 +165,7 @@ class _Search:
         self.names = self.timeline.names
         self.reductions = self.timeline.reductions
         self._check()
+        self.at = {name: tuple(allowed) for name, allowed in constraints.at.items()}
         most = nest.steps()
         self.limits = [most[name] or extent for name, extent in zip(self.names, self.timeline.extents, strict=True)]
         index = {one.name: number for number, one in enumerate(nest.staged)}
@@ -193,7 +194,7 @@ class _Search:
         given, multiple = self.given, self.given.multiples.get(self.names[axis], 1)
 
         def fits(size: int) -> int:
-            return min(extent, parts(size, multiple) * multiple)
+            return size if size < multiple else min(extent, parts(size, multiple) * multiple)
 
         if self.nest.axes[axis].is_whole:
             tiles = [extent]
@@ -333,7 +334,7 @@ class _Search:
 
     def _may_be(self, number: int, loop: Loop | None, loops: Sequence[Loop]) -> bool:
         """Whether a buffer may be made right within a loop."""
-        given = self.given.at.get(self.nest.staged[number].name)
+        given = self.at.get(self.nest.staged[number].name)
         if loop is None:
             # Loops that have one iteration are around all others.
             return given is None or None in given or any(name and self._is_one(name, loops) for name in given)

@@ -6,11 +6,10 @@ from uma.hookspecs import Cost
 from uma.tir import Copied, Executed, Machine, PrimFunc, count_commands, elapsed_cycles
 
 from .machine import LANES
-from .tiling import parts
 
-__all__ = ["cost_of"]
+__all__ = ["COMMAND_CYCLES", "cost_of", "cycles"]
 
-_COMMAND, _TRANSFER = 4, 16
+COMMAND_CYCLES, _TRANSFER = 4, 16
 """Cycles of any command, and more of one that moves data."""
 
 
@@ -18,16 +17,21 @@ def cost_of(func: PrimFunc, machine: Machine) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
     moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
-    cycles = elapsed_cycles(func, _cycles, issue=_COMMAND, copies=machine.queues[0])
-    return Cost(cycles=cycles, bytes_moved=moved)
+    elapsed = elapsed_cycles(func, cycles, issue=COMMAND_CYCLES, copies=machine.queues[0])
+    return Cost(cycles=elapsed, bytes_moved=moved)
 
 
-def _cycles(command: Executed | Copied) -> int:
+def cycles(command: Executed | Copied) -> int:
+    """Cycles of one command, besides those of any."""
     if isinstance(command, Copied):
-        return _TRANSFER + command.rows * parts(command.row_bytes, 8)
+        return _TRANSFER + command.rows * _eights(command.row_bytes)
     if command.intrinsic.name == "mxu_fill":
-        return command["rows"] * parts(command["row_bytes"], 8)
+        return command["rows"] * _eights(command["row_bytes"])
     pixels = command["height"] * command["width"]
     if command.intrinsic.name == "mxu_mac":
-        return command["taps"] * parts(command["depth"], LANES) * (LANES + pixels)
+        return command["taps"] * _eights(command["depth"]) * (LANES + pixels)
     return pixels
+
+
+def _eights(nbytes: int) -> int:
+    return -(-nbytes // 8)

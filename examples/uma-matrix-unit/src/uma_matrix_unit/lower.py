@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from uma.hookspecs import Lowered
 from uma.relay.quantised import with_requantisation
-from uma.tir import PrimFunc, parse_func
+from uma.tir import Memory, PrimFunc, Var, parse_func
 from uma.tir.schedule import Schedule
+from uma.tir.tiling import Tiles, cut_results, cut_sums, double_buffer
 
 from .layer import Layer
 from .machine import LANES, ROUNDINGS, Machine
-from .tiling import Tiling
 
 __all__ = ["lower"]
 
@@ -67,13 +67,13 @@ _ADD = """
 
 
 def lower(
-    layer: Layer, tiling: Tiling, machine: Machine, out: tuple[int, ...], inputs: Sequence[str] = ("data",)
+    layer: Layer, tiles: Tiles, machine: Machine, out: tuple[int, ...], inputs: Sequence[str] = ("data",)
 ) -> Lowered:
     """The function that computes a layer, and its packed constants.
 
     Args:
         layer: what to compute.
-        tiling: how to cut it.
+        tiles: how to cut it.
         machine: what to compute it on.
         out: shape of the output: pictures, (batch, height, width, channels), perhaps without the first dimensions,
             which are 1 then.
@@ -81,7 +81,7 @@ def lower(
             rows are of one dimension.
     """
     has_residual = layer.residual.size > 0
-    func = _scheduled(_plain(layer, out, inputs, has_residual), layer, tiling, machine)
+    func = _scheduled(_plain(layer, out, inputs, has_residual), layer, tiles, machine)
     return Lowered(func, (layer.weights, layer.records, *([layer.residual] if has_residual else [])))
 
 
@@ -143,65 +143,58 @@ def _numbers(layer: Layer) -> dict[str, int]:
     return {"rounding": rounding, "zero_point": layer.output_zero_point, "low": layer.low, "high": layer.high}
 
 
-def _scheduled(func: PrimFunc, layer: Layer, tiling: Tiling, machine: Machine) -> PrimFunc:
+def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> PrimFunc:
     """Tiles of pixels and groups of blocks of channels, brought into the scratchpads, as instructions."""
     s, shape, do = Schedule(func), layer.shape, machine.tir.intrinsic
     activations, weights, accumulators = machine.tir.memories
-    rows, row = s.split("y", tiling.height)
-    columns, pixel = s.split("x", tiling.width)
-    group, block = s.split("g", tiling.blocks)
-    # The only tile stays where weights come group by group.
-    outer = ("b", rows, columns, group) if tiling.ahead == "groups" else (group, "b", rows, columns)
-    s.reorder(*outer, block, row, pixel, "n")
-    tile = columns if tiling.width < shape.out_width else rows if tiling.height < shape.out_height else "b"
-    part = group if tiling.slices else tile
+    cut = cut_results(s, tiles)
+    inner, block = cut.summed, cut.at("sums")
+    assert inner is not None and block is not None  # rows of an instruction, and what is around them
+    place = cut.order.index(inner)
 
     # Biases, products and residuals one after the other; results of each block as soon as it is summed up.
     s.reverse_compute_at("out", block, tail="shrink")
     parts = ["sum"]
     for _ in range(2 if layer.residual.size else 1):
-        parts.insert(0, s.decompose_reduction(parts[0], s.loops(parts[0])[5]))
+        parts.insert(0, s.decompose_reduction(parts[0], s.loops(parts[0])[place]))
     bias, products, *residual = parts
 
     s.cache_write(products, "sums", accumulators, at=block)
-    made = s.cache_write("out", "out", activations, at=part)
-    records = s.cache_read("out", "record", weights, at=group)
-    s.compute_at("take", tile)
-    s.store_at("taken", tile)
-    s.set_scope("taken", activations)
-    borders = s.decompose_padding("take") if shape.is_padded else ()
-    s.as_copy("take")
-    row, pixel, lane, tap, byte = s.loops(products)[5:]
-    (taps, tap), (depths, byte) = s.split(tap, tiling.taps), s.split(byte, tiling.depth)
-    s.reorder(taps, depths, row, pixel, tap, byte, lane)
-    step = depths if tiling.depth < shape.depth else taps
-    held = s.cache_read(products, "weight", weights, at=group if tiling.resident else step)
+    made = s.cache_write("out", "out", activations, at=cut.at("out"))
+    records = s.cache_read("out", "record", weights, at=cut.at("record"))
+    borders = _taken(s, "take", "taken", cut.at("taken"), activations, shape.is_padded)
+    cut = cut_sums(s, products, cut, "tk")
+    s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
+    held = s.cache_read(products, "weight", weights, at=cut.at("weight"))
     if residual:
-        s.compute_at("keep", part)
-        s.store_at("kept", part)
-        s.set_scope("kept", activations)
-        s.as_copy("keep")
-        s.cache_read(residual[0], "diagonal", weights, at=outer[0])
+        _taken(s, "keep", "kept", cut.at("kept"), activations)
+        s.cache_read(residual[0], "diagonal", weights, at=cut.at("diagonal"))
         s.reorder(*s.loops(residual[0])[-2:], s.loops(residual[0])[-3])
 
     for border in borders:
         s.tensorize(s.loops(border)[-2], do("mxu_fill"), value=layer.input_zero_point)
-    s.tensorize(s.loops(bias)[5], do("mxu_bias"))
-    s.tensorize(row, do("mxu_mac"))
+    s.tensorize(s.loops(bias)[place], do("mxu_bias"))
+    s.tensorize(cut.parts["y"], do("mxu_mac"))
     if residual:
-        s.tensorize(s.loops(residual[0])[5], do("mxu_mac"))
+        s.tensorize(s.loops(residual[0])[place], do("mxu_mac"))
     row, pixel, _ = s.loops("out")[-3:]
     if layer.low == layer.high:
         s.tensorize(pixel, do("mxu_fill"), value=layer.low)  # whatever the sums are
     else:
         s.tensorize(row, do("mxu_requantise"), **_numbers(layer))
 
-    (dma,) = machine.tir.queues
-    pictures = [*(["kept"] if residual else []), made.name]
-    if tiling.ahead == "tiles":
-        s.double_buffer(["taken", *pictures], tile, dma)
-    elif tiling.ahead == "groups":
-        s.double_buffer([records.name, held.name, *(pictures if tiling.slices else [])], group, dma)
-    elif tiling.ahead == "steps":
-        s.double_buffer(held, step, dma)
+    double_buffer(s, cut, {"out": made.name, "record": records.name, "weight": held.name}, machine.tir.queues[0])
     return s.func
+
+
+def _taken(
+    s: Schedule, label: str, buffer: str, loop: Var | None, memory: Memory, is_padded: bool = False
+) -> tuple[str, ...]:
+    """A picture that is copied in at a loop; the blocks of its borders."""
+    if loop is not None:
+        s.compute_at(label, loop)
+        s.store_at(buffer, loop)
+    s.set_scope(buffer, memory)
+    borders = s.decompose_padding(label) if is_padded else ()
+    s.as_copy(label)
+    return borders

@@ -91,4 +91,4 @@ def _residual_factor(found: Match, most: int) -> Failed | bool:
 
 def _window_fits(found: Match, machine: Machine) -> Failed | bool:
     shape = shape_of(found)
-    return choose_tiling(shape, machine) is not None or Failed(window_bytes(shape, 1, 1, 1))
+    return choose_tiling(shape, machine) is not None or Failed(window_bytes(shape))

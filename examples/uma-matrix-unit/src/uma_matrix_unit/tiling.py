@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import starmap
 
-from .machine import LANES, MAX_DEPTH, MAX_EDGE, MAX_TAPS, RECORD_BYTES, Machine
+from uma.tir.tiling import (
+    Constraints,
+    Costs,
+    Dimension,
+    Fill,
+    Instruction,
+    LoopAxis,
+    Nest,
+    Staged,
+    Tiles,
+    choose_tiles,
+)
 
-__all__ = ["Shape", "Tiling", "choose_tiling", "parts", "window_bytes"]
+from .cost import COMMAND_CYCLES, cycles
+from .machine import LANES, Machine
+
+__all__ = ["Shape", "choose_tiling", "window_bytes"]
 
 
 @dataclass(frozen=True)
@@ -52,14 +67,9 @@ class Shape:
         return top > 0 or left > 0 or rows > self.height or columns > self.width
 
     @property
-    def residual_bytes(self) -> int:
-        """Weights that add a residual: a square of `LANES` for each tap, the same for all blocks."""
-        return self.residual_taps * LANES * LANES
-
-    @property
     def blocks(self) -> int:
         """Output channels in eights, the last block perhaps not full."""
-        return parts(self.out_channels, LANES)
+        return -(-self.out_channels // LANES)
 
     def window(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the input under ``height`` x ``width`` pixels of the output."""
@@ -68,121 +78,66 @@ class Shape:
         return rows, columns
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How a layer is cut.
+def window_bytes(shape: Shape) -> int:
+    """Activations under one pixel and `LANES` channels of the output: the input, the results, and the residual."""
+    channels = min(LANES, shape.out_channels) * (2 if shape.residual_taps else 1)
+    return shape.taps * shape.depth + channels
 
-    Args:
-        height, width: pixels of the output that are made at a time.
-        blocks: blocks of output channels whose records, and weights where they are ``resident``, are held at a time.
-        taps, depth: what one ``mac`` takes; several taps only of full depth.
-        resident: the weights of a block fit the scratchpad, and stay in it for all pixels. Else each ``mac`` loads its
-            own.
-        ahead: of what the DMA queue moves some while the array computes, in scratchpads that are held twice: pixels of
-            the next and of the last tile (``tiles``); the next weights, the only tile staying (``groups``); what the
-            next ``mac`` needs (``steps``); nothing (None).
+
+@lru_cache(maxsize=256)
+def choose_tiling(shape: Shape, machine: Machine) -> Tiles | None:
+    """The tiles that take the fewest cycles. None where the input under one pixel does not fit the activation
+    scratchpad, or what adds a residual leaves no room for other weights.
     """
-
-    height: int
-    width: int
-    blocks: int
-    taps: int
-    depth: int
-    resident: bool
-    ahead: Literal["tiles", "groups", "steps"] | None = None
-
-    @property
-    def slices(self) -> bool:
-        """Whether results leave group by group. Few pixels, such as a dense layer has, are not worth so many
-        transfers."""
-        return self.ahead == "groups" and self.height * self.width >= LANES
-
-
-def parts(whole: int, part: int) -> int:
-    """How many parts ``whole`` has, the last one perhaps not full."""
-    return -(-whole // part)
-
-
-_WORTH = 64
-"""Bytes of the weights of an output channel for which a transfer is worth while."""
-
-
-def window_bytes(shape: Shape, height: int, width: int, blocks: int) -> int:
-    """Activations that a tile needs: its input with the padding, its results, and the residual."""
-    rows, columns = shape.window(height, width)
-    channels = min(blocks * LANES, shape.out_channels) * (2 if shape.residual_taps else 1)
-    return rows * columns * shape.channels + height * width * channels
-
-
-def choose_tiling(shape: Shape, machine: Machine) -> Tiling | None:
-    """The largest tiles that fit: first as many weights as possible stay, then as many pixels as possible are made with
-    them. None where the input under one pixel does not fit the activation scratchpad, or what adds a residual leaves no
-    room for other weights.
-
-    Then, where that leaves the machine something to do, transfers are made while the array computes: the pixels of
-    tiles that are whole rows (one transfer each), if there are several; else the weights, group by group.
-    """
-    tiling = _largest(shape, machine)
-    if tiling is None:
-        return None
-    is_one = (tiling.height, tiling.width) == (shape.out_height, shape.out_width)
-    if not tiling.resident:
-        held = shape.residual_bytes + RECORD_BYTES
-        steps = _largest(shape, replace(machine, weight_bytes=held + (machine.weight_bytes - held) // 2))
-        return tiling if steps is None else replace(steps, ahead="steps")
-    if is_one and shape.batch == 1:
-        return _in_groups(shape, tiling, machine)
-    halves = _largest(shape, replace(machine, activation_bytes=machine.activation_bytes // 2))
-    if halves is None or halves.width < shape.out_width or halves.blocks < tiling.blocks:
-        return tiling
-    return replace(halves, ahead="tiles")
-
-
-def _in_groups(shape: Shape, tiling: Tiling, machine: Machine) -> Tiling:
-    """Weights a few at a time, as many as are worth a transfer, with what they make; if there is room."""
-    rows = shape.taps * shape.depth
-    held = (machine.weight_bytes - shape.residual_bytes) // 2 // (rows * LANES + RECORD_BYTES)
-    groups = replace(tiling, blocks=max(1, min(parts(_WORTH, rows), parts(shape.blocks, 2), held)), ahead="groups")
-    if shape.out_channels % (LANES * groups.blocks):
-        groups = replace(groups, blocks=1)  # one loop over channels gets shorter then, not two
-    channels = 2 * LANES * groups.blocks if groups.slices else shape.out_channels
-    made = tiling.height * tiling.width * channels * (2 if shape.residual_taps else 1)
-    room = window_bytes(shape, tiling.height, tiling.width, 0) + made <= machine.activation_bytes
-    return groups if room and groups.blocks <= held and groups.blocks < shape.blocks else tiling
-
-
-def _largest(shape: Shape, machine: Machine) -> Tiling | None:
-    block_bytes = shape.taps * shape.depth * LANES + RECORD_BYTES
-    weight_bytes = machine.weight_bytes - shape.residual_bytes
-    resident = block_bytes <= weight_bytes
-    most_blocks = min(shape.blocks, weight_bytes // block_bytes) if resident else 1
-    rows = MAX_TAPS * MAX_DEPTH if resident else (weight_bytes - RECORD_BYTES) // LANES
-    if rows < 1:
-        return None  # the clause residual_factor
-    depth = min(shape.depth, MAX_DEPTH, rows)
-    if LANES < depth < shape.depth:
-        depth -= depth % LANES  # of a last column of the array that is not full there is one only
-    taps = min(shape.taps, MAX_TAPS, rows // depth) if depth == shape.depth else 1
-    for blocks in dict.fromkeys((most_blocks, 1)):
-        tile = _largest_tile(shape, machine, blocks)
-        if tile is not None:
-            return Tiling(*tile, blocks, taps, depth, resident)
-    return None
-
-
-def _largest_tile(shape: Shape, machine: Machine, blocks: int) -> tuple[int, int] | None:
-    width = min(shape.out_width, MAX_EDGE, machine.pixels)
-    height = min(shape.out_height, MAX_EDGE, machine.pixels // width)
-    while window_bytes(shape, height, width, blocks) > machine.activation_bytes:
-        if height > 1:
-            height -= 1
-        elif width > 1:
-            width -= 1
-        else:
-            return None
-    # As many tiles, all of about the same size.
-    height, width = (
-        parts(whole, parts(whole, size))
-        for whole, size in zip((shape.out_height, shape.out_width), (height, width), strict=True)
+    # Blocks of channels in several loops are all whole.
+    blocks = [n for n in range(1, shape.blocks + 1) if n in (1, shape.blocks) or not shape.out_channels % (n * LANES)]
+    residual = {"kept": "byxg", "diagonal": [None]}
+    given = Constraints(
+        tiles={"b": 1, "g": blocks},
+        multiples={"k": LANES},  # of a last column of the array that is not full there is one only
+        at={"taken": "byx", "record": "g", "out": "byxg", **(residual if shape.residual_taps else {})},
+        sums_innermost=True,
     )
-    return height, width
+    costs = Costs(cycles, COMMAND_CYCLES, machine.tir.queues[0])
+    found = choose_tiles(_nest(shape, machine), machine.tir, costs, given)
+    return found if isinstance(found, Tiles) else None
+
+
+def _nest(shape: Shape, machine: Machine) -> Nest:
+    """The loops of `lower`, with the instructions that they become."""
+    extents = {"b": shape.batch, "y": shape.out_height, "x": shape.out_width, "g": shape.blocks}
+    sums = {"t": shape.taps, "k": shape.depth}
+    axes = [*starmap(LoopAxis, extents.items()), LoopAxis("n", LANES, is_whole=True)]
+    axes += [LoopAxis(name, extent, is_reduction=True) for name, extent in sums.items()]
+    (top, left, _, _), (down, right), (fill, bias, mac, requantise) = (
+        shape.padding,
+        shape.strides,
+        machine.tir.intrinsics,
+    )
+    batch, blocks = Dimension(shape.batch, (("b", 1),)), Dimension(shape.blocks, (("g", 1),))
+    pixels = batch, Dimension(shape.out_height, (("y", 1),)), Dimension(shape.out_width, (("x", 1),))
+    rows = Dimension(shape.height, (("y", down), ("t", 1)), -top)
+    columns = Dimension(shape.width * shape.channels, (("x", right * shape.channels), ("k", 1)), -left * shape.channels)
+    channels, lanes = Dimension(shape.out_channels, (("g", LANES), ("n", 1))), Dimension(LANES, (("n", 1),))
+    taps, depth = Dimension(shape.taps, (("t", 1),)), Dimension(shape.depth, (("k", 1),))
+    border = Fill(fill, "rows", "row_bytes") if shape.is_padded else None
+    staged = [
+        Staged("taken", "activations", (batch, rows, columns), 1, fill=border),
+        Staged("record", "weights", (blocks, Dimension(3, span=2), lanes), 4),
+        Staged("weight", "weights", (blocks, taps, depth, lanes), 1),
+        Staged("sums", "accumulators", (*pixels, Dimension(shape.blocks * LANES, channels.steps)), 4, "made"),
+        Staged("out", "activations", (*pixels, channels), 1, "out"),
+    ]
+    size: dict[str, str | int] = {"height": "y", "width": "x"}
+    done: dict[str, str | int] = dict.fromkeys([var.name for var in requantise.vars], 0)
+    instructions = [
+        Instruction(bias, size, "first", ("n",)),
+        Instruction(mac, {**size, "taps": "t", "depth": "k"}, within=("n",)),
+        Instruction(requantise, {**done, **size}, "last", ("n",)),
+    ]
+    if shape.residual_taps:
+        whole = Dimension(shape.residual_taps, span=shape.residual_taps - 1), Dimension(LANES, span=LANES - 1), lanes
+        staged += [Staged("kept", "activations", (*pixels, channels), 1), Staged("diagonal", "weights", whole, 1)]
+        added = {**size, "taps": shape.residual_taps, "depth": min(LANES, shape.out_channels)}
+        instructions.append(Instruction(mac, added, "last", ("n",)))
+    return Nest(tuple(axes), tuple(staged), tuple(instructions))
