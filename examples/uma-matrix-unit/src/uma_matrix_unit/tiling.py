@@ -136,8 +136,10 @@ def _nest(shape: Shape, machine: Machine) -> Nest:
         Instruction(requantise, {**done, **size}, "last", ("n",)),
     ]
     if shape.residual_taps:
-        whole = Dimension(shape.residual_taps, span=shape.residual_taps - 1), Dimension(LANES, span=LANES - 1), lanes
-        staged += [Staged("kept", "activations", (*pixels, channels), 1), Staged("diagonal", "weights", whole, 1)]
-        added = {**size, "taps": shape.residual_taps, "depth": min(LANES, shape.out_channels)}
+        count, rows = shape.residual_taps, min(LANES, shape.out_channels)
+        used = Dimension(count, span=count - 1), Dimension(LANES, span=rows - 1)
+        staged.append(Staged("kept", "activations", (*pixels, channels), 1))
+        staged.append(Staged("diagonal", "weights", (*used, lanes), 1))
+        added = {**size, "taps": count, "depth": rows}
         instructions.append(Instruction(mac, added, "last", ("n",)))
     return Nest(tuple(axes), tuple(staged), tuple(instructions))
