@@ -147,6 +147,9 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     """Tiles of pixels and groups of blocks of channels, brought into the scratchpads, as instructions."""
     s, shape, do = Schedule(func), layer.shape, machine.tir.intrinsic
     activations, weights, accumulators = machine.tir.memories
+    for constant in ("weight", "diagonal"):
+        if tiles.at.get(constant, "") is None:
+            s.cache_read("sum", constant, weights)  # once, before all loops
     cut = cut_results(s, tiles)
     inner, block = cut.summed, cut.at("sums")
     assert inner is not None and block is not None  # rows of an instruction, and what is around them
@@ -165,10 +168,11 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     borders = _taken(s, "take", "taken", cut.at("taken"), activations, shape.is_padded)
     cut = cut_sums(s, products, cut, "tk")
     s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
-    held = s.cache_read(products, "weight", weights, at=cut.at("weight"))
+    names = {"out": made.name, "record": records.name}
+    if tiles.at["weight"] is not None:
+        names["weight"] = s.cache_read(products, "weight", weights, at=cut.at("weight")).name
     if residual:
         _taken(s, "keep", "kept", cut.at("kept"), activations)
-        s.cache_read(residual[0], "diagonal", weights, at=cut.at("diagonal"))
         s.reorder(*s.loops(residual[0])[-2:], s.loops(residual[0])[-3])
 
     for border in borders:
@@ -183,7 +187,7 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     else:
         s.tensorize(row, do("mxu_requantise"), **_numbers(layer))
 
-    double_buffer(s, cut, {"out": made.name, "record": records.name, "weight": held.name}, machine.tir.queues[0])
+    double_buffer(s, cut, names, machine.tir.queues[0])
     return s.func
 
 
