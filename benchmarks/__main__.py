@@ -4,8 +4,8 @@ Several processes measure in turns, see `worker`; what counts is the lower end o
 paired ratios, the best peer's time by ours. Real models come from the folder of the environment variable UMA_MODELS,
 else from ../shared/models beside the checkout. Peers that are not installed are left out, and said.
 
-python -m benchmarks mcu counts instructions and memory of small machines instead, and python -m benchmarks placement
-compares placements on accelerators; see their --help.
+python -m benchmarks mcu counts instructions and memory of small machines instead, python -m benchmarks placement
+compares placements on accelerators, and python -m benchmarks tiling tiles with the best there are; see their --help.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import uma
 from uma.toolchain.discovery import find_compiler
 
-from . import mcu, placement
+from . import mcu, placement, tiling
 from .cases import EMPTY, OWN, REAL, ROOT, Case, models_folder, own_cases, real_cases, sweep_cases
 from .contenders import contenders
 from .contenders.uma_c import TARGET
@@ -119,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return mcu.main(given[1:])
     if given[:1] == ["placement"]:
         return placement.main(given[1:])
+    if given[:1] == ["tiling"]:
+        return tiling.main(given[1:])
     args = parsed(given)
     about = machine()
     print(f"{about['cpu']}, {about['cores']} cores, {about['system']}, Python {about['python']}")

@@ -53,6 +53,14 @@ def product(x: In[int8, (ROWS, DEPTH)], y: Out[int32, (ROWS, COLUMNS)], w: Const
 """
 
 ISSUE = 2
+"""Cycles of each command, besides its own."""
+
+TEN = [
+    ((12, 8, 24), (128, 64)), ((9, 9, 16), (96, 128)), ((1, 24, 40), (256, 32)), ((16, 4, 20), (512, 128)),
+    ((7, 9, 29), (200, 100)), ((20, 3, 12), (64, 32)), ((4, 16, 17), (128, 64)), ((10, 10, 32), (256, 200)),
+    ((5, 11, 36), (80, 24)), ((13, 5, 20), (120, 80)),
+]  # fmt: skip
+"""Layers (rows, columns, depth) that are tiled, each with the bytes of the memories."""
 
 
 def machine(spad_bytes: int, sum_bytes: int) -> Machine:

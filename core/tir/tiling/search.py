@@ -12,7 +12,7 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations, permutations, product
 from itertools import count as counter
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from ..form.machine import Machine
 from .nest import Nest
 from .timeline import Costs, Cut, Loop, Timeline, parts
 
-__all__ = ["Constraints", "Misfit", "Tiles", "choose_tiles"]
+__all__ = ["Constraints", "Misfit", "Tiles", "choose_tiles", "try_all_tiles"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,18 @@ def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constr
     return _Search(nest, machine, costs, constraints or Constraints()).best()
 
 
+def try_all_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Tiles | Misfit:
+    """As `choose_tiles`, but every size of every tile and step is tried, which takes minutes: to see what that misses.
+
+    Args:
+        nest, machine, costs, constraints: as of `choose_tiles`; no multiples and no ``tries`` hold.
+
+    Raises:
+        InternalError: as `choose_tiles`.
+    """
+    return _Search(nest, machine, costs, constraints or Constraints(), close=0.0).best_of_all()
+
+
 class Place(NamedTuple):
     """Where a buffer may be made.
 
@@ -159,7 +171,10 @@ Found = tuple[tuple[int, int, int, int], Cut]
 
 
 class _Search:
-    def __init__(self, nest: Nest, machine: Machine, costs: Costs, constraints: Constraints) -> None:
+    def __init__(
+        self, nest: Nest, machine: Machine, costs: Costs, constraints: Constraints, close: float = _CLOSE
+    ) -> None:
+        self.close, self.tries = close, 0
         self.nest, self.machine, self.costs, self.given = nest, machine, costs, constraints
         self.timeline = Timeline(nest, machine, costs)
         self.names = self.timeline.names
@@ -446,7 +461,6 @@ class _Search:
         order = counter()
         heap: list[tuple[int, int, int, tuple[tuple[int, int], ...]]] = [(self.least(()), 0, next(order), ())]
         found: Found | None = None
-        self.tries = 0
         least = heap[0][0]
         while heap:
             bound, _, _, chosen = heapq.heappop(heap)
@@ -466,9 +480,28 @@ class _Search:
         assert found is not None  # the smallest tiles fit
         return self.told(found[1], found[0][0], min(least, found[0][0]))
 
+    def best_of_all(self) -> Tiles | Misfit:
+        """The best cut of all sizes, none of which is left out for what others cost."""
+        misfit = self.misfit(self.smallest(()))
+        if misfit is not None:
+            return misfit
+        every = []
+        for axis, (name, limit) in enumerate(zip(self.names, self.limits, strict=True)):
+            largest = max(tile for tile, _ in self.choices[axis])
+            fixed = name in self.given.tiles or axis in self.reductions or self.nest.axes[axis].is_whole
+            tiles = {tile for tile, _ in self.choices[axis]} if fixed else set(range(1, largest + 1))
+            steps = {step for _, step in self.choices[axis]} if name in self.given.steps else range(1, limit + 1)
+            every.append([(tile, step) for tile in sorted(tiles) for step in steps if step <= tile])
+        found: Found | None = None
+        for chosen in product(*every):
+            if self.fits(chosen):
+                found = self.better(chosen, found)
+        assert found is not None  # the smallest tiles fit
+        return self.told(found[1], found[0][0], found[0][0])
+
     def worth(self, found: Found | None) -> float:
         """What a cut must surely not reach to be looked at."""
-        return math.inf if found is None else found[0][0] * (1 - _CLOSE)
+        return math.inf if found is None else found[0][0] * (1 - self.close)
 
     def better(self, chosen: tuple[tuple[int, int], ...], found: Found | None) -> Found | None:
         """The best cut of these sizes, where it is better than one that was found before."""

@@ -323,7 +323,11 @@ class Timeline:
     # All of it
 
     def elapsed(self, cut: Cut) -> int:
-        """Cycles of the nest when it is cut so."""
+        """Cycles of the nest when it is cut so.
+
+        It is what `elapsed_cycles` counts of its loops, but where there are copies that are waited for within the loop
+        that is double-buffered: each iteration then waits for the queue before all else, which may be too much.
+        """
         return _Run(self, cut).body(0, self.whole)
 
 

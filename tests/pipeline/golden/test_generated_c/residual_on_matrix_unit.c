@@ -76,8 +76,8 @@ static int32_t m_residual_on_matrix_unit_k_conv2d(
     }
     UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
     UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
-    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
-        if (g_o_ < 1) {
+    for (int32_t g_ = 0; g_ < 2; ++g_) {
+        if (g_ < 1) {
             UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
             UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
             UMA_TRY(mxu_wait(device, 2));
@@ -85,16 +85,16 @@ static int32_t m_residual_on_matrix_unit_k_conv2d(
             UMA_TRY(mxu_wait(device, 1));
         }
         /* sum_init */ {
-            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9));
         }
         /* sum */ {
-            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_ * 1152, 384, 9, 9, 3, 48));
         }
         /* out */ {
-            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, -128, 127));
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9, 8, 2, 0, -128, 127));
         }
         /* out_activations_out */ {
-            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+            UMA_TRY(mxu_start_store(device, &out_[g_ * 8], out_activations_twice_ + g_ * 648, 81, 8, 16, 8));
         }
     }
     UMA_TRY(mxu_wait(device, 0));
@@ -136,8 +136,8 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_1(
     }
     UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
     UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
-    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
-        if (g_o_ < 1) {
+    for (int32_t g_ = 0; g_ < 2; ++g_) {
+        if (g_ < 1) {
             UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
             UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
             UMA_TRY(mxu_wait(device, 2));
@@ -145,16 +145,16 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_1(
             UMA_TRY(mxu_wait(device, 1));
         }
         /* sum_init */ {
-            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9));
         }
         /* sum */ {
-            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_ * 1152, 384, 9, 9, 3, 48));
         }
         /* out */ {
-            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, 0, 127));
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9, 8, 2, 0, 0, 127));
         }
         /* out_activations_out */ {
-            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+            UMA_TRY(mxu_start_store(device, &out_[g_ * 8], out_activations_twice_ + g_ * 648, 81, 8, 16, 8));
         }
     }
     UMA_TRY(mxu_wait(device, 0));
@@ -173,8 +173,8 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
     const int8_t *restrict diagonal_,
     uint32_t diagonal_weights_,
     uint32_t taken_,
-    uint32_t out_activations_twice_,
     uint32_t kept_twice_,
+    uint32_t out_activations_twice_,
     uint32_t weight_weights_twice_,
     uint32_t record_weights_twice_,
     uint32_t sums_accumulators_)
@@ -206,8 +206,8 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
     UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
     UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
     UMA_TRY(mxu_start_load_activations(device, kept_twice_, residual_, 81, 8, 8, 16));
-    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
-        if (g_o_ < 1) {
+    for (int32_t g_ = 0; g_ < 2; ++g_) {
+        if (g_ < 1) {
             UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
             UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
             UMA_TRY(mxu_start_load_activations(device, kept_twice_ + 648, &residual_[8], 81, 8, 8, 16));
@@ -216,19 +216,19 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
             UMA_TRY(mxu_wait(device, 1));
         }
         /* sum_init_init */ {
-            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9));
         }
         /* sum_init */ {
-            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_ * 1152, 384, 9, 9, 3, 48));
         }
         /* sum */ {
-            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, kept_twice_ + g_o_ * 648, 72, 8, 0, diagonal_weights_, 64, 9, 9, 2, 8));
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, kept_twice_ + g_ * 648, 72, 8, 0, diagonal_weights_, 64, 9, 9, 2, 8));
         }
         /* out */ {
-            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, 0, 127));
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_ * 96, 9, 9, 8, 2, 0, 0, 127));
         }
         /* out_activations_out */ {
-            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+            UMA_TRY(mxu_start_store(device, &out_[g_ * 8], out_activations_twice_ + g_ * 648, 81, 8, 16, 8));
         }
     }
     UMA_TRY(mxu_wait(device, 0));
