@@ -9,9 +9,12 @@ from uma.partition.collage.cover import CoverProblem, Piece, ops_of
 from uma.partition.collage.unions import unions
 
 
-def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4) -> CoverProblem:
+def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4, reach: int | None = None) -> CoverProblem:
     """Ops that use up to three of the last five; one host, and one to three others with memories of their own or the
     host's; pieces of one op up to five, some of ops that have nothing to do with each other; copies of half the values.
+
+    Args:
+        reach: how far from each other the first and the last op of a piece may be; None for any distance.
     """
     count = rng.randint(least_ops, most_ops)
     uses = tuple(
@@ -40,7 +43,8 @@ def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4) -> Co
             # Each alone may be had; both together wait for each other.
             if len({a, b, c, d}) == 4 and problem.is_convex(ops_of([a, b])) and problem.is_convex(ops_of([c, d])):
                 pieces += [Piece(ops_of([a, b]), memory, rng.randint(20, 200)), Piece(ops_of([c, d]), 0, 50)]
-    return problem.with_pieces(dict.fromkeys(pieces))
+    near = [one for one in pieces if reach is None or one.ops // (one.ops & -one.ops) < 2 << reach]
+    return problem.with_pieces(dict.fromkeys(near))
 
 
 def cheapest_costs(problem: CoverProblem, best: int = 1, least: int = 0) -> list[int]:

@@ -66,7 +66,13 @@ class Found:
 
 
 def frontier(
-    problem: CoverProblem, best: int = 1, most_states: int = 500_000, widest: int = 50_000, least: int = 0
+    problem: CoverProblem,
+    best: int = 1,
+    most_states: int = 500_000,
+    widest: int = 50_000,
+    least: int = 0,
+    *,
+    is_whole: bool = False,
 ) -> Found:
     """The cheapest plans.
 
@@ -76,12 +82,13 @@ def frontier(
         most_states: how many states may be looked at in all; when they are used up, few are kept from then on.
         widest: how many states that cover up to the same op may be kept.
         least: the gain that a plan has at least.
+        is_whole: whether the search ends, without plans, where states would be lost.
     """
     circles: list[frozenset[int]] = []
     states, level = 0, 0
     while True:
         search = _Search(problem, best, circles, max(most_states - states, 0), widest, least)
-        plans = search.run()
+        plans = search.run(is_whole)
         states, level = states + search.states, max(level, search.widest)
         if not plans and search.lost is None:
             return Found((), (), None, states, level, len(circles))
@@ -155,8 +162,12 @@ class _Search:
         self.states = self.widest = 0
         self.lost: int | None = None
 
-    def run(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The cheapest plans and their costs; some may have a circle that is not forbidden."""
+    def run(self, is_whole: bool) -> list[tuple[int, tuple[int, ...]]]:
+        """The cheapest plans and their costs; some may have a circle that is not forbidden.
+
+        Args:
+            is_whole: whether it ends, without plans, where states are lost.
+        """
         count = len(self._problem.uses)
         levels: list[dict[_Key, list[_Entry]]] = [{} for _ in range(count + 1)]
         levels[0][0, (), frozenset()] = [_Entry(0, -1, None)]
@@ -166,6 +177,9 @@ class _Search:
             self.widest = max(self.widest, len(level))
             for key, entries in level.items():
                 self._extend(op, key, entries, levels)
+            if is_whole and self.lost is not None:
+                self.lost = self._rest[0]  # what the others come to is not known either
+                return []
         found = [entry for entries in levels[count].values() for entry in entries if entry.gain >= self._least]
         found.sort(key=lambda entry: entry.cost)
         return [(entry.cost, _path(entry)) for entry in found[: self._best]]
@@ -183,6 +197,8 @@ class _Search:
                 if any(circle <= chosen for circle in self._circles):
                     continue
             total = covered | ops
+            if chosen:
+                chosen = self._waiting(chosen, total << op | (1 << op) - 1)
             step = (~total & (total + 1)).bit_length() - 1
             now = live
             if live or taken or given:
@@ -218,6 +234,12 @@ class _Search:
                     level[new] = reached
             else:
                 level[new] = sorted([*known, *reached], key=lambda entry: entry.cost)[: self._best]
+
+    def _waiting(self, chosen: frozenset[int], covered: int) -> frozenset[int]:
+        """Of the chosen pieces of forbidden circles those of circles that can still come about: nothing else covers an
+        op of the other pieces of such a circle."""
+        open_ = (one for one in self._circles if all(ops in chosen or not ops & covered for ops in one))
+        return chosen & frozenset[int]().union(*open_)
 
     def _gaining(
         self, entries: Sequence[_Entry], cost: int, number: int, gain: int, op: int, covered: int

@@ -1,4 +1,4 @@
-"""Both searches together: the exact one, and the integer program where its states were too many."""
+"""Both searches together: the exact one, and the integer program where its states would be too many."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from .frontier import Found, frontier
 from .integer import has_solver, integer
 
 __all__ = ["Budget", "cheapest"]
+
+
+_FEWER = 20
+"""How many times fewer states are looked at for other plans, once the best one is known."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,22 @@ def cheapest(
         last. None at all where there are none.
     """
     budget = budget or Budget()
-    found = frontier(problem, best, budget.states, budget.widest, least)
+    limits = best, budget.states, budget.widest, least
+    solved = has_solver()
+    found = frontier(problem, *limits, is_whole=solved)
     plans = dict(zip(found.plans, found.costs, strict=True))
     bound = found.bound
-    if not found.is_proven and has_solver():
+    if solved and not found.is_proven:
         other = integer(problem, budget.seconds, least)
+        if best > 1 or not other.is_proven:
+            few = best, budget.states // _FEWER, budget.widest // _FEWER, least  # that are near to the best one
+            found = frontier(problem, *(few if other.is_proven else limits))
+            plans = dict(zip(found.plans, found.costs, strict=True))
+            bound = found.bound
         for plan, cost in zip(other.plans, other.costs, strict=True):
             plans.setdefault(plan, cost)
-        if bound is not None and other.bound is not None:
-            bound = max(bound, other.bound)
+        if bound is not None:
+            bound = None if other.bound is None else max(bound, other.bound)
     for plan in known:
         if problem.gain(plan) < least:
             continue

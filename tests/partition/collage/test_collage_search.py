@@ -103,7 +103,28 @@ def test_entries_that_are_too_many_leave_a_gap_that_is_told(monkeypatch: pytest.
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100))
 def test_both_searches_agree_on_up_to_60_dense_ops(seed: int) -> None:
-    agree(random_cover(random.Random(seed), 60, least_ops=10))
+    agree(random_cover(random.Random(seed), 60, least_ops=10, reach=8))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100))
+def test_what_the_frontier_is_too_wide_for_is_proven_by_the_integer_program(seed: int) -> None:
+    given = random_cover(random.Random(seed), 60, least_ops=10)
+    whole, other = frontier(given, widest=20_000, is_whole=True), integer(given)
+    found = cheapest(given, best=5)
+    assert found.is_proven and found.costs[0] == other.costs[0] == given.cost(found.plans[0])
+    assert whole.costs in ((), other.costs) and whole.is_proven == bool(whole.costs)
+
+
+def test_a_search_that_is_to_be_whole_ends_where_states_would_be_lost() -> None:
+    given = random_cover(random.Random(3), 30, least_ops=30)
+    wide = frontier(given)
+    found = frontier(given, widest=wide.widest // 4, is_whole=True)
+    assert wide.is_proven and wide.widest >= 8
+    assert found.plans == () and not found.is_proven and found.states < wide.states
+    assert found.bound is not None and found.bound <= wide.costs[0]
+    narrow = cheapest(given, best=3, budget=Budget(widest=wide.widest // 4))
+    assert narrow.is_proven and narrow.costs[0] == wide.costs[0] and len(narrow.plans) <= 3
 
 
 @pytest.mark.parametrize("kind", ["chain", "residual", "inception"])
