@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..artifact.footprint import Footprint, memory_peaks
-from ..artifact.record import ArtifactRecord
+from ..artifact.record import ArtifactRecord, CallRecord
 from ..errors import RequirementError, UsageError
 from ..program import Plan, Program
 from ..target.values import shorten
@@ -18,11 +18,13 @@ __all__ = [
     "Limit",
     "beside_stack",
     "few",
+    "named_step",
     "over",
     "ram_bytes",
     "ram_limit",
     "ram_problems",
     "require_ram",
+    "step_layers",
     "units",
 ]
 
@@ -129,6 +131,22 @@ def few(names: Sequence[str]) -> str:
     return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def step_layers(calls: Sequence[CallRecord], step: int) -> tuple[str, ...]:
+    """The layers of a step; where a block of rows begins with it, those of all calls in it."""
+    found: dict[str, None] = {}
+    for call in calls[step:]:
+        found.update(dict.fromkeys(call.layers))
+        if calls[step].way != "rows" or call.way == "rows_end":
+            break
+    return tuple(found)
+
+
+def named_step(calls: Sequence[CallRecord], step: int) -> str:
+    """The number of a step, with its layers."""
+    layers = step_layers(calls, step)
+    return f"step {step} ({few(layers)})" if layers else f"step {step}"
+
+
 def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
     """What is wrong where a model takes more RAM than it may, in lines, with what to change; else nothing."""
     if memory.ram_bytes <= limit.amount:
@@ -149,9 +167,9 @@ def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Ite
     for peak in memory_peaks(record):
         if peak.is_device:
             continue
-        call = record.calls[peak.step] if peak.step < len(record.calls) else None
-        at = few(call.layers) if call is not None and call.layers else f"step {peak.step}"
-        lines.append(f"    alive at the peak of {peak.pool}, step {peak.step} ({at}):")
+        layers = step_layers(record.calls, peak.step)
+        at = few(layers) if layers else f"step {peak.step}"
+        lines.append(f"    alive at the peak of {peak.pool}, {named_step(record.calls, peak.step)}:")
         lines += [f"      {one.name}: {one.bytes:,} bytes, {one.dtype}{list(one.shape)}" for one in peak.alive[:SHOWN]]
         if len(peak.alive) > SHOWN:
             lines.append(f"      and {len(peak.alive) - SHOWN} more")

@@ -305,10 +305,12 @@ class _Chooser:
             for at, step in readers:
                 reason = self.reasons.get(at)
                 if reason is None and self._reads_whole(at, step, made):
-                    reason = "it needs all of it for each of its rows"
+                    rows = self.whole.kernels[at][1][made]
+                    reason = f"it needs all of its {rows} rows for each row that it makes"
                 if reason is not None:
-                    what = f"input {tensors[name]!r} cannot be given row by row: {few(step.layers)} reads it, and "
-                    return RequirementError(f"{what}{reason}", where=program.name, hint=HINT)
+                    reader = few(step.layers or (step.function,))
+                    what = f"input {tensors[name]!r} cannot be given row by row: {reader} reads it, and {reason}"
+                    return RequirementError(what, where=program.name, hint=HINT)
         named = " and ".join(repr(tensors[name]) for name in self._copies.values())
         why = "the layers that read it are in no chain of layers that can be run by rows"
         what = f"input {named} cannot be given row by row: {self._refused or why}"

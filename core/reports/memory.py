@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
-from ..artifact.record import ArtifactRecord, RowsRecord, StripsRecord
+from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
 from ..json_record import plain
-from ..pipeline.ram import few
+from ..pipeline.ram import few, named_step
 from ..program import Program
 from ..program.step_order import Peak, order_peak
 from .by_rows import LineBuffer, line_buffers
@@ -24,7 +24,7 @@ class MemoryFound:
     Args:
         size: what it takes; code and stack are not known, as nothing was compiled.
         peaks: where most of each memory is in use, and of what.
-        steps: the layers of each step.
+        steps: what is run.
         rows: the ways to run layers row by row; None where there is none to look for.
         order: what the order of the steps asks for; None where the steps have to stay as they are.
         line_buffers: what is held of values of which chains make row after row.
@@ -33,7 +33,7 @@ class MemoryFound:
 
     size: Footprint
     peaks: tuple[MemoryPeak, ...]
-    steps: tuple[tuple[str, ...], ...]
+    steps: tuple[CallRecord, ...]
     rows: RowsRecord | None
     order: Peak | None = None
     line_buffers: tuple[LineBuffer, ...] = ()
@@ -48,8 +48,8 @@ class MemoryFound:
         for peak in self.peaks:
             between = peak.bytes - peak.alive_bytes
             gap = f", and {between:,} between them" if between else ""
-            at = few(self.steps[peak.step]) if peak.step < len(self.steps) else "no layer"
-            yield f"  {peak.pool} is fullest at step {peak.step} ({at}), {peak.alive_bytes:,} bytes{gap}:"
+            at = named_step(self.steps, peak.step)
+            yield f"  {peak.pool} is fullest at {at}, {peak.alive_bytes:,} bytes{gap}:"
             for one in peak.alive:
                 yield f"    {one.name}: {one.bytes:,} bytes, {one.role}, {one.dtype}{list(one.shape)}"
         if self.order is not None and self.order.nbytes:
@@ -91,7 +91,7 @@ def _said(strips: StripsRecord) -> str:
 def memory_found(record: ArtifactRecord, program: Program) -> MemoryFound:
     """What an artifact's record, and the program that it was made of, say of its memory."""
     size, peaks, lines = footprint(record), memory_peaks(record), line_buffers(program)
-    return MemoryFound(size, peaks, record.layers, record.rows, order_peak(program), lines, record.strips)
+    return MemoryFound(size, peaks, record.calls, record.rows, order_peak(program), lines, record.strips)
 
 
 def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:

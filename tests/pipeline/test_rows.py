@@ -15,6 +15,7 @@ from uma.artifact.record import RowsRecord
 from uma.errors import RequirementError, UsageError
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import finish_build, load_model, start_build
+from uma.pipeline.ram import named_step, step_layers
 from uma.pipeline.rows import FREE
 from uma.plugins import default_host
 from uma.program import Rows
@@ -77,7 +78,13 @@ def test_the_graph_executor_runs_rows_too(small: tuple[Artifact, RowsRecord]) ->
     artifact, rows = small
     point = rows.points[-1]
     made = uma.build(small_net(), "c -executor=graph", max_ram=point.ram_bytes)
-    assert made.record.arena_bytes == point.arena_bytes and any(call.way == "rows" for call in made.record.calls)
+    calls = made.record.calls
+    assert made.record.arena_bytes == point.arena_bytes
+    # Where rows begin is a step too, of all layers that run so.
+    first = [call.way for call in calls].index("rows")
+    assert set(step_layers(calls, first)) == {name for chain in point.chains for one in chain for name in one}
+    assert named_step(calls, first + 1) == f"step {first + 1} ('conv0')"
+    assert named_step(calls, len(calls)) == f"step {len(calls)}"
     assert (result(made, given()) == result(artifact, given())).all()
 
 

@@ -118,6 +118,14 @@ def test_a_block_around_its_input() -> None:
     np.testing.assert_array_equal(made.run(data)["output"], expected)
 
 
+def channels_first() -> IRModule:
+    """A row of what it is given is all of a channel."""
+    net = RowNet(6, 8, 3)
+    x = Var("x", TensorType((1, 3, 6, 8), "int8"))
+    module = net.module(net.conv(call("transpose", x, axes=(0, 2, 3, 1)), 4))
+    return IRModule.of({"main": Function([x], module.main.body)}, module.spans)
+
+
 def dense() -> IRModule:
     x = Var("x", TensorType((4, 8), "float32"))
     return IRModule.of({"main": Function([x], call("add", x, x))})
@@ -127,6 +135,7 @@ def dense() -> IRModule:
     ("model", "what"),
     [
         (summed(True), "input 'x' cannot be given row by row: the layers that read it are in no chain of layers"),
+        (channels_first(), "'transpose' reads it, and it needs all of its 3 rows for each row that it makes"),
         (dense(), "input 'x' cannot be given row by row: no layer sees rows in [4, 8]"),
     ],
 )
