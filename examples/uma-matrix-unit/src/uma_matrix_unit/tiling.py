@@ -136,10 +136,10 @@ def _nest(shape: Shape, machine: Machine) -> Nest:
         Instruction(requantise, {**done, **size}, "last", ("n",)),
     ]
     if shape.residual_taps:
-        count, rows = shape.residual_taps, min(LANES, shape.out_channels)
-        used = Dimension(count, span=count - 1), Dimension(LANES, span=rows - 1)
+        count, deep = shape.residual_taps, min(LANES, shape.out_channels)
+        used = Dimension(count, span=count - 1), Dimension(LANES, span=deep - 1)
         staged.append(Staged("kept", "activations", (*pixels, channels), 1))
         staged.append(Staged("diagonal", "weights", (*used, lanes), 1))
-        added = {**size, "taps": count, "depth": rows}
+        added: dict[str, str | int] = {**size, "taps": count, "depth": deep}
         instructions.append(Instruction(mac, added, "last", ("n",)))
     return Nest(tuple(axes), tuple(staged), tuple(instructions))
