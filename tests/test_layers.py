@@ -47,7 +47,7 @@ LAYERS = [
     ["contract"],
     ["hookspecs"],
     ["plugins"],
-    ["frontends", "partition", "codegen"],
+    ["frontends", "partition", "codegen", "scaffold"],
     ["toolchain"],
     ["runtime"],
     ["artifact"],

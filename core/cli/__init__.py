@@ -1,6 +1,6 @@
 """The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma plan``, ``uma report``,
-``uma quantize``, ``uma export``, ``uma targets``, ``uma plugins``, ``uma check``, ``uma doctor``; and ``uma KIND``, the
-command that the plugin of a target kind brings.
+``uma quantize``, ``uma export``, ``uma targets``, ``uma plugins``, ``uma new-plugin``, ``uma check``, ``uma doctor``;
+and ``uma KIND``, the command that the plugin of a target kind brings.
 
 Each command is a module of its name with ``add(commands)``, which declares its arguments and must be cheap, and a
 function that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal
@@ -22,15 +22,18 @@ from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UsageError
 from ..version import __version__
-from . import build, check, doctor, explain, export, plan, plugins, quantize, report, run, targets, verify
+from . import build, check, doctor, explain, export, new_plugin, plan, plugins, quantize, report, run, targets, verify
 from .output import Output, own_stdout
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
 
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment where a shell asks for completions of the line that is being written."""
 
-_COMMANDS = (build, run, verify, explain, plan, report, quantize, export, targets, plugins, check, doctor)
+_COMMANDS = (build, run, verify, explain, plan, report, quantize, export, targets, plugins, new_plugin, check, doctor)
+
+COMMANDS = tuple(module.__name__.rpartition(".")[2].replace("_", "-") for module in _COMMANDS)
+"""The words that call them."""
 
 EPILOG = """\
 uma KIND ... runs the command that the plugin of a target kind brings, if it has one: see uma KIND --help
@@ -47,12 +50,22 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"see {self.prog} --help")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Has room for the longest command: argparse forgets that commands are indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            longest = max(map(len, action.choices)) + self._current_indent + 2 * self._indent_increment
+            self._action_max_length = max(self._action_max_length, longest)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="uma",
         description="Compile neural networks for hardware that is supported by plugins.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"uma {__version__}")
@@ -119,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_of_a_plugin(word: str) -> bool:
     """Whether the first word of the arguments is a kind of an installed plugin, and no command of the core."""
-    if word.startswith("-") or word in {module.__name__.rpartition(".")[2] for module in _COMMANDS}:
+    if word.startswith("-") or word in COMMANDS:
         return False
     from ..plugins import default_host
 

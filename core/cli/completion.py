@@ -176,6 +176,7 @@ _COMPLETERS: dict[str, Completer] = {
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "only": _checks,
+    "host": _names,
     "partition": _partitioners,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),

@@ -28,7 +28,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
         main(["--help"])
     assert left.value.code == 0
     text = capsys.readouterr().out
-    assert re.findall(r"^    (\w+) +\S", text, re.MULTILINE) == [
+    assert re.findall(r"^    ([\w-]+) +\S", text, re.MULTILINE) == [
         *(
             "build",
             "run",
@@ -40,6 +40,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
             "export",
             "targets",
             "plugins",
+            "new-plugin",
             "check",
             "doctor",
         )

@@ -125,6 +125,7 @@ class TestProtocol:
             "export",
             "targets",
             "plugins",
+            "new-plugin",
             "check",
             "doctor",
         ]

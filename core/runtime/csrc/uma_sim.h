@@ -69,6 +69,7 @@ static inline uint32_t uma_load32(const uint8_t *at)
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
+/* Sets them. */
 static inline void uma_store32(uint8_t *at, uint32_t value)
 {
     int i;
@@ -82,6 +83,7 @@ static inline int32_t uma_signed(uint32_t value)
     return value <= INT32_MAX ? (int32_t)value : -(int32_t)~value - 1;
 }
 
+/* Likewise 8 bits. */
 static inline int32_t uma_signed8(uint8_t value)
 {
     return value < 128 ? value : value - 256;
@@ -101,8 +103,10 @@ static inline uint8_t *uma_host_memory(uint32_t low, uint32_t high)
 
 /* --- Requantisation ---------------------------------------------------------------------------------------------- */
 
-/* The roundings of fixed points, by the numbers that `quantised.ROUNDINGS` gives them. */
-enum { UMA_ROUND_DOUBLE, UMA_ROUND_UP, UMA_ROUND_EVEN };
+/* The roundings of fixed points, by the numbers that `with_requantisation` gives them where it is told no others. */
+#define UMA_ROUND_DOUBLE 0 /* at bit 31, then half away from zero */
+#define UMA_ROUND_UP 1     /* once, half up */
+#define UMA_ROUND_EVEN 2   /* once, half to even */
 
 /* x * multiplier * 2**(shift - 31), rounded; not saturated. The multiplier is not negative, the shift -31 to 30.
  *

@@ -1,0 +1,29 @@
+"""What a layer costs: the commands of its loops, followed without running them. README.md has the cycles."""
+
+from __future__ import annotations
+
+from uma.hookspecs import Cost
+from uma.tir import Copied, Executed, PrimFunc, count_commands
+
+__all__ = ["cost_of"]
+
+_COMMAND, _TRANSFER = 4, 16
+"""Cycles of any command, and more of one that moves data."""
+
+
+def cost_of(func: PrimFunc) -> Cost:
+    """Cycles and bytes of a call of a function that `lower` made."""
+    counted = count_commands(func)
+    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
+    return Cost(cycles=sum(times * _cycles(one) for one, times in counted.items()), bytes_moved=moved)
+
+
+def _cycles(command: Executed | Copied) -> int:
+    if isinstance(command, Copied):
+        return _COMMAND + _TRANSFER + command.rows * -(-command.row_bytes // 8)
+    if command.intrinsic.name == "fill":
+        return _COMMAND + command["rows"] * -(-command["row_bytes"] // 8)
+    pixels = command["height"] * command["width"]
+    if command.intrinsic.name == "mac":
+        return _COMMAND + pixels * command["taps"] * command["depth"]
+    return _COMMAND + pixels

@@ -1,0 +1,67 @@
+"""What the machine takes: a product with constant weights, perhaps a bias, a requantisation, perhaps a clip.
+
+Patterns are closed: what is not named here must do nothing. So there is one group, no dilation, no zero point of the
+weights. Clauses say the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uma.hookspecs import Clause, Failed, Lowered, Pattern
+from uma.relay import quantised
+from uma.relay.pattern import Match, any_
+from uma.relay.quantised import Window
+from uma.target import Target
+from uma.tir import Machine
+
+from .lower import lower, tile_of
+from .machine import LIMITS, ROUNDINGS, machine_of
+
+__all__ = ["make_patterns"]
+
+
+def make_patterns(machine: Machine) -> list[Pattern]:
+    """The patterns, each with its clauses and its lowering."""
+    clauses = [
+        quantised.bias_per_channel(),
+        quantised.scale_per_channel(),
+        quantised.rounds(ROUNDINGS),
+        quantised.powers_of_two(),
+        quantised.exact_sums(),
+        Clause("kernel_rows", _kernel_rows, f"a kernel has at most {LIMITS['MAX_TAPS']} rows; this has {{value}}"),
+        Clause(
+            "fits",
+            lambda found: tile_of(Window.of(found), machine) is not None,
+            "what one pixel of 8 channels takes fits the memories: its window, its results, and the weights",
+        ),
+    ]
+    padded = Clause("padding", _padding, "padding is less than the kernel; this is {value}")
+    few = Clause("dimensions", _dimensions, "the data has at most 4 dimensions; this has {value}")
+    window: dict[str, Any] = {"strides": any_, "padding": any_}
+    conv2d, conv1d = (quantised.layer(f"qnn.conv{n}d", residual="none", **window) for n in (2, 1))
+    dense = quantised.layer("qnn.dense", residual="none")
+    return [
+        Pattern("mac_array.conv2d", conv2d, [padded, *clauses], _lower),
+        Pattern("mac_array.conv1d", conv1d, [padded, *clauses], _lower),
+        Pattern("mac_array.dense", dense, [few, *clauses], _lower),
+    ]
+
+
+def _lower(match: Match, target: Target) -> Lowered:
+    return lower(match, machine_of(target))
+
+
+def _kernel_rows(found: Match) -> Failed | bool:
+    rows = Window.of(found).kernel[0]
+    return rows <= LIMITS["MAX_TAPS"] or Failed(rows)
+
+
+def _padding(found: Match) -> Failed | bool:
+    window = Window.of(found)
+    return all(p < k for p, k in zip(window.padding, window.kernel * 2, strict=True)) or Failed(window.padding)
+
+
+def _dimensions(found: Match) -> Failed | bool:
+    rank = len(found["data"].shape)
+    return rank <= 4 or Failed(rank)
