@@ -34,8 +34,8 @@ __all__ = ["ModelFiles", "emit_model"]
 _CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SHARED_HEADERS = ("uma_math.h", "uma_runtime.h", "uma_ticks.h")
 _DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h", "uma_uio.h")
-_SIMULATORS = "uma_sim.h"
-"""What plugins' files may include besides."""
+_OFFERED = {"uma_fixed.h": ("uma_fixed.h",), "uma_sim.h": ("uma_sim.h", "uma_device.h", "uma_fixed.h")}
+"""What plugins' files may include besides, with what that includes."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ def emit_model(
     contents |= brought
     others += sorted(file for file in (*run.files(), *drivers) if file.endswith(".c") and file not in run.included)
     contents |= drivers
-    if any(f'#include "{_SIMULATORS}"' in text for text in drivers.values()):
-        for header in (_DEVICE_HEADERS[0], _SIMULATORS):
-            contents[header] = (_CSRC / header).read_text(encoding="utf-8")
+    for offered, headers_of_it in _OFFERED.items():
+        if any(f'#include "{offered}"' in text for text in drivers.values()):
+            contents |= {header: (_CSRC / header).read_text(encoding="utf-8") for header in headers_of_it}
     if missing := [header for header in needed if header not in contents]:
         raise PluginError(
             f"an intrinsic of the host includes {missing[0]!r}, which nobody brings",

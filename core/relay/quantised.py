@@ -72,6 +72,9 @@ ResidualForm = Literal["none", "plain", "any"]
 """What a pattern takes of a residual: see `requantised`."""
 
 _KINDS: dict[str, Kind] = {
+    "nn.conv1d": "conv",
+    "nn.conv2d": "conv",
+    "nn.dense": "dense",
     "qnn.conv1d": "conv",
     "qnn.conv2d": "conv",
     "qnn.dense": "dense",
@@ -151,7 +154,7 @@ def clamped(value: Term) -> Term:
 
 @dataclass(frozen=True)
 class Window:
-    """The sizes of a layer or pool, in two dimensions: see the module.
+    """The sizes of a layer or pool, of floats too, in two dimensions: see the module.
 
     Args:
         batch, height, width, channels: of what it takes.

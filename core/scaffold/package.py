@@ -46,6 +46,21 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     ("loops", "int8"): _Form(
         ("common", "loops-int8"), "an int8 multiply-accumulate array with a simulator in C", ("numpy>=1.26",)
     ),
+    ("stream", "int8"): _Form(
+        ("common", "stream-int8"), "executes commands from memory, for int8 layers", ("numpy>=1.26",)
+    ),
+    ("loops", "float32"): _Form(
+        ("common", "float32", "loops-float32"),
+        "a float32 multiply-accumulate array with a simulator in C",
+        ("numpy>=1.26",),
+    ),
+    ("stream", "float32"): _Form(
+        ("common", "float32", "stream-float32"), "executes commands from memory, for float32 layers", ("numpy>=1.26",)
+    ),
+    ("library", "float32"): _Form(
+        ("common", "float32", "library-float32"), "float32 layers by calls of a library in C", ("numpy>=1.26",)
+    ),
+    ("library", "int8"): _Form(("common", "library-int8"), "int8 layers by calls of a library in C", ("numpy>=1.26",)),
 }
 
 

@@ -1,6 +1,6 @@
-/* What simulators of accelerators have in common: memories that know which of their bytes were ever written, numbers as
- * registers hold them, and the arithmetic of requantisation. C99, no state, nothing but static inline functions. A
- * plugin's C includes it; it is written beside the files of a model that need it.
+/* What simulators of accelerators have in common: memories that know which of their bytes were ever written, words of
+ * memory, and the bus; with the numbers of uma_fixed.h. C99, no state, nothing but static inline functions. A plugin's C
+ * includes it; it is written beside the files of a model that need it.
  */
 #ifndef UMA_SIM_H
 #define UMA_SIM_H
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "uma_device.h"
+#include "uma_fixed.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,7 +62,7 @@ static inline void uma_bank_note(const uma_bank *bank, uint64_t at, uint64_t byt
     memset(bank->known + at, 1, (size_t)bytes);
 }
 
-/* --- Numbers ----------------------------------------------------------------------------------------------------- */
+/* --- Words ------------------------------------------------------------------------------------------------------- */
 
 /* 32 bits of memory, the lowest byte first. */
 static inline uint32_t uma_load32(const uint8_t *at)
@@ -77,58 +78,10 @@ static inline void uma_store32(uint8_t *at, uint32_t value)
     for (i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* Bits as a two's complement. */
-static inline int32_t uma_signed(uint32_t value)
-{
-    return value <= INT32_MAX ? (int32_t)value : -(int32_t)~value - 1;
-}
-
-/* Likewise 8 bits. */
-static inline int32_t uma_signed8(uint8_t value)
-{
-    return value < 128 ? value : value - 256;
-}
-
-/* value / 2**bits, rounded down: what >> does to a negative number is the C compiler's choice. */
-static inline int64_t uma_shift_right(int64_t value, int32_t bits)
-{
-    return value >= 0 ? value >> bits : ~(~value >> bits);
-}
-
 /* Host memory whose address is in two registers. */
 static inline uint8_t *uma_host_memory(uint32_t low, uint32_t high)
 {
     return (uint8_t *)(uintptr_t)((uint64_t)high << 32 | low);
-}
-
-/* --- Requantisation ---------------------------------------------------------------------------------------------- */
-
-/* The roundings of fixed points, by the numbers that `with_requantisation` gives them where it is told no others. */
-#define UMA_ROUND_DOUBLE 0 /* at bit 31, then half away from zero */
-#define UMA_ROUND_UP 1     /* once, half up */
-#define UMA_ROUND_EVEN 2   /* once, half to even */
-
-/* x * multiplier * 2**(shift - 31), rounded; not saturated. The multiplier is not negative, the shift -31 to 30.
- *
- * Double: x * 2**max(shift, 0) modulo 2**32; times the multiplier, half up at bit 31; then divided by
- * 2**max(-shift, 0), half away from zero. Up: the exact product rounded once, half up. Even: the same, half to even. */
-static inline int64_t uma_scaled(int32_t x, int32_t multiplier, int32_t shift, int32_t rounding)
-{
-    const int32_t bits = 31 - shift;
-    const int64_t product = x * (int64_t)multiplier;
-    int64_t more;
-
-    if (rounding == UMA_ROUND_DOUBLE) {
-        const int32_t left = shift > 0 ? shift : 0, right = left - shift;
-        const int64_t wrapped = uma_signed((uint32_t)x << left);
-        const int64_t high = uma_shift_right(wrapped * multiplier + ((int64_t)1 << 30), 31);
-        const int64_t size = high < 0 ? -high : high;
-        const int64_t rounded = right == 0 ? size : (size + ((int64_t)1 << (right - 1))) >> right;
-        return high < 0 ? -rounded : rounded;
-    }
-    more = (int64_t)1 << (bits - 1);
-    if (rounding == UMA_ROUND_EVEN) more += (uma_shift_right(product, bits) & 1) - 1;
-    return uma_shift_right(product + more, bits);
 }
 
 /* --- The bus ----------------------------------------------------------------------------------------------------- */

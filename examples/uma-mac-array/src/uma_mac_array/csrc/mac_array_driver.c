@@ -70,7 +70,8 @@ static void pixels(uma_device *device, uint32_t acc, int32_t acc_y, int32_t heig
     set(device, MAC_ARRAY_WIDTH, width);
 }
 
-int32_t mac_array_bias(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t record, int32_t height, int32_t width)
+int32_t mac_array_bias(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t record, int32_t height,
+                    int32_t width)
 {
     pixels(device, acc, acc_y, height, width);
     uma_write32(device, MAC_ARRAY_WGT, record);
@@ -93,9 +94,9 @@ int32_t mac_array_mac(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t 
     return run(device, MAC_ARRAY_CMD_MAC);
 }
 
-int32_t mac_array_requantise(uma_device *device, uint32_t out, int32_t out_y, int32_t out_x, uint32_t acc, int32_t acc_y,
-                          uint32_t record, int32_t height, int32_t width, int32_t channels, int32_t rounding,
-                          int32_t zero_point, int32_t low, int32_t high)
+int32_t mac_array_requantise(uma_device *device, uint32_t out, int32_t out_y, int32_t out_x, uint32_t acc,
+                          int32_t acc_y, uint32_t record, int32_t height, int32_t width, int32_t channels,
+                          int32_t rounding, int32_t zero_point, int32_t low, int32_t high)
 {
     pixels(device, acc, acc_y, height, width);
     uma_write32(device, MAC_ARRAY_ADDRESS, out);

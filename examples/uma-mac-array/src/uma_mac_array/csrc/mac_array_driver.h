@@ -32,8 +32,8 @@ int32_t mac_array_mac(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t 
 
 /* Accumulators become int8: the first `channels` channels of height * width pixels, whose rows are `out_y` bytes apart
  * and whose columns `out_x`. */
-int32_t mac_array_requantise(uma_device *device, uint32_t out, int32_t out_y, int32_t out_x, uint32_t acc, int32_t acc_y,
-                          uint32_t record, int32_t height, int32_t width, int32_t channels, int32_t rounding,
-                          int32_t zero_point, int32_t low, int32_t high);
+int32_t mac_array_requantise(uma_device *device, uint32_t out, int32_t out_y, int32_t out_x, uint32_t acc,
+                          int32_t acc_y, uint32_t record, int32_t height, int32_t width, int32_t channels,
+                          int32_t rounding, int32_t zero_point, int32_t low, int32_t high);
 
 #endif

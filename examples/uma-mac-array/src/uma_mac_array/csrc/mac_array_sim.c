@@ -195,7 +195,8 @@ static int32_t requantise(sim *s)
     shifts = multipliers + PIXEL_BYTES;
     for (n = 0; n < channels; n++) {
         const int32_t shift = uma_signed(uma_load32(shifts + 4u * n));
-        if (uma_signed(uma_load32(multipliers + 4u * n)) < 0 || shift < -31 || shift > 30) return MAC_ARRAY_FAULT_COMMAND;
+        if (uma_signed(uma_load32(multipliers + 4u * n)) < 0) return MAC_ARRAY_FAULT_COMMAND;
+        if (shift < -31 || shift > 30) return MAC_ARRAY_FAULT_COMMAND;
     }
     for (y = 0; y < R(HEIGHT); y++) {
         const uint64_t acc = R(ACC) + (uint64_t)y * R(ACC_Y);
