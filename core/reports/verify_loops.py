@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ..runtime.isolated import Isolation, Written
 
-__all__ = ["verify_lowered"]
+__all__ = ["interpreted_work", "verify_lowered"]
 
 _MAX_WORK = 10**8
 """Operations that the interpreter is asked for in all: about half a minute."""
@@ -104,7 +104,7 @@ class _Steps:
         self.whole = runs_of(artifact, isolation)
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.work = {
-            name: _work(function.whole().body, Bounds({}))
+            name: interpreted_work(function.whole().body, Bounds({}))
             for name, function in program.functions.items()
             if isinstance(function, PrimFunc)
         }
@@ -243,12 +243,12 @@ def _beside(row: Written) -> str:
     return f"{row.count} byte{'s' if row.count > 1 else ''} {between}"
 
 
-def _work(stmt: Stmt, known: Bounds) -> int:
+def interpreted_work(stmt: Stmt, known: Bounds) -> int:
     """About how many operations the interpreter does for a statement."""
     own = sum(1 for expr in operands(stmt) for _ in walk(expr)) + 1
     if isinstance(stmt, For):
         high = max(0, known.of(stmt.extent)[1])
-        return own + high * _work(stmt.body, known.declare(stmt.var, (0, max(0, high - 1))))
+        return own + high * interpreted_work(stmt.body, known.declare(stmt.var, (0, max(0, high - 1))))
     if isinstance(stmt, Copy):
         count = 1
         for extent in stmt.shape:
@@ -258,6 +258,6 @@ def _work(stmt: Stmt, known: Bounds) -> int:
         inside = known
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
             inside = inside.declare(var, known.of(value))
-        return own + 2 * _work(stmt.intrinsic.description, inside)
-    inner = [_work(body, known) for body in bodies(stmt)]
+        return own + 2 * interpreted_work(stmt.intrinsic.description, inside)
+    inner = [interpreted_work(body, known) for body in bodies(stmt)]
     return own + (max(inner) if isinstance(stmt, If) else sum(inner))

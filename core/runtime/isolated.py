@@ -148,6 +148,10 @@ class Isolation:
             file.close()
         self._files.clear()
 
+    def restart(self) -> None:
+        """End the process: what is run next is in a new one, where nothing was run before."""
+        self._end()
+
     def file(self, nbytes: int) -> Any:
         """A file of zeros that the process has too, which is started again if need be.
 
@@ -270,6 +274,8 @@ class IsolatedModel:
     Args:
         isolation: the process.
         image: the model.
+        context: tells several contexts of one model apart, which have their devices to themselves, and share what the
+            library keeps.
 
     Attributes:
         inputs, outputs, states: by name; the states are there once the model was run, or reset.
@@ -277,9 +283,9 @@ class IsolatedModel:
         wanted: of a model of which single steps can be run, for each step whether `run` runs it.
     """
 
-    def __init__(self, isolation: Isolation, image: Image) -> None:
+    def __init__(self, isolation: Isolation, image: Image, context: int = 0) -> None:
         self.image = image
-        self.key = str(image.library)
+        self.key = f"{image.library}#{context}"
         self._isolation = isolation
         extents: list[tuple[int, int, str]] = []  # start, end, name
         first = end = round_up(8 * _WATCH_WORDS + len(image.layers) + 1, _PAGE)

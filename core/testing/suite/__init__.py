@@ -7,8 +7,9 @@ so than that a layer differs.
 from __future__ import annotations
 
 from ..outcome import Check
+from .layers import LAYERS
 from .registration import REGISTRATION
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (REGISTRATION,)
+CHECKS: tuple[Check, ...] = (REGISTRATION, LAYERS)

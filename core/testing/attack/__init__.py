@@ -1,0 +1,13 @@
+"""Tries to break what a plugin promises: that everything its patterns accept is computed as the ops mean it.
+
+Layers are made up from patterns, cut out of models, and given by the plugin (`seeds`); each thing that can be varied
+of them is varied (`mutations`, `rebuilt`, `values`), and the patterns are asked (`acceptance`). Those that are taken
+are chosen so that few hold much (`selection`), compiled many at a time (`images`), fed (`inputs`) and computed three
+ways (`interpreted`, `verdicts`). What differs is made smaller (`shrinking`) and written down (`files`).
+"""
+
+from __future__ import annotations
+
+from .layers import check_layers, repeat
+
+__all__ = ["check_layers", "repeat"]

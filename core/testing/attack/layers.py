@@ -1,0 +1,247 @@
+"""The check of layers: made up, varied, run three ways; what differs shrunk, and written down."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...relay.expr import Expr
+from ...relay.module import IRModule
+from ...relay.op import Op
+from ..record import CheckResult, Finding
+from ..subject import Subject
+from .acceptance import Acceptance
+from .files import command, layer_text, read_file, write_file
+from .images import images_of
+from .interpreted import key_of_lowered
+from .layer import Layer, calls_in
+from .seeds import made_up, of_models, of_samples
+from .selection import Attack
+from .shrinking import Shrinker, measure
+from .values import sizes_of
+from .verdicts import IGNORED, Fault, Judge, fault_of_unbuilt, ignored_attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...runtime.isolated import Isolation
+
+__all__ = ["check_layers", "findings_of", "repeat", "run_layers"]
+
+Progress = Callable[[str], None]
+
+_IMAGE = 60
+"""Layers of one image."""
+
+_LEAST = 6
+"""Layers of one pattern, whatever is wanted in all."""
+
+_SHRINK_S, _ALL_SHRINK_S = 25.0, 100.0
+"""How long one failure is made smaller, and all of a check."""
+
+_STEP_LIMIT_S = 10.0
+_ALIKE = 2
+"""Failures of one part that show alike, of one pattern, that are looked at: they may be different."""
+
+
+def check_layers(subject: Subject, progress: Progress) -> CheckResult:
+    """Try to break the promise that all that the patterns of a target take is computed as the ops mean it.
+
+    Args:
+        subject: the target.
+        progress: told of each part of the work that begins.
+
+    Raises:
+        ToolchainError: nothing can be compiled on this machine.
+        PluginError: the plugin gives no patterns.
+    """
+    import numpy as np
+
+    from ...runtime.isolated import Isolation
+
+    start, member = time.perf_counter(), subject.member
+    rng = np.random.default_rng(subject.seed)
+    notes: list[str] = []
+    findings: list[Finding] = []
+    with subject.members.known_ops(), Isolation(_STEP_LIMIT_S) as isolation:
+        acceptance = Acceptance(member)
+        layers = _layers(subject, acceptance, progress, rng, notes, findings)
+        faults = run_layers(subject, layers, isolation, progress, notes)
+        findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers")
+    return CheckResult(
+        "layers",
+        "layers that the patterns take, computed three ways",
+        tuple(findings),
+        tuple(notes),
+        "" if len(member.patterns) else "the target has no patterns",
+        time.perf_counter() - start,
+        acceptance.counts,
+    )
+
+
+def _layers(
+    subject: Subject,
+    acceptance: Acceptance,
+    progress: Progress,
+    rng: np.random.Generator,
+    notes: list[str],
+    findings: list[Finding],
+) -> list[Layer]:
+    """The layers to run: of each pattern, of the models, and of the plugin."""
+    member = subject.member
+    sizes, patterns = sizes_of(member), list(member.patterns)
+    cut: dict[str, list[Layer]] = {}
+    for layer in of_models(subject.models, subject.members):
+        cut.setdefault(layer.pattern, []).append(layer)
+    for layer in of_samples(_samples(subject)):
+        taken = next((p.name for p in patterns if acceptance.ask(replace(layer, pattern=p.name), False).is_taken), None)
+        if taken is None:
+            notes.append(f"no pattern takes the sample {layer.title}")
+        else:
+            cut.setdefault(taken, []).append(replace(layer, pattern=taken))
+    share = max(_LEAST, subject.layers // max(1, len(patterns)))
+    chosen: list[Layer] = []
+    for pattern in patterns:
+        progress(f"layers of {pattern.name}")
+        seeds, reasons = made_up(pattern, member.target, acceptance, sizes, rng)
+        seeds += cut.get(pattern.name, [])
+        if not seeds:
+            said = f" ({'; '.join(reasons[:3])})" if reasons else ""
+            notes.append(f"no layer was found that pattern {pattern.name} takes{said}; give one with Claims.samples")
+            continue
+        attack = Attack(seeds, acceptance, sizes, rng)
+        for layer, text in attack.faults[:1]:
+            what = f"a clause fails on {layer.title}: {text}"
+            findings.append(Finding("pattern", "layers", what, pattern.name, layer_text(layer)))
+        some = attack.layers(share)
+        notes.append(
+            f"{pattern.name}: {len(seeds)} layers made up, {attack.tried} variations tried, {attack.refused} refused; "
+            f"{len(some)} layers run"
+        )
+        chosen += some
+    return chosen
+
+
+def _samples(subject: Subject) -> Sequence[Expr | IRModule]:
+    if subject.claims.samples is None:
+        return ()
+    made: Sequence[Expr | IRModule] = subject.plugin.run(
+        "the samples of its claims", subject.claims.samples, subject.target
+    )
+    return made
+
+
+def run_layers(
+    subject: Subject, layers: Sequence[Layer], isolation: Isolation, progress: Progress, notes: list[str]
+) -> list[Fault]:
+    """What is wrong with layers, at most one fault of each."""
+    import numpy as np
+
+    start, interpreted = time.perf_counter(), 0
+    progress(f"compile {len(layers)} layers")
+    images, unbuilt = images_of(layers, subject.members, isolation, _IMAGE)
+    faults = [fault_of_unbuilt(one) for one in unbuilt]
+    taken = 0
+    for number, image in enumerate(images, 1):
+        progress(f"run layers, image {number} of {len(images)}")
+        taken += sum(bool(names) for names in image.patterns)
+        judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance)
+        for fault in judge.run():
+            ignored = ""
+            if fault.part == "lowering":
+                results = image.results_of(image.layers.index(fault.layer))
+                ignored = ignored_attribute(fault, key_of_lowered(image.lowered, results), subject.members)
+            faults.append(replace(fault, part="pattern", way=IGNORED, what=ignored) if ignored else fault)
+        interpreted += judge.interpreted
+    seconds = time.perf_counter() - start
+    notes.append(
+        f"{len(layers)} layers in {len(images)} images, {taken} of them on the accelerator, {interpreted} interpreted, "
+        f"in {seconds:.0f} s"
+    )
+    return faults
+
+
+def findings_of(
+    subject: Subject,
+    acceptance: Acceptance | None,
+    faults: Sequence[Fault],
+    isolation: Isolation,
+    progress: Progress,
+    notes: list[str],
+    check: str,
+) -> list[Finding]:
+    """Findings, one for faults that are alike, each with the smallest layer that shows it and a file that repeats
+    it."""
+    groups: dict[tuple[str, ...], list[Fault]] = {}
+    for fault in faults:
+        pattern = fault.layer.pattern if fault.part in ("pattern", "lowering") else ""
+        groups.setdefault((fault.part, fault.way, pattern), []).append(fault)
+    shrinker = Shrinker(subject.members, acceptance, isolation, subject.claims.tolerance, subject.seed)
+    until = time.monotonic() + _ALL_SHRINK_S
+    found: dict[object, tuple[Fault, int]] = {}
+    for group in groups.values():
+        group.sort(key=lambda fault: measure(fault.layer))
+        for fault in group[:_ALIKE]:
+            progress(f"make a failure smaller: {fault.part}, {fault.way}")
+            small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.monotonic()))
+            key = small.part, small.way, *_features(small.layer)
+            if key not in found:
+                found[key] = small, 0
+            known, count = found[key]
+            found[key] = min(known, small, key=lambda one: measure(one.layer)), count + 1
+    made = []
+    for small, _ in found.values():
+        group = groups[small.part, small.way, small.layer.pattern if small.part in ("pattern", "lowering") else ""]
+        path = write_file(small, subject, check)
+        alike = f"; so do {len(group) - 1} layers more" if len(group) > 1 else ""
+        sample = f", fed {small.sample}" if small.sample else ""
+        what = f"{small.what}{sample} ({small.layer.title}{alike})"
+        where = f"pattern {small.layer.pattern}" if small.layer.pattern else str(subject.target)
+        made.append(Finding(small.part, check, what, where, layer_text(small.layer), command(path, subject)))
+    return made
+
+
+def _features(layer: Layer) -> tuple[object, ...]:
+    """What is likely the cause of a fault of a layer that is as small as it gets: the ops and attributes in it."""
+    calls = calls_in(layer.function.body)
+    busy = [
+        f"{call.op_name}.{attr.name}"
+        for call in calls
+        for attr in (call.op.attrs if isinstance(call.op, Op) else ())
+        if repr(attr.neutral) != "MISSING" and getattr(call.attrs, attr.name) != attr.neutral
+    ]
+    return tuple(busy) or tuple(call.op_name for call in calls)
+
+
+def repeat(path: Path, subject: Subject, progress: Progress) -> CheckResult:
+    """Run once more what a file has that `check_layers` or `check_graphs` wrote.
+
+    Args:
+        path: the file.
+        subject: the target that it names, of the plugin.
+        progress: told of each part of the work that begins.
+
+    Raises:
+        UsageError: there is no such file.
+        ModelError: it is none that a check wrote.
+        ToolchainError: nothing can be compiled on this machine.
+    """
+    from ...runtime.isolated import Isolation
+
+    start, written = time.perf_counter(), read_file(path)
+    notes = [f"it was found as {written.part}: {written.way}"]
+    with subject.members.known_ops(), Isolation(_STEP_LIMIT_S) as isolation:
+        faults = run_layers(replace(subject, seed=written.seed), [written.layer], isolation, progress, notes)
+    findings = []
+    for fault in faults:
+        again = f"uma check {shlex.quote(subject.plugin.entry.distribution)} --repeat {shlex.quote(str(path))}"
+        where = f"pattern {fault.layer.pattern}" if fault.layer.pattern else str(subject.target)
+        findings.append(Finding(fault.part, written.check, fault.what, where, layer_text(fault.layer), again))
+    if not findings:
+        notes.append("nothing is wrong with it now")
+    title = f"what {path.name} has, once more"
+    return CheckResult("repeat", title, tuple(findings), tuple(notes), "", time.perf_counter() - start)

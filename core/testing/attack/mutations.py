@@ -1,0 +1,366 @@
+"""What is varied of a layer, one thing at a time: each attribute, extent, dtype, constant, and what uses its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UmaError
+from ...relay.expr import Call, Constant, Expr, Tuple, Var, const
+from ...relay.op import ROUNDINGS, FixedPoint, FloatScale, Op
+from ...relay.types import TupleType
+from ...relay.visit import substitute
+from ...tir.form.dtype import bounds, is_integer
+from .inputs import random_array
+from .layer import Layer, calls_in
+from .made_up import largest_of
+from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
+from .values import Sizes, attribute_values, scale_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Mutation", "mutations"]
+
+_SCALE = "FixedPoint or FloatScale"
+_DTYPES = ("int8", "uint8", "int16", "int32", "float32")
+_SHIFTS = (-31, -30, -24, -23, -22, -17, -16, -15, -14, -9, -8, -7, -2, -1, 0, 1, 2, 7, 8, 15, 30)
+
+
+@dataclass(frozen=True, eq=False)
+class Mutation:
+    """One thing that is made different.
+
+    Args:
+        slot: what it is about: of two with one slot the later counts.
+        text: what is different, in words.
+        apply: gives the layer with it; None where there is no such layer.
+        kind: ``attribute``, ``scale``, ``extent``, ``memory``, ``dtype``, ``numbers`` or ``use``.
+    """
+
+    slot: str
+    text: str
+    apply: Callable[[Layer], Layer | None]
+    kind: str
+
+
+def mutations(layer: Layer, sizes: Sizes, rng: np.random.Generator) -> Iterator[Mutation]:
+    """All that can be varied of a layer.
+
+    Args:
+        layer: what it is begun with; each mutation can be applied to what others made of it as well.
+        sizes: what may matter to the machine.
+        rng: decides the numbers of constants.
+    """
+    body = layer.function.body
+    calls = calls_in(body)
+    for number, call in enumerate(calls):
+        if isinstance(call.op, Op):
+            yield from _attributes(number, call, rng)
+    leaves = leaves_of(body)
+    for place, leaf in leaves.items():
+        yield from _extents(calls, place, leaf, sizes)
+        yield from _dtypes(calls, place, leaf)
+        yield from _contents(calls, place, leaf, rng)
+    yield from _numbers(calls, rng)
+    yield from _memories(calls, leaves, sizes)
+    yield from _uses(layer, calls, leaves, rng)
+
+
+def _changed(slot: str, text: str, kind: str, attrs: dict[int, dict[str, Any]] | None = None) -> Mutation:
+    def apply(layer: Layer) -> Layer | None:
+        body = rebuilt(layer.function.body, Changes(attrs or {}))
+        return None if body is None or body is layer.function.body else layer.made(body, text)
+
+    return Mutation(slot, text, apply, kind)
+
+
+def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[Mutation]:
+    assert isinstance(call.op, Op)
+    types = [arg.tensor for arg in call.args]
+    for attr in call.op.attrs:
+        now = getattr(call.attrs, attr.name)
+        slot = f"{number}.{attr.name}"
+        if attr.type.name == _SCALE:
+            channels = call.shape[-1] if call.op.name == "qnn.requantize" and call.shape else 1
+            for index, (text, _) in enumerate(scale_values(1.0, channels)):
+                yield _scaled(number, attr.name, f"{attr.name} of {call.op.name} is {text}", index, rng)
+            continue
+        for value in attribute_values(call.op, attr, types):
+            try:
+                normal = attr.normalise(value, call.op.name)
+            except UmaError:
+                continue
+            if normal != now:
+                text = f"{attr.name} of {call.op.name} is {normal}"
+                yield _changed(slot, text, "attribute", {number: {attr.name: normal}})
+    if "a_min" in dict(call.attrs.items) and call.op.name == "clip":
+        for low, high in ((5.0, 5.0), (-128.0, -100.0), (100.0, 127.0), (-300.0, 300.0), (-0.5, 6.5)):
+            text = f"clip to {low} .. {high}"
+            yield _changed(f"{number}.a_min", text, "attribute", {number: {"a_min": low, "a_max": high}})
+
+
+def _scaled(number: int, name: str, text: str, index: int, rng: np.random.Generator) -> Mutation:
+    """A scale that suits the sums as they are when it is put in."""
+    seed = int(rng.integers(1 << 30))
+
+    def apply(layer: Layer) -> Layer | None:
+        import numpy as np
+
+        calls = calls_in(layer.function.body)
+        if number >= len(calls) or name not in dict(calls[number].attrs.items):
+            return None
+        call = calls[number]
+        of_sums = call.op_name == "qnn.requantize"
+        channels = call.shape[-1] if of_sums and call.shape else 1
+        factor = _factor(getattr(call.attrs, name))
+        if of_sums and call.args[0].dtype == "int32":
+            factor = 100 / max(1.0, largest_of(call.args[0], np.random.default_rng(seed)))
+        values = scale_values(factor, channels)
+        known = dict(values) if index >= len(values) or not text.endswith(values[index][0]) else {}
+        scale = known.get(text.partition(" is ")[2]) if known else values[index][1]
+        if scale is None:
+            return None
+        axis = {"axis": -1} if len(scale) > 1 else {}
+        body = rebuilt(layer.function.body, Changes({number: {name: scale, **axis}}))
+        return None if body is None or body is layer.function.body else layer.made(body, text)
+
+    return Mutation(f"{number}.{name}", text, apply, "scale")
+
+
+def _factor(scale: FixedPoint | FloatScale) -> float:
+    if isinstance(scale, FloatScale):
+        return float(scale.scale[0])
+    return max(1.0, scale.multiplier[0]) * 2.0 ** (scale.shift[0] - 31)
+
+
+def _leaf_text(calls: Sequence[Call], place: Place) -> str:
+    op = calls[place.call].op
+    assert isinstance(op, Op)
+    names = op.inputs
+    name = f"operand {place.operand}" if names[:1] == ("*data",) else names[place.operand]
+    return f"{name} of {op.name}"
+
+
+def _replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var | Constant], Expr]) -> Mutation:
+    def apply(layer: Layer) -> Layer | None:
+        leaf = leaves_of(layer.function.body).get(place)
+        if leaf is None:
+            return None
+        try:
+            new = make(leaf)
+        except (UmaError, ValueError, OverflowError):
+            return None
+        body = rebuilt(layer.function.body, Changes(leaves={place: new}))
+        return None if body is None or body is layer.function.body else layer.made(body, text)
+
+    return Mutation(slot, text, apply, kind)
+
+
+def _extents(calls: Sequence[Call], place: Place, leaf: Var | Constant, sizes: Sizes) -> Iterator[Mutation]:
+    name = _leaf_text(calls, place)
+    if isinstance(leaf, Constant) and leaf.dtype == "int32":
+        return  # a bias and its like follow what they are added to
+    for dimension, now in enumerate(leaf.shape):
+        for extent in sizes.extents:
+            if extent == now:
+                continue
+
+            def make(old: Var | Constant, at: int = dimension, to: int = extent) -> Expr:
+                if at >= len(old.shape):
+                    raise ValueError("it has fewer dimensions")
+                return fitted(old, (*old.shape[:at], to, *old.shape[at + 1 :]))
+
+            slot = f"{place.call}.{place.operand}[{dimension}]"
+            yield _replaced(slot, f"extent {dimension} of {name} is {extent}", "extent", place, make)
+
+
+def _dtypes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterator[Mutation]:
+    for dtype in _DTYPES:
+        if dtype != leaf.dtype:
+            slot = f"{place.call}.{place.operand} dtype"
+            text = f"dtype of {_leaf_text(calls, place)} is {dtype}"
+            yield _replaced(slot, text, "dtype", place, lambda old, dtype=dtype: fitted(old, old.shape, dtype))  # type: ignore[misc]
+
+
+def _contents(
+    calls: Sequence[Call], place: Place, leaf: Var | Constant, rng: np.random.Generator
+) -> Iterator[Mutation]:
+    if not isinstance(leaf, Constant) or not is_integer(leaf.dtype):
+        return
+    low, high = bounds(leaf.dtype)
+    slot = f"{place.call}.{place.operand} numbers"
+    for word, numbers in (
+        ("lowest", (low,)),
+        ("highest", (high,)),
+        ("zeros", (0,)),
+        ("ends", (low, high)),
+        ("sparse", (0, 1, 0, -1)),
+    ):
+        text = f"{_leaf_text(calls, place)} holds {word}"
+        if low == 0 and word == "sparse":
+            continue
+
+        def make(old: Var | Constant, numbers: Sequence[int] = numbers, seed: int = int(rng.integers(1 << 30))) -> Expr:
+            import numpy as np
+
+            own = np.random.default_rng(seed)
+            return const(own.choice(np.array(numbers, "int64"), old.shape).astype(old.dtype))
+
+        yield _replaced(slot, text, "numbers", place, make)
+
+
+def _numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[Mutation]:
+    """Constants and scales that go together: sums that are halves of both signs, and sums that a shift at its limit
+    still tells from each other."""
+    scaled = [n for n, call in enumerate(calls) if call.op_name == "qnn.requantize"]
+    for number in scaled:
+        for rounding in (*ROUNDINGS, "float"):
+            for channels in (False, True):
+                text = f"halves of both signs, {'scales per channel' if channels else 'one scale'}, rounding {rounding}"
+                seed = int(rng.integers(1 << 30))
+                yield Mutation(f"{number}.scale", text, _tie_maker(number, rounding, channels, seed, text), "scale")
+        for shift in _SHIFTS:
+            for rounding in ROUNDINGS:
+                text = f"shift {shift}, rounding {rounding}, sums to suit"
+                seed = int(rng.integers(1 << 30))
+                yield Mutation(f"{number}.scale", text, _shift_maker(number, shift, rounding, seed, text), "scale")
+
+
+def _with_numbers(body: Expr, make: Callable[[Constant], np.ndarray | None]) -> Expr | None:
+    """A body whose constants hold other numbers."""
+    leaves: dict[Place, Expr] = {}
+    for place, leaf in leaves_of(body).items():
+        if isinstance(leaf, Constant):
+            made = make(leaf)
+            if made is not None:
+                leaves[place] = const(made.astype(leaf.dtype))
+    return rebuilt(body, Changes(leaves=leaves)) if leaves else body
+
+
+def _tie_maker(number: int, rounding: str, channels: bool, seed: int, text: str) -> Callable[[Layer], Layer | None]:
+    def apply(layer: Layer) -> Layer | None:
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+
+        def make(leaf: Constant) -> np.ndarray | None:
+            if leaf.dtype == "int32":
+                return rng.integers(-40, 41, leaf.shape) if leaf.tensor.size > 1 else None
+            if leaf.dtype in ("int8", "int16") and len(leaf.shape) > 1:
+                fan = max(1, leaf.tensor.size // max(leaf.shape[0], leaf.shape[-1]))
+                return np.where(rng.random(leaf.shape) < 3 / fan, rng.choice([-1, 1], leaf.shape), 0)
+            return None
+
+        body = _with_numbers(layer.function.body, make)
+        if body is None:
+            return None
+        call = calls_in(body)[number]
+        largest = largest_of(call.args[0], rng)
+        shift = -max(1, int(np.ceil(np.log2(max(2.0, largest / 100)))))
+        count = call.shape[-1] if channels and call.shape else 1
+        shifts = tuple(shift - at % 2 for at in range(count))
+        scale: FixedPoint | FloatScale = (
+            FixedPoint((2**30,) * count, tuple(s + 1 for s in shifts), rounding)
+            if rounding != "float"
+            else FloatScale(tuple(2.0**s for s in shifts))
+        )
+        axis = {"axis": -1} if count > 1 else {}
+        body = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
+        return None if body is None else layer.made(body, text)
+
+    return apply
+
+
+def _shift_maker(number: int, shift: int, rounding: str, seed: int, text: str) -> Callable[[Layer], Layer | None]:
+    def apply(layer: Layer) -> Layer | None:
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+        wanted = min(2.0**30, max(4.0, 100 * 2.0 ** (1 - shift)))  # with a multiplier of about 2**30
+
+        def make(leaf: Constant) -> np.ndarray | None:
+            if leaf.dtype == "int32" and leaf.tensor.size > 1:
+                return np.asarray(rng.uniform(-wanted, wanted, leaf.shape)).astype("int64")
+            if leaf.dtype == "int8" and len(leaf.shape) > 1 and shift > -3:
+                return np.where(rng.random(leaf.shape) < 0.1, rng.choice([-1, 1], leaf.shape), 0)
+            return None
+
+        body = _with_numbers(layer.function.body, make)
+        if body is None:
+            return None
+        multiplier = int(rng.integers(2**30, 2**31))
+        body = rebuilt(body, Changes({number: {"scale": FixedPoint((multiplier,), (shift,), rounding)}}))
+        return None if body is None else layer.made(body, text)
+
+    return apply
+
+
+def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes: Sizes) -> Iterator[Mutation]:
+    """Inputs and weights that are larger than each memory, and just as large."""
+    for place, leaf in leaves.items():
+        if len(leaf.shape) < 2 or leaf.dtype not in ("int8", "uint8", "int16", "float32"):
+            continue
+        width = {"int16": 2, "float32": 4}.get(leaf.dtype, 1)
+        for nbytes in sizes.memories:
+            if nbytes > 1 << 16:
+                continue
+            for word, wanted in (("larger than", nbytes + nbytes // 8), ("about as large as", nbytes)):
+
+                def make(old: Var | Constant, wanted: int = wanted // width) -> Expr:
+                    shape = list(old.shape)
+                    at = len(shape) - 2 if isinstance(old, Var) else len(shape) - 1
+                    rest = old.tensor.size // shape[at]
+                    shape[at] = max(1, -(-wanted // rest))
+                    if shape[at] > 4096:
+                        raise ValueError("too long")
+                    return fitted(old, shape)
+
+                text = f"{_leaf_text(calls, place)} is {word} {nbytes} bytes"
+                yield _replaced(f"{place.call}.{place.operand} memory", text, "memory", place, make)
+
+
+def _uses(
+    layer: Layer, calls: Sequence[Call], leaves: dict[Place, Var | Constant], rng: np.random.Generator
+) -> Iterator[Mutation]:
+    """Values inside of it that are results as well, one tensor as two operands, and data that is constant."""
+    for number, call in enumerate(calls):
+        if not isinstance(call.type, TupleType) and call not in layer.results:
+            text = f"the value of {call.op_name} is used outside as well"
+
+            def apply(given: Layer, number: int = number, text: str = text) -> Layer | None:
+                found = calls_in(given.function.body)
+                if number >= len(found) or found[number] in given.results:
+                    return None
+                return given.made(Tuple([*given.results, found[number]]), text)
+
+            yield Mutation(f"{number} used outside", text, apply, "use")
+    variables = [(place, leaf) for place, leaf in leaves.items() if isinstance(leaf, Var)]
+    for at, (place, leaf) in enumerate(variables):
+        for other, first in variables[:at]:
+            if first.type is leaf.type:
+                text = f"{_leaf_text(calls, place)} is {_leaf_text(calls, other)} as well"
+
+                def same(given: Layer, place: Place = place, other: Place = other, text: str = text) -> Layer | None:
+                    known = leaves_of(given.function.body)
+                    old, new = known.get(place), known.get(other)
+                    if old is None or new is None or old is new or old.type is not new.type:
+                        return None
+                    return given.made(substitute(given.function.body, {old: new}), text)
+
+                yield Mutation(f"{place.call}.{place.operand} same", text, same, "use")
+        if len(variables) > 1:
+            text = f"{_leaf_text(calls, place)} is a constant"
+            seed = int(rng.integers(1 << 30))
+
+            def fixed(given: Layer, place: Place = place, text: str = text, seed: int = seed) -> Layer | None:
+                import numpy as np
+
+                old = leaves_of(given.function.body).get(place)
+                if not isinstance(old, Var) or len(given.function.params) < 2:
+                    return None
+                data = random_array(np.random.default_rng(seed), old.shape, old.dtype)
+                return given.made(substitute(given.function.body, {old: const(data)}), text)
+
+            yield Mutation(f"{place.call}.{place.operand} constant", text, fixed, "use")

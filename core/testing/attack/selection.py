@@ -1,0 +1,138 @@
+"""Which of the layers that patterns take are run: each value of everything that can be varied is in one of them if
+there is room, and several are varied in one layer, so that few layers hold much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .acceptance import Acceptance
+from .layer import Layer
+from .mutations import Mutation, mutations
+from .values import Sizes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Attack"]
+
+_ORDER = {"extent": 0, "attribute": 1, "numbers": 2, "dtype": 3, "memory": 4, "scale": 5, "use": 6}
+"""Extents before scales: these suit the sums that there are."""
+
+_MOST_TOGETHER = 7
+
+
+class Attack:
+    """All that is varied of one pattern's layers.
+
+    Args:
+        seeds: layers that the pattern takes.
+        acceptance: asks it, and counts.
+        sizes: what may matter to the machine.
+        rng: decides what is random.
+    """
+
+    def __init__(self, seeds: list[Layer], acceptance: Acceptance, sizes: Sizes, rng: np.random.Generator) -> None:
+        self.seeds, self._acceptance, self._sizes, self._rng = seeds, acceptance, sizes, rng
+        self.tried = self.refused = 0
+        self.faults: list[tuple[Layer, str]] = []
+        self._used: dict[str, int] = {}
+        self._taken: list[tuple[Layer, list[Mutation]]] = []
+        for seed in seeds:
+            acceptance.ask(seed)
+        self._vary()
+
+    def _vary(self) -> None:
+        """One thing at a time, of each seed; of all but the first only what the first has not."""
+        known: dict[str, bool] = {}
+        for at, seed in enumerate(self.seeds):
+            taken: list[Mutation] = []
+            for mutation in mutations(seed, self._sizes, self._rng):
+                if at and mutation.kind == "memory":
+                    continue
+                if mutation.text in known:
+                    taken += [mutation] if known[mutation.text] else []
+                    continue
+                made = mutation.apply(seed)
+                if made is None:
+                    continue
+                self.tried += 1
+                verdict = self._acceptance.ask(made)
+                known[mutation.text] = verdict.is_taken
+                if verdict.fault:
+                    self.faults.append((made, verdict.fault))
+                elif verdict.is_taken:
+                    taken.append(mutation)
+                    self._used.setdefault(mutation.text, 0)
+                else:
+                    self.refused += 1
+            self._taken.append((seed, taken))
+
+    @property
+    def accepted(self) -> int:
+        """How many different variations the pattern takes."""
+        return len(self._used)
+
+    def layers(self, count: int) -> list[Layer]:
+        """Layers to run: the seeds, what is larger than memories, and others in which several things are varied.
+
+        Args:
+            count: how many.
+        """
+        chosen: list[Layer] = list(self.seeds)
+        for seed, taken in self._taken[:1]:
+            memories = [mutation for mutation in taken if mutation.kind == "memory"]
+            for mutation in memories[: max(1, count // 8)]:
+                made = mutation.apply(seed)
+                if made is not None:
+                    self._used[mutation.text] += 1
+                    chosen.append(made)
+        tries = 0
+        while len(chosen) < count and tries < 3 * count and self._taken:
+            seed, taken = self._taken[tries % len(self._taken)]
+            tries += 1
+            made = self._combined(seed, taken)
+            if made is not None and all(made.function is not other.function for other in chosen):
+                chosen.append(made)
+        return chosen
+
+    def _combined(self, seed: Layer, taken: list[Mutation]) -> Layer | None:
+        """A seed with several things varied, those first that were so least often."""
+        slots: dict[str, list[Mutation]] = {}
+        for mutation in taken:
+            if mutation.kind != "memory":
+                slots.setdefault(mutation.slot, []).append(mutation)
+        picked: list[Mutation] = []
+        for choices in slots.values():
+            key: Callable[[Mutation], tuple[int, float]] = lambda one: (self._used[one.text], self._rng.random())  # noqa: E731
+            picked.append(min(choices, key=key))
+        picked.sort(key=lambda one: (self._used[one.text], self._rng.random()))
+        uses = [one for one in picked if one.kind == "use"]
+        picked = [one for one in picked if one.kind != "use"][: int(self._rng.integers(2, _MOST_TOGETHER))]
+        scales = [
+            one
+            for one in (min(c, key=lambda m: (self._used[m.text], self._rng.random())) for c in slots.values())
+            if one.kind == "scale"
+        ]
+        picked += [one for one in scales if one not in picked and self._rng.random() < 0.5]
+        picked += [one for one in uses[:1] if self._rng.random() < 0.3]
+        layer = seed
+        for mutation in sorted(picked, key=lambda one: _ORDER[one.kind]):
+            made = mutation.apply(layer)
+            if made is None or not self._acceptance.ask(made).is_taken:
+                continue
+            if mutation.kind in ("extent", "numbers", "attribute") and _size(made) > 8 * max(2000, _size(seed)):
+                continue
+            layer = made
+            self._used[mutation.text] += 1
+        return layer if layer is not seed else None
+
+
+def _size(layer: Layer) -> int:
+    """About how much there is to compute."""
+    from .layer import calls_in
+
+    elements: int = sum(param.tensor.size for param in layer.function.params)
+    for call in calls_in(layer.function.body):
+        elements += sum(arg.tensor.size for arg in call.args)
+    return elements

@@ -1,0 +1,19 @@
+"""The check of layers: see `uma.testing.attack`."""
+
+from __future__ import annotations
+
+from ..outcome import Check, Outcome, Progress
+
+__all__ = ["LAYERS"]
+
+
+def _run(outcome: Outcome, progress: Progress) -> None:
+    from ..attack import check_layers
+
+    found = check_layers(outcome.subject, progress)
+    outcome.findings += found.findings
+    outcome.notes += found.notes
+    outcome.skipped, outcome.clauses = found.skipped, found.clauses
+
+
+LAYERS = Check("layers", "layers that the patterns take, computed three ways", "lowering", _run, "target")
