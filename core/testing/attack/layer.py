@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...relay.expr import Call, Constant, Expr, Function, Tuple, Var
+from ...errors import UmaError
+from ...relay.expr import Call, Constant, Expr, Function, Tuple, Var, macs_of
 from ...relay.module import IRModule, Spans
 from ...relay.visit import post_order, substitute
+from ...tir.form.extents import bounds_of
 
-__all__ = ["Layer", "calls_in", "free_function", "layer_name", "module_of", "number_of", "with_body"]
+__all__ = ["Layer", "calls_in", "free_function", "layer_name", "macs_in", "module_of", "number_of", "with_body"]
 
 _PREFIX = "attacked_"
 
@@ -95,3 +97,12 @@ def module_of(layers: Sequence[Layer]) -> IRModule:
                 spans.add(expr, (layer_name(number),))
     main = Function(params, results[0] if len(results) == 1 else Tuple(results))
     return IRModule.of({"main": main}, spans)
+
+
+def macs_in(call: Call) -> int:
+    """The multiply-accumulates of a call, 0 where its op says nothing of them."""
+    try:
+        count = macs_of(call)
+    except UmaError:
+        return 0
+    return int(bounds_of(count)[1])

@@ -15,6 +15,7 @@ from ...relay.op import Op
 from ..record import CheckResult, Finding
 from ..subject import Subject
 from .acceptance import Acceptance
+from .devices import check_devices
 from .files import command, layer_text, read_file, write_file
 from .images import images_of
 from .interpreted import key_of_lowered
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...runtime.isolated import Isolation
 
-__all__ = ["check_layers", "findings_of", "repeat", "run_layers"]
+__all__ = ["STEP_LIMIT_S", "check_layers", "findings_of", "repeat", "run_layers"]
 
 Progress = Callable[[str], None]
 
@@ -43,7 +44,9 @@ _LEAST = 6
 _SHRINK_S, _ALL_SHRINK_S = 25.0, 100.0
 """How long one failure is made smaller, and all of a check."""
 
-_STEP_LIMIT_S = 10.0
+STEP_LIMIT_S = 10.0
+"""How long one step may take before it hangs."""
+
 _ALIKE = 2
 """Failures of one part that show alike, of one pattern, that are looked at: they may be different."""
 
@@ -67,10 +70,14 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
     rng = np.random.default_rng(subject.seed)
     notes: list[str] = []
     findings: list[Finding] = []
-    with subject.members.known_ops(), Isolation(_STEP_LIMIT_S) as isolation:
+    with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
         acceptance = Acceptance(member)
         layers = _layers(subject, acceptance, progress, rng, notes, findings)
         faults = run_layers(subject, layers, isolation, progress, notes)
+        if layers:
+            progress("two devices in one image")
+            wrong = {fault.layer for fault in faults}
+            faults += check_devices(subject, [layer for layer in layers if layer not in wrong], isolation, notes)
         findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers")
     return CheckResult(
         "layers",
@@ -111,7 +118,11 @@ def _layers(
         seeds += cut.get(pattern.name, [])
         if not seeds:
             said = f" ({'; '.join(reasons[:3])})" if reasons else ""
-            notes.append(f"no layer was found that pattern {pattern.name} takes{said}; give one with Claims.samples")
+            what = f"no layer was found that pattern {pattern.name} takes{said}"
+            if reasons and (pattern.lower is not None or pattern.extern is not None):
+                findings.append(Finding("pattern", "layers", f"{what}: it is never matched", f"pattern {pattern.name}"))
+            else:
+                notes.append(f"{what}; give one with Claims.samples")
             continue
         attack = Attack(seeds, acceptance, sizes, rng)
         for layer, text in attack.faults[:1]:
@@ -122,6 +133,7 @@ def _layers(
             f"{pattern.name}: {len(seeds)} layers made up, {attack.tried} variations tried, {attack.refused} refused; "
             f"{len(some)} layers run"
         )
+        notes += [f"{pattern.name}: {edge.text}" for edge in attack.edges]
         chosen += some
     return chosen
 
@@ -234,7 +246,7 @@ def repeat(path: Path, subject: Subject, progress: Progress) -> CheckResult:
 
     start, written = time.perf_counter(), read_file(path)
     notes = [f"it was found as {written.part}: {written.way}"]
-    with subject.members.known_ops(), Isolation(_STEP_LIMIT_S) as isolation:
+    with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
         faults = run_layers(replace(subject, seed=written.seed), [written.layer], isolation, progress, notes)
     findings = []
     for fault in faults:

@@ -290,7 +290,9 @@ class Maker:
                     return want
                 full = tuple(known.shape)
                 leaf = isinstance(term.args[at], ConstantTerm)
-                short = [(full[-1],), full, (1,), (1,) * (len(full) - 1) + (full[-1],)]
+                short = [(full[-1],), (1,), full, (1,) * (len(full) - 1) + (full[-1],)]
+                if op.name == "multiply":
+                    short = [(1,), (full[-1],), full]
                 other = [full, full, (*(1,) * (len(full) - 1), full[-1]), (1,) * len(full)]
                 return tuple(self._pick(short if leaf else other))
 

@@ -16,12 +16,15 @@ from .inputs import random_array
 from .layer import Layer, calls_in
 from .made_up import largest_of
 from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
-from .values import Sizes, attribute_values, scale_values
+from .values import SHIFTS, Sizes, attribute_values, scale_values
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Mutation", "mutations"]
+__all__ = ["FITTED", "Mutation", "changed", "leaf_text", "mutations", "replaced"]
+
+FITTED = ("shift ", "halves ")
+"""How the texts of what changes many numbers at once begin."""
 
 _SCALE = "FixedPoint or FloatScale"
 _DTYPES = ("int8", "uint8", "int16", "int32", "float32")
@@ -63,12 +66,15 @@ def mutations(layer: Layer, sizes: Sizes, rng: np.random.Generator) -> Iterator[
         yield from _extents(calls, place, leaf, sizes)
         yield from _dtypes(calls, place, leaf)
         yield from _contents(calls, place, leaf, rng)
+        yield from _shapes(calls, place, leaf)
     yield from _numbers(calls, rng)
     yield from _memories(calls, leaves, sizes)
     yield from _uses(layer, calls, leaves, rng)
 
 
-def _changed(slot: str, text: str, kind: str, attrs: dict[int, dict[str, Any]] | None = None) -> Mutation:
+def changed(slot: str, text: str, kind: str, attrs: dict[int, dict[str, Any]] | None = None) -> Mutation:
+    """A mutation of attributes, by the numbers of calls; for the others see `Mutation`."""
+
     def apply(layer: Layer) -> Layer | None:
         body = rebuilt(layer.function.body, Changes(attrs or {}))
         return None if body is None or body is layer.function.body else layer.made(body, text)
@@ -84,8 +90,10 @@ def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[M
         slot = f"{number}.{attr.name}"
         if attr.type.name == _SCALE:
             channels = call.shape[-1] if call.op.name == "qnn.requantize" and call.shape else 1
-            for index, (text, _) in enumerate(scale_values(1.0, channels)):
-                yield _scaled(number, attr.name, f"{attr.name} of {call.op.name} is {text}", index, rng)
+            # Those of sums have shifts at their limits with sums to suit.
+            shifts = () if call.op.name == "qnn.requantize" else SHIFTS
+            for text, _ in scale_values(1.0, channels, shifts):
+                yield _scaled(number, attr.name, text, shifts, rng)
             continue
         for value in attribute_values(call.op, attr, types):
             try:
@@ -94,14 +102,14 @@ def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[M
                 continue
             if normal != now:
                 text = f"{attr.name} of {call.op.name} is {normal}"
-                yield _changed(slot, text, "attribute", {number: {attr.name: normal}})
+                yield changed(slot, text, "attribute", {number: {attr.name: normal}})
     if "a_min" in dict(call.attrs.items) and call.op.name == "clip":
         for low, high in ((5.0, 5.0), (-128.0, -100.0), (100.0, 127.0), (-300.0, 300.0), (-0.5, 6.5)):
             text = f"clip to {low} .. {high}"
-            yield _changed(f"{number}.a_min", text, "attribute", {number: {"a_min": low, "a_max": high}})
+            yield changed(f"{number}.a_min", text, "attribute", {number: {"a_min": low, "a_max": high}})
 
 
-def _scaled(number: int, name: str, text: str, index: int, rng: np.random.Generator) -> Mutation:
+def _scaled(number: int, name: str, kind: str, shifts: Sequence[int], rng: np.random.Generator) -> Mutation:
     """A scale that suits the sums as they are when it is put in."""
     seed = int(rng.integers(1 << 30))
 
@@ -113,20 +121,18 @@ def _scaled(number: int, name: str, text: str, index: int, rng: np.random.Genera
             return None
         call = calls[number]
         of_sums = call.op_name == "qnn.requantize"
-        channels = call.shape[-1] if of_sums and call.shape else 1
         factor = _factor(getattr(call.attrs, name))
         if of_sums and call.args[0].dtype == "int32":
             factor = 100 / max(1.0, largest_of(call.args[0], np.random.default_rng(seed)))
-        values = scale_values(factor, channels)
-        known = dict(values) if index >= len(values) or not text.endswith(values[index][0]) else {}
-        scale = known.get(text.partition(" is ")[2]) if known else values[index][1]
+        scale = dict(scale_values(factor, call.shape[-1] if of_sums and call.shape else 1, shifts)).get(kind)
         if scale is None:
             return None
         axis = {"axis": -1} if len(scale) > 1 else {}
         body = rebuilt(layer.function.body, Changes({number: {name: scale, **axis}}))
+        text = f"{name} of {call.op_name} is {kind}"
         return None if body is None or body is layer.function.body else layer.made(body, text)
 
-    return Mutation(f"{number}.{name}", text, apply, "scale")
+    return Mutation(f"{number}.{name}", f"{number}: {name} is {kind}", apply, "scale")
 
 
 def _factor(scale: FixedPoint | FloatScale) -> float:
@@ -135,7 +141,8 @@ def _factor(scale: FixedPoint | FloatScale) -> float:
     return max(1.0, scale.multiplier[0]) * 2.0 ** (scale.shift[0] - 31)
 
 
-def _leaf_text(calls: Sequence[Call], place: Place) -> str:
+def leaf_text(calls: Sequence[Call], place: Place) -> str:
+    """What an operand is called, for people."""
     op = calls[place.call].op
     assert isinstance(op, Op)
     names = op.inputs
@@ -143,7 +150,9 @@ def _leaf_text(calls: Sequence[Call], place: Place) -> str:
     return f"{name} of {op.name}"
 
 
-def _replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var | Constant], Expr]) -> Mutation:
+def replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var | Constant], Expr]) -> Mutation:
+    """A mutation that puts something else in the place of an input or a constant."""
+
     def apply(layer: Layer) -> Layer | None:
         leaf = leaves_of(layer.function.body).get(place)
         if leaf is None:
@@ -159,7 +168,7 @@ def _replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var
 
 
 def _extents(calls: Sequence[Call], place: Place, leaf: Var | Constant, sizes: Sizes) -> Iterator[Mutation]:
-    name = _leaf_text(calls, place)
+    name = leaf_text(calls, place)
     if isinstance(leaf, Constant) and leaf.dtype == "int32":
         return  # a bias and its like follow what they are added to
     for dimension, now in enumerate(leaf.shape):
@@ -173,15 +182,15 @@ def _extents(calls: Sequence[Call], place: Place, leaf: Var | Constant, sizes: S
                 return fitted(old, (*old.shape[:at], to, *old.shape[at + 1 :]))
 
             slot = f"{place.call}.{place.operand}[{dimension}]"
-            yield _replaced(slot, f"extent {dimension} of {name} is {extent}", "extent", place, make)
+            yield replaced(slot, f"extent {dimension} of {name} is {extent}", "extent", place, make)
 
 
 def _dtypes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterator[Mutation]:
     for dtype in _DTYPES:
         if dtype != leaf.dtype:
             slot = f"{place.call}.{place.operand} dtype"
-            text = f"dtype of {_leaf_text(calls, place)} is {dtype}"
-            yield _replaced(slot, text, "dtype", place, lambda old, dtype=dtype: fitted(old, old.shape, dtype))  # type: ignore[misc]
+            text = f"dtype of {leaf_text(calls, place)} is {dtype}"
+            yield replaced(slot, text, "dtype", place, lambda old, dtype=dtype: fitted(old, old.shape, dtype))  # type: ignore[misc]
 
 
 def _contents(
@@ -191,14 +200,16 @@ def _contents(
         return
     low, high = bounds(leaf.dtype)
     slot = f"{place.call}.{place.operand} numbers"
+    ones = [(str(n), (n,)) for n in (1, -1, 2, 127, -128, 128, 3000, -(2**15), 2**20)] if leaf.tensor.size == 1 else []
     for word, numbers in (
+        *ones,
         ("lowest", (low,)),
         ("highest", (high,)),
         ("zeros", (0,)),
         ("ends", (low, high)),
         ("sparse", (0, 1, 0, -1)),
     ):
-        text = f"{_leaf_text(calls, place)} holds {word}"
+        text = f"{leaf_text(calls, place)} holds {word}"
         if low == 0 and word == "sparse":
             continue
 
@@ -208,7 +219,26 @@ def _contents(
             own = np.random.default_rng(seed)
             return const(own.choice(np.array(numbers, "int64"), old.shape).astype(old.dtype))
 
-        yield _replaced(slot, text, "numbers", place, make)
+        yield replaced(slot, text, "numbers", place, make)
+
+
+def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterator[Mutation]:
+    """More dimensions, and constants that are one number, or one for each element."""
+    slot, name = f"{place.call}.{place.operand} shape", leaf_text(calls, place)
+    if isinstance(leaf, Var):
+        for front in ((1,), (2,), (1, 1)):
+            text = f"{name} has {len(front)} dimension{'s' if len(front) > 1 else ''} more, {list(front)}"
+            yield replaced(slot, text, "extent", place, lambda old, front=front: fitted(old, (*front, *old.shape)))  # type: ignore[misc]
+        if len(leaf.shape) > 1:
+            text = f"{name} has a dimension less"
+            yield replaced(slot, text, "extent", place, lambda old: fitted(old, old.shape[1:]))
+    elif leaf.dtype in ("int32", "float32") and len(calls[place.call].args) == 2:
+        other = calls[place.call].args[1 - place.operand].shape
+        rows = tuple(n if at == len(other) - 2 else 1 for at, n in enumerate(other))
+        for shape in ((1,), other[-1:], other, rows, ()):
+            if shape != leaf.shape and shape is not None:
+                text = f"{name} is of shape {list(shape)}"
+                yield replaced(slot, text, "extent", place, lambda old, shape=shape: fitted(old, shape))  # type: ignore[misc]
 
 
 def _numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[Mutation]:
@@ -317,8 +347,8 @@ def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes:
                         raise ValueError("too long")
                     return fitted(old, shape)
 
-                text = f"{_leaf_text(calls, place)} is {word} {nbytes} bytes"
-                yield _replaced(f"{place.call}.{place.operand} memory", text, "memory", place, make)
+                text = f"{leaf_text(calls, place)} is {word} {nbytes} bytes"
+                yield replaced(f"{place.call}.{place.operand} memory", text, "memory", place, make)
 
 
 def _uses(
@@ -340,7 +370,7 @@ def _uses(
     for at, (place, leaf) in enumerate(variables):
         for other, first in variables[:at]:
             if first.type is leaf.type:
-                text = f"{_leaf_text(calls, place)} is {_leaf_text(calls, other)} as well"
+                text = f"{leaf_text(calls, place)} is {leaf_text(calls, other)} as well"
 
                 def same(given: Layer, place: Place = place, other: Place = other, text: str = text) -> Layer | None:
                     known = leaves_of(given.function.body)
@@ -351,7 +381,7 @@ def _uses(
 
                 yield Mutation(f"{place.call}.{place.operand} same", text, same, "use")
         if len(variables) > 1:
-            text = f"{_leaf_text(calls, place)} is a constant"
+            text = f"{leaf_text(calls, place)} is a constant"
             seed = int(rng.integers(1 << 30))
 
             def fixed(given: Layer, place: Place = place, text: str = text, seed: int = seed) -> Layer | None:

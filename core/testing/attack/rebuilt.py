@@ -201,8 +201,10 @@ def _broadcast(call: Call, args: list[Expr], attrs: dict[str, Any]) -> dict[str,
     if len(args) != 2:
         return attrs
     (old_a, old_b), (a, b) = call.args, args
+    rank = max(len(a.shape), len(b.shape), len(old_a.shape), len(old_b.shape))
+    was_a, was_b = ((1,) * (rank - len(old.shape)) + old.shape for old in (old_a, old_b))
     for back in range(1, min(len(a.shape), len(b.shape)) + 1):
-        pair, before = (a.shape[-back], b.shape[-back]), (old_a.shape[-back], old_b.shape[-back])
+        pair, before = (a.shape[-back], b.shape[-back]), (was_a[-back], was_b[-back])
         if pair[0] == pair[1] or (1 in pair and before[0] != before[1]):
             continue
         if 1 in pair and (before[0] == before[1] == 1 or pair[0] == before[0] or pair[1] == before[1]):

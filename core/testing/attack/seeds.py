@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...errors import UmaError
 from ...lowering.members import Members
 from ...pipeline.driver import load_model
 from ...pipeline.stages import Build
-from ...relay.expr import Call, Constant, Expr, Function, Var, macs_of
+from ...relay.expr import Constant, Expr, Function, Var
 from ...relay.module import IRModule
 from ...relay.pattern import Pattern
 from ...target import Target
 from .acceptance import Acceptance, Verdict
-from .layer import Layer, calls_in, with_body
+from .fitting import fitting
+from .layer import Layer, calls_in, macs_in, with_body
 from .made_up import Choices, Maker
-from .mutations import mutations
+from .mutations import FITTED, mutations
 from .rebuilt import Changes, fitted, leaves_of, rebuilt
 from .values import Sizes
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["made_up", "of_models", "of_samples"]
 
 _TRIES, _PLAIN = 60, 6
-_CLIMBS, _ROUNDS = 6, 8
+_CLIMBS, _ROUNDS = 4, 12
 _MOST_MACS = 100_000
 
 
@@ -93,8 +93,8 @@ def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.
     verdict = acceptance.ask(layer, count=False)
     for _ in range(_ROUNDS):
         best: tuple[int, Layer] | None = None
-        for mutation in mutations(layer, sizes, rng):
-            if mutation.kind in ("use", "memory"):
+        for mutation in (*fitting(layer, rng), *mutations(layer, sizes, rng)):
+            if mutation.kind in ("use", "memory", "dtype") or mutation.text.startswith(FITTED):
                 continue
             made = mutation.apply(layer)
             if made is None:
@@ -153,7 +153,7 @@ def of_samples(samples: Sequence[Expr | IRModule]) -> Iterator[Layer]:
 def smaller(layer: Layer) -> Layer | None:
     """A layer with little work: the same in a smaller picture, then with fewer channels; None where that is not had."""
     for most in (9, 5, 3):
-        if sum(int(_macs(call)) for call in calls_in(layer.function.body)) <= _MOST_MACS:
+        if sum(macs_in(call) for call in calls_in(layer.function.body)) <= _MOST_MACS:
             return layer
         for place, leaf in leaves_of(layer.function.body).items():
             if not isinstance(leaf, Var) or len(leaf.shape) < 2:
@@ -166,12 +166,5 @@ def smaller(layer: Layer) -> Layer | None:
         if len(leaf.shape) > 1 and leaf.shape[-1] > 16:
             body = rebuilt(layer.function.body, Changes(leaves={place: fitted(leaf, (*leaf.shape[:-1], 16))}))
             layer = layer if body is None else layer.made(body)
-    few = sum(int(_macs(call)) for call in calls_in(layer.function.body)) <= 4 * _MOST_MACS
+    few = sum(macs_in(call) for call in calls_in(layer.function.body)) <= 4 * _MOST_MACS
     return layer if few else None
-
-
-def _macs(call: Call) -> Any:
-    try:
-        return macs_of(call)
-    except UmaError:
-        return 0

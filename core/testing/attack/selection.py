@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .acceptance import Acceptance
-from .layer import Layer
+from .edges import Edge, edges
+from .layer import Layer, calls_in, macs_in
 from .mutations import Mutation, mutations
 from .values import Sizes
 
@@ -20,6 +21,9 @@ _ORDER = {"extent": 0, "attribute": 1, "numbers": 2, "dtype": 3, "memory": 4, "s
 """Extents before scales: these suit the sums that there are."""
 
 _MOST_TOGETHER = 7
+
+_MOST_EDGE_WORK = 300_000
+"""Multiply-accumulates of a layer at an edge that is run."""
 
 
 class Attack:
@@ -41,6 +45,10 @@ class Attack:
         for seed in seeds:
             acceptance.ask(seed)
         self._vary()
+        self.edges: list[Edge] = []
+        for seed in seeds[:1]:
+            self.edges += edges(seed, acceptance)
+            self._float_edges(seed)
 
     def _vary(self) -> None:
         """One thing at a time, of each seed; of all but the first only what the first has not."""
@@ -68,6 +76,15 @@ class Attack:
                     self.refused += 1
             self._taken.append((seed, taken))
 
+    def _float_edges(self, seed: Layer) -> None:
+        """Where float scales are taken, clauses may ask more of sizes."""
+        for _, taken in self._taken[:1]:
+            scales = [m for m in taken if m.kind == "scale" and "a float scale, a power of two" in m.text]
+            made = scales[0].apply(seed) if scales else None
+            if made is not None:
+                known = {edge.text for edge in self.edges}
+                self.edges += [edge for edge in edges(made, self._acceptance) if edge.text not in known]
+
     @property
     def accepted(self) -> int:
         """How many different variations the pattern takes."""
@@ -87,6 +104,8 @@ class Attack:
                 if made is not None:
                     self._used[mutation.text] += 1
                     chosen.append(made)
+        few = [edge.taken for edge in self.edges if work_of(edge.taken) <= _MOST_EDGE_WORK]
+        chosen += sorted(few, key=work_of)[: max(1, count // 8)]
         tries = 0
         while len(chosen) < count and tries < 3 * count and self._taken:
             seed, taken = self._taken[tries % len(self._taken)]
@@ -121,18 +140,16 @@ class Attack:
             made = mutation.apply(layer)
             if made is None or not self._acceptance.ask(made).is_taken:
                 continue
-            if mutation.kind in ("extent", "numbers", "attribute") and _size(made) > 8 * max(2000, _size(seed)):
+            if mutation.kind in ("extent", "numbers", "attribute") and work_of(made) > 4 * max(20_000, work_of(seed)):
                 continue
             layer = made
             self._used[mutation.text] += 1
         return layer if layer is not seed else None
 
 
-def _size(layer: Layer) -> int:
-    """About how much there is to compute."""
-    from .layer import calls_in
-
+def work_of(layer: Layer) -> int:
+    """About how much there is to compute: multiply-accumulates, and elements."""
     elements: int = sum(param.tensor.size for param in layer.function.params)
     for call in calls_in(layer.function.body):
-        elements += sum(arg.tensor.size for arg in call.args)
+        elements += sum(arg.tensor.size for arg in call.args) + macs_in(call)
     return elements

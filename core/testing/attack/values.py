@@ -17,7 +17,10 @@ from ...relay.op import ROUNDINGS, Attr, FixedPoint, FloatScale, Op
 from ...relay.types import TensorType
 from ...tir.form.dtype import DTYPES, bounds, is_integer
 
-__all__ = ["Sizes", "attribute_values", "fixed_scale", "scale_values", "sizes_of"]
+__all__ = ["SHIFTS", "Sizes", "attribute_values", "fixed_scale", "scale_values", "sizes_of"]
+
+SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, 16, -15, -16, -17, -23, -24, -30, 30, -31)
+"""Of fixed points, small ones and those at limits of 8, 16, 24 and 32 bits."""
 
 _MOST_ARRAY = 64
 _ARRAYS = 3
@@ -77,16 +80,16 @@ def fixed_scale(factor: float, rounding: str) -> FixedPoint:
     return FixedPoint((multiplier,), (min(30, max(-31, shift)),), rounding)
 
 
-_SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, 16, -15, -16, -17, -23, -24, -30, 30, -31)
-
-
-def scale_values(factor: float, channels: int) -> list[tuple[str, FixedPoint | FloatScale]]:
+def scale_values(
+    factor: float, channels: int, shifts: Sequence[int] = SHIFTS
+) -> list[tuple[str, FixedPoint | FloatScale]]:
     """Scales around ``factor``, each with what it is, in words: every rounding, one for all and one per channel, powers
     of two, for which halves are common, multipliers and shifts at their ends.
 
     Args:
         factor: what suits the numbers that are scaled.
         channels: how many there may be; 1 where there is one scale only.
+        shifts: those to try whatever suits.
     """
     found: list[tuple[str, FixedPoint | FloatScale]] = []
     power = 2.0 ** round(math.log2(factor))
@@ -111,7 +114,7 @@ def scale_values(factor: float, channels: int) -> list[tuple[str, FixedPoint | F
             found.append(
                 (f"multiplier {multiplier}, rounding {rounding}", FixedPoint((multiplier,), base.shift, rounding))
             )
-        for shift in _SHIFTS:
+        for shift in shifts:
             made = FixedPoint((base.multiplier[0],), (shift,), rounding)
             found.append((f"shift {shift}, rounding {rounding}", made))
     return found

@@ -7,9 +7,10 @@ so than that a layer differs.
 from __future__ import annotations
 
 from ..outcome import Check
+from .graphs import GRAPHS
 from .layers import LAYERS
 from .registration import REGISTRATION
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (REGISTRATION, LAYERS)
+CHECKS: tuple[Check, ...] = (REGISTRATION, LAYERS, GRAPHS)

@@ -1,0 +1,76 @@
+"""Where clauses end: by bisection, for each extent, the largest that is taken and the smallest that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...relay.expr import Constant, Var
+from .acceptance import Acceptance, Verdict
+from .layer import Layer, calls_in
+from .mutations import leaf_text
+from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
+
+__all__ = ["Edge", "edges"]
+
+_MOST_EXTENT, _MOST_ELEMENTS = 1 << 15, 1 << 18
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An extent beyond which a pattern takes no layer that is the same otherwise.
+
+    Args:
+        taken: the layer with the largest extent that is taken.
+        refused: that with the smallest that is not.
+        text: both, and who refuses, in words.
+    """
+
+    taken: Layer
+    refused: Layer
+    text: str
+
+
+def edges(layer: Layer, acceptance: Acceptance) -> Iterator[Edge]:
+    """The edges of a layer that is taken, as its extents grow one at a time."""
+    for place, leaf in leaves_of(layer.function.body).items():
+        if isinstance(leaf, Constant) and len(leaf.shape) < 2:
+            continue  # it follows what it is added to
+        for at, now in enumerate(leaf.shape):
+            most = min(_MOST_EXTENT, _MOST_ELEMENTS // max(1, leaf.tensor.size // now))
+            low, low_layer, high, high_layer, answer = now, layer, now, layer, Verdict()
+            while high < most:
+                high = min(2 * high + 1, most)
+                made = _with_extent(layer, place, leaf, at, high)
+                if made is None or _elements(made) > 4 * _MOST_ELEMENTS:
+                    break
+                answer, high_layer = acceptance.ask(made), made
+                if not answer.is_taken:
+                    break
+                low, low_layer = high, made
+            if answer.is_taken or answer.fault or high_layer is layer:
+                continue
+            while high - low > 1:
+                middle = (low + high) // 2
+                made = _with_extent(layer, place, leaf, at, middle)
+                if made is None:
+                    break
+                said = acceptance.ask(made)
+                if said.is_taken:
+                    low, low_layer = middle, made
+                else:
+                    high, high_layer, answer = middle, made, said
+            name = leaf_text(calls_in(layer.function.body), place)
+            why = f"clause {', '.join(answer.refused_by)}" if answer.refused_by else answer.reason
+            text = f"extent {at} of {name}: {low} is taken, {high} is refused by {why}"
+            yield Edge(low_layer.made(low_layer.function.body, f"extent {at} of {name} is {low}"), high_layer, text)
+
+
+def _with_extent(layer: Layer, place: Place, leaf: Var | Constant, at: int, extent: int) -> Layer | None:
+    shape = (*leaf.shape[:at], extent, *leaf.shape[at + 1 :])
+    body = rebuilt(layer.function.body, Changes(leaves={place: fitted(leaf, shape)}))
+    return None if body is None else layer.made(body)
+
+
+def _elements(layer: Layer) -> int:
+    return sum(leaf.tensor.size for leaf in leaves_of(layer.function.body).values())

@@ -1,0 +1,19 @@
+"""The check of whole graphs: see `uma.testing.attack`."""
+
+from __future__ import annotations
+
+from ..outcome import Check, Outcome, Progress
+
+__all__ = ["GRAPHS"]
+
+
+def _run(outcome: Outcome, progress: Progress) -> None:
+    from ..attack import check_graphs
+
+    found = check_graphs(outcome.subject, progress)
+    outcome.findings += found.findings
+    outcome.notes += found.notes
+    outcome.skipped = found.skipped
+
+
+GRAPHS = Check("graphs", "random graphs around the layers, with the host and with others", "lowering", _run, "target")
