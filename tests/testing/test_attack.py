@@ -10,7 +10,7 @@ from tests._support.planted import Edit, planted, subject_of
 
 from uma.errors import ModelError, UsageError
 from uma.testing import CheckResult, Finding
-from uma.testing.attack import check_layers, repeat
+from uma.testing.attack import check_graphs, check_layers, repeat
 from uma.testing.attack.files import read_file
 from uma.testing.record import Part
 from uma.testing.subject import Subject
@@ -80,9 +80,83 @@ def test_files_that_are_none_are_told(tmp_path: Path) -> None:
         read_file(tmp_path / "newer.json")
 
 
+SCALED = "uma_scaled(sum, multiplier, shift, (int32_t)rounding)"
+STORE = "    return transfer(device, MXU_CMD_STORE{}, to, to_stride, from, from_stride, rows, row_bytes);"
+BEYOND = "    ((unsigned char *)to)[(int64_t)to_stride * (rows - 1) + row_bytes] = 0;\n"
+
 MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
-    "padding": ("lowering", [("lower.py", "else int8({layer.input_zero_point})", "else int8(0)")]),
-    "wait": (
+    "padding": (
+        "lowering",
+        [
+            (
+                "lower.py",
+                "top, left = shape.padding[0], shape.padding[1]",
+                "top, left = shape.padding[1], shape.padding[0]",
+            )
+        ],
+    ),
+    "dilation": (
+        "lowering",
+        [("supported.py", "strides=any_, padding=any_)", "strides=any_, padding=any_, dilation=any_)")],
+    ),
+    "zero point": (
+        "lowering",
+        [("layer.py", "output_zero_point=found.output_zero_point", "output_zero_point=-found.output_zero_point")],
+    ),
+    "an attribute opened and ignored": (
+        "pattern",
+        [("supported.py", "strides=any_, padding=any_)", "strides=any_, padding=any_, kernel_zero_point=any_)")],
+    ),
+    "negative ties": (
+        "machine",
+        [
+            (
+                "csrc/mxu_sim.c",
+                SCALED,
+                f"(sum < 0 && rounding == 1u ? -uma_scaled(-sum, multiplier, shift, 1) : {SCALED})",
+            )
+        ],
+    ),
+    "nudge off by one": (
+        "machine",
+        [
+            (
+                "csrc/mxu_sim.c",
+                SCALED,
+                "(rounding == 1u ? ((int64_t)sum * multiplier + ((int64_t)1 << (30 - shift)) - 1) >> (31 - shift) : "
+                f"{SCALED})",
+            )
+        ],
+    ),
+    "shift at its limit": (
+        "machine",
+        [("csrc/mxu_sim.c", SCALED, SCALED.replace(" shift,", " shift < -15 ? -15 : shift,"))],
+    ),
+    "channels not a multiple of the array": (
+        "machine",
+        [
+            (
+                "csrc/mxu_sim.c",
+                "for (n = 0; n < channels; n++) {\n                const int32_t multiplier",
+                "for (n = 0; n + (channels < MXU_LANES) < channels; n++) {\n                const int32_t multiplier",
+            )
+        ],
+    ),
+    "scratch overflow by one": (
+        "lowering",
+        [
+            (
+                "tiling.py",
+                "    while window_bytes(shape, height, width, blocks) > machine.activation_bytes:",
+                "    while window_bytes(shape, height, width, blocks) > machine.activation_bytes + 1:",
+            )
+        ],
+    ),
+    "writes beyond its rows": (
+        "driver",
+        [("csrc/mxu_driver.c", STORE.format(way), BEYOND + STORE.format(way)) for way in ("", " + MXU_START")],
+    ),
+    "missing wait": (
         "driver",
         [
             (
@@ -92,13 +166,48 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
             )
         ],
     ),
+    "state kept between runs": (
+        "driver",
+        [
+            (
+                "csrc/mxu_driver.c",
+                "    uma_write32(device, MXU_ROUNDING, rounding);",
+                "    static int32_t kept = -1;\n"
+                "    if (kept < 0) kept = rounding;\n"
+                "    uma_write32(device, MXU_ROUNDING, kept);",
+            )
+        ],
+    ),
+    "a stride of two read as one": (
+        "lowering",
+        [("lower.py", '"STEP_Y": shape.strides[0]', '"STEP_Y": min(shape.strides[0], 1)')],
+    ),
+    "scales per channel read as one": (
+        "lowering",
+        [
+            (
+                "layer.py",
+                "np.array(scale.multiplier), np.array(scale.shift)",
+                "np.full(len(scale.multiplier), scale.multiplier[0]), np.array(scale.shift)",
+            )
+        ],
+    ),
 }
+"""Of the mistakes that authors make; that of a cost which is always the same is for another check."""
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_is_found_and_its_part_named(name: str, tmp_path: Path) -> None:
     part, edits = MISTAKES[name]
-    _, result = checked(tmp_path, *edits)
+    _, result = checked(tmp_path, *edits, layers=30)
     assert {finding.part for finding in result.findings} == {part}
     assert all(ops_of(finding) <= 3 for finding in result.findings)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("package", ["uma_matrix_unit", "uma_stream_machine", "uma_ultratrail", "uma_ethosu_like"])
+def test_plugins_of_the_repository_have_no_finding(package: str, tmp_path: Path) -> None:
+    subject, result = checked(tmp_path, package=package)
+    assert result.findings == ()
+    assert check_graphs(subject, quiet).findings == ()

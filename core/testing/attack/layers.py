@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,9 +148,23 @@ def _samples(subject: Subject) -> Sequence[Expr | IRModule]:
 
 
 def run_layers(
-    subject: Subject, layers: Sequence[Layer], isolation: Isolation, progress: Progress, notes: list[str]
+    subject: Subject,
+    layers: Sequence[Layer],
+    isolation: Isolation,
+    progress: Progress,
+    notes: list[str],
+    before: Mapping[str, np.ndarray] | None = None,
 ) -> list[Fault]:
-    """What is wrong with layers, at most one fault of each."""
+    """What is wrong with layers, at most one fault of each.
+
+    Args:
+        subject: what they are built for.
+        layers: the layers.
+        isolation: the process that they run in.
+        progress: told of each part of the work that begins.
+        notes: is told what was done.
+        before: what the only layer is given before all else; None for nothing.
+    """
     import numpy as np
 
     start, interpreted = time.perf_counter(), 0
@@ -161,7 +175,7 @@ def run_layers(
     for number, image in enumerate(images, 1):
         progress(f"run layers, image {number} of {len(images)}")
         taken += sum(bool(names) for names in image.patterns)
-        judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance)
+        judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance, before=before)
         for fault in judge.run():
             ignored = ""
             if fault.part == "lowering":
@@ -247,7 +261,9 @@ def repeat(path: Path, subject: Subject, progress: Progress) -> CheckResult:
     start, written = time.perf_counter(), read_file(path)
     notes = [f"it was found as {written.part}: {written.way}"]
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
-        faults = run_layers(replace(subject, seed=written.seed), [written.layer], isolation, progress, notes)
+        faults = run_layers(
+            replace(subject, seed=written.seed), [written.layer], isolation, progress, notes, written.arrays
+        )
     findings = []
     for fault in faults:
         again = f"uma check {shlex.quote(subject.plugin.entry.distribution)} --repeat {shlex.quote(str(path))}"

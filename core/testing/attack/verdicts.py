@@ -150,11 +150,20 @@ class Judge:
         rng: decides random inputs.
         random: how many random inputs each layer is given, besides those at the ends of ranges.
         tolerance: for `difference`.
+        before: what the only layer is given before all else; None for nothing.
     """
 
-    def __init__(self, image: Image, rng: np.random.Generator, random: int = 2, tolerance: float = 0.0) -> None:
+    def __init__(
+        self,
+        image: Image,
+        rng: np.random.Generator,
+        random: int = 2,
+        tolerance: float = 0.0,
+        before: Arrays | None = None,
+    ) -> None:
         self.image, self._tolerance = image, tolerance
-        self._feeds = [list(feeds(layer.function, rng, random)) for layer in image.layers]
+        first = [("what the file has", before)] if before else []
+        self._feeds = [[*first, *feeds(layer.function, rng, random)] for layer in image.layers]
         self._expected: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         self.faults: dict[int, Fault] = {}
         self.interpreted = 0
