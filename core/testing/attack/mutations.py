@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UmaError
 from ...relay.expr import Call, Constant, Expr, Tuple, Var, const
-from ...relay.op import ROUNDINGS, FixedPoint, FloatScale, Op
+from ...relay.op import FixedPoint, FloatScale, Op
 from ...relay.types import TupleType
 from ...relay.visit import substitute
 from ...tir.form.dtype import bounds, is_integer
 from .inputs import random_array
 from .layer import Layer, calls_in
 from .made_up import largest_of
+from .numbers import scaled_numbers
 from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
 from .values import SHIFTS, Sizes, attribute_values, scale_values
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FITTED", "Mutation", "changed", "leaf_text", "mutations", "replaced"]
-
-FITTED = ("shift ", "halves ")
-"""How the texts of what changes many numbers at once begin."""
+__all__ = ["Mutation", "changed", "leaf_text", "mutations", "replaced"]
 
 _SCALE = "FixedPoint or FloatScale"
 _DTYPES = ("int8", "uint8", "int16", "int32", "float32")
-_SHIFTS = (-31, -30, -24, -23, -22, -17, -16, -15, -14, -9, -8, -7, -2, -1, 0, 1, 2, 7, 8, 15, 30)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +64,8 @@ def mutations(layer: Layer, sizes: Sizes, rng: np.random.Generator) -> Iterator[
         yield from _dtypes(calls, place, leaf)
         yield from _contents(calls, place, leaf, rng)
         yield from _shapes(calls, place, leaf)
-    yield from _numbers(calls, rng)
+    for number, text, apply in scaled_numbers(calls, rng):
+        yield Mutation(f"{number}.scale", text, apply, "scale")
     yield from _memories(calls, leaves, sizes)
     yield from _uses(layer, calls, leaves, rng)
 
@@ -239,92 +237,6 @@ def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
             if shape != leaf.shape and shape is not None:
                 text = f"{name} is of shape {list(shape)}"
                 yield replaced(slot, text, "extent", place, lambda old, shape=shape: fitted(old, shape))  # type: ignore[misc]
-
-
-def _numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[Mutation]:
-    """Constants and scales that go together: sums that are halves of both signs, and sums that a shift at its limit
-    still tells from each other."""
-    scaled = [n for n, call in enumerate(calls) if call.op_name == "qnn.requantize"]
-    for number in scaled:
-        for rounding in (*ROUNDINGS, "float"):
-            for channels in (False, True):
-                text = f"halves of both signs, {'scales per channel' if channels else 'one scale'}, rounding {rounding}"
-                seed = int(rng.integers(1 << 30))
-                yield Mutation(f"{number}.scale", text, _tie_maker(number, rounding, channels, seed, text), "scale")
-        for shift in _SHIFTS:
-            for rounding in ROUNDINGS:
-                text = f"shift {shift}, rounding {rounding}, sums to suit"
-                seed = int(rng.integers(1 << 30))
-                yield Mutation(f"{number}.scale", text, _shift_maker(number, shift, rounding, seed, text), "scale")
-
-
-def _with_numbers(body: Expr, make: Callable[[Constant], np.ndarray | None]) -> Expr | None:
-    """A body whose constants hold other numbers."""
-    leaves: dict[Place, Expr] = {}
-    for place, leaf in leaves_of(body).items():
-        if isinstance(leaf, Constant):
-            made = make(leaf)
-            if made is not None:
-                leaves[place] = const(made.astype(leaf.dtype))
-    return rebuilt(body, Changes(leaves=leaves)) if leaves else body
-
-
-def _tie_maker(number: int, rounding: str, channels: bool, seed: int, text: str) -> Callable[[Layer], Layer | None]:
-    def apply(layer: Layer) -> Layer | None:
-        import numpy as np
-
-        rng = np.random.default_rng(seed)
-
-        def make(leaf: Constant) -> np.ndarray | None:
-            if leaf.dtype == "int32":
-                return rng.integers(-40, 41, leaf.shape) if leaf.tensor.size > 1 else None
-            if leaf.dtype in ("int8", "int16") and len(leaf.shape) > 1:
-                fan = max(1, leaf.tensor.size // max(leaf.shape[0], leaf.shape[-1]))
-                return np.where(rng.random(leaf.shape) < 3 / fan, rng.choice([-1, 1], leaf.shape), 0)
-            return None
-
-        body = _with_numbers(layer.function.body, make)
-        if body is None:
-            return None
-        call = calls_in(body)[number]
-        largest = largest_of(call.args[0], rng)
-        shift = -max(1, int(np.ceil(np.log2(max(2.0, largest / 100)))))
-        count = call.shape[-1] if channels and call.shape else 1
-        shifts = tuple(shift - at % 2 for at in range(count))
-        scale: FixedPoint | FloatScale = (
-            FixedPoint((2**30,) * count, tuple(s + 1 for s in shifts), rounding)
-            if rounding != "float"
-            else FloatScale(tuple(2.0**s for s in shifts))
-        )
-        axis = {"axis": -1} if count > 1 else {}
-        body = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
-        return None if body is None else layer.made(body, text)
-
-    return apply
-
-
-def _shift_maker(number: int, shift: int, rounding: str, seed: int, text: str) -> Callable[[Layer], Layer | None]:
-    def apply(layer: Layer) -> Layer | None:
-        import numpy as np
-
-        rng = np.random.default_rng(seed)
-        wanted = min(2.0**30, max(4.0, 100 * 2.0 ** (1 - shift)))  # with a multiplier of about 2**30
-
-        def make(leaf: Constant) -> np.ndarray | None:
-            if leaf.dtype == "int32" and leaf.tensor.size > 1:
-                return np.asarray(rng.uniform(-wanted, wanted, leaf.shape)).astype("int64")
-            if leaf.dtype == "int8" and len(leaf.shape) > 1 and shift > -3:
-                return np.where(rng.random(leaf.shape) < 0.1, rng.choice([-1, 1], leaf.shape), 0)
-            return None
-
-        body = _with_numbers(layer.function.body, make)
-        if body is None:
-            return None
-        multiplier = int(rng.integers(2**30, 2**31))
-        body = rebuilt(body, Changes({number: {"scale": FixedPoint((multiplier,), (shift,), rounding)}}))
-        return None if body is None else layer.made(body, text)
-
-    return apply
 
 
 def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes: Sizes) -> Iterator[Mutation]:

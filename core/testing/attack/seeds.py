@@ -18,7 +18,8 @@ from .acceptance import Acceptance, Verdict
 from .fitting import fitting
 from .layer import Layer, calls_in, macs_in, with_body
 from .made_up import Choices, Maker
-from .mutations import FITTED, mutations
+from .mutations import mutations
+from .numbers import FITTED
 from .rebuilt import Changes, fitted, leaves_of, rebuilt
 from .values import Sizes
 

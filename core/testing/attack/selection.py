@@ -3,14 +3,15 @@ there is room, and several are varied in one layer, so that few layers hold much
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .acceptance import Acceptance
 from .edges import Edge, edges
 from .layer import Layer, calls_in, macs_in
 from .mutations import Mutation, mutations
-from .values import Sizes
+from .numbers import EVERY_SHIFT
+from .values import LARGE, Sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,9 @@ _ORDER = {"extent": 0, "attribute": 1, "numbers": 2, "dtype": 3, "memory": 4, "s
 """Extents before scales: these suit the sums that there are."""
 
 _MOST_TOGETHER = 7
+
+_MOST_LARGE_WORK = 2_000_000
+_LARGE = tuple(f" is {extent}" for extent in LARGE)
 
 _MOST_EDGE_WORK = 300_000
 """Multiply-accumulates of a layer at an edge that is run."""
@@ -104,6 +108,9 @@ class Attack:
                 if made is not None:
                     self._used[mutation.text] += 1
                     chosen.append(made)
+        certain = [EVERY_SHIFT, "halves of both signs, one scale", "halves of both signs, scales per channel"]
+        chosen += self._certain(certain, max(2, count // 3))
+        chosen += self._certain(_LARGE, max(1, count // 8), last=True)
         few = [edge.taken for edge in self.edges if work_of(edge.taken) <= _MOST_EDGE_WORK]
         chosen += sorted(few, key=work_of)[: max(1, count // 8)]
         tries = 0
@@ -114,6 +121,22 @@ class Attack:
             if made is not None and all(made.function is not other.function for other in chosen):
                 chosen.append(made)
         return chosen
+
+    def _certain(self, beginnings: Sequence[str], most: int, last: bool = False) -> list[Layer]:
+        """Layers with one thing varied of which the text begins, or ends, so; of the seed with the most ops that takes
+        it, so that no bias is missing."""
+        made: list[Layer] = []
+        order = sorted(self._taken, key=lambda one: -len(calls_in(one[0].function.body)))
+        for seed, taken in order:
+            for mutation in taken:
+                fits = mutation.text.endswith if last else mutation.text.startswith
+                if fits(tuple(beginnings)) and not self._used[mutation.text] and len(made) < most:
+                    layer = mutation.apply(seed)
+                    if layer is None or work_of(layer) > _MOST_LARGE_WORK or not self._acceptance.ask(layer).is_taken:
+                        continue
+                    self._used[mutation.text] += 1
+                    made.append(layer)
+        return made
 
     def _combined(self, seed: Layer, taken: list[Mutation]) -> Layer | None:
         """A seed with several things varied, those first that were so least often."""

@@ -19,8 +19,11 @@ from ...tir.form.dtype import DTYPES, bounds, is_integer
 
 __all__ = ["SHIFTS", "Sizes", "attribute_values", "fixed_scale", "scale_values", "sizes_of"]
 
-SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, 16, -15, -16, -17, -23, -24, -30, 30, -31)
+SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, -14, -15, -16, -17, -22, -23, -24, -30, 30, -31)
 """Of fixed points, small ones and those at limits of 8, 16, 24 and 32 bits."""
+
+LARGE = (1025, 257, 256, 129, 128)
+"""Extents beside what fields of 7, 8 and 10 bits hold."""
 
 _MOST_ARRAY = 64
 _ARRAYS = 3
@@ -47,7 +50,7 @@ class Sizes:
     def extents(self) -> tuple[int, ...]:
         """Extents to try: 1, 2, each array's and one to each side, odd and prime ones."""
         near = [size + by for size in self.arrays for by in (0, 1, -1)]
-        return tuple(dict.fromkeys(n for n in (1, 2, 3, *near, 5, 7, 13, 17) if n > 0))
+        return tuple(dict.fromkeys(n for n in (1, 2, 3, *near, 5, 7, 13, 17, *LARGE) if n > 0))
 
 
 def sizes_of(member: Member) -> Sizes:
