@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import UmaError
 from ...relay.expr import Expr
 from ...relay.module import IRModule
 from ...relay.op import Op
@@ -17,7 +18,7 @@ from ..subject import Subject
 from .acceptance import Acceptance
 from .devices import check_devices
 from .files import command, layer_text, read_file, write_file
-from .images import images_of
+from .images import images_of, lowered_of
 from .interpreted import key_of_lowered
 from .layer import Layer, calls_in
 from .seeds import made_up, of_models, of_samples
@@ -177,11 +178,9 @@ def run_layers(
         taken += sum(bool(names) for names in image.patterns)
         judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance, before=before)
         for fault in judge.run():
-            ignored = ""
-            if fault.part == "lowering":
-                results = image.results_of(image.layers.index(fault.layer))
-                ignored = ignored_attribute(fault, key_of_lowered(image.lowered, results), subject.members)
-            faults.append(replace(fault, part="pattern", way=IGNORED, what=ignored) if ignored else fault)
+            faults.append(fault)
+        if judge.more:
+            notes.append(f"{len(judge.more)} more layers of one image differ, and were not looked into")
         interpreted += judge.interpreted
     seconds = time.perf_counter() - start
     notes.append(
@@ -214,21 +213,34 @@ def findings_of(
         for fault in group[:_ALIKE]:
             progress(f"make a failure smaller: {fault.part}, {fault.way}")
             small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.monotonic()))
+            small = _named(small, subject)
             key = small.part, small.way, *_features(small.layer)
             if key not in found:
                 found[key] = small, 0
             known, count = found[key]
-            found[key] = min(known, small, key=lambda one: measure(one.layer)), count + 1
+            count += len(group) - min(len(group), _ALIKE) + 1 if fault is group[0] else 1
+            found[key] = min(known, small, key=lambda one: measure(one.layer)), count
     made = []
-    for small, _ in found.values():
-        group = groups[small.part, small.way, small.layer.pattern if small.part in ("pattern", "lowering") else ""]
+    for small, alike_count in found.values():
         path = write_file(small, subject, check)
-        alike = f"; so do {len(group) - 1} layers more" if len(group) > 1 else ""
+        alike = f"; so do {alike_count - 1} layers more" if alike_count > 1 else ""
         sample = f", fed {small.sample}" if small.sample else ""
         what = f"{small.what}{sample} ({small.layer.title}{alike})"
         where = f"pattern {small.layer.pattern}" if small.layer.pattern else str(subject.target)
         made.append(Finding(small.part, check, what, where, layer_text(small.layer), command(path, subject)))
     return made
+
+
+def _named(fault: Fault, subject: Subject) -> Fault:
+    """A fault of the lowering that is the pattern's: it opened an attribute that the lowering does not look at."""
+    if fault.part != "lowering" or fault.got is None:
+        return fault
+    try:
+        module, results = lowered_of([fault.layer], subject.members)
+        ignored = ignored_attribute(fault, key_of_lowered(module, results[0]), subject.members)
+    except UmaError:
+        return fault
+    return replace(fault, part="pattern", way=IGNORED, what=ignored) if ignored else fault
 
 
 def _features(layer: Layer) -> tuple[object, ...]:
@@ -265,7 +277,7 @@ def repeat(path: Path, subject: Subject, progress: Progress) -> CheckResult:
             replace(subject, seed=written.seed), [written.layer], isolation, progress, notes, written.arrays
         )
     findings = []
-    for fault in faults:
+    for fault in (_named(one, subject) for one in faults):
         again = f"uma check {shlex.quote(subject.plugin.entry.distribution)} --repeat {shlex.quote(str(path))}"
         where = f"pattern {fault.layer.pattern}" if fault.layer.pattern else str(subject.target)
         findings.append(Finding(fault.part, written.check, fault.what, where, layer_text(fault.layer), again))

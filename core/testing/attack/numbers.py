@@ -41,6 +41,8 @@ def scaled_numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[
             for channels in (False, True):
                 text = f"halves of both signs, {'scales per channel' if channels else 'one scale'}, rounding {rounding}"
                 yield number, text, _halves(number, rounding, channels, int(rng.integers(1 << 30)), text)
+        if len(call.shape) > 2 and call.shape[-2] > 1:
+            yield number, "a scale for each row", _rows(number)
         for shift in sorted(SHIFTS):
             for rounding in ROUNDINGS:
                 text = f"shift {shift}, rounding {rounding}, sums to suit"
@@ -127,6 +129,24 @@ def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: 
         axis = {"axis": -1} if len(shifts) > 1 else {}
         body = rebuilt(body, Changes({number: {"scale": FixedPoint(multipliers, tuple(shifts), rounding), **axis}}))
         return None if body is None else layer.made(body, text)
+
+    return apply
+
+
+def _rows(number: int) -> Apply:
+    """Scales along another axis than the channels."""
+
+    def apply(layer: Layer) -> Layer | None:
+        calls = calls_in(layer.function.body)
+        scale = getattr(calls[number].attrs, "scale", None) if number < len(calls) else None
+        if not isinstance(scale, FixedPoint) or len(calls[number].shape) < 2:
+            return None
+        axis = len(calls[number].shape) - 2
+        count = calls[number].shape[axis]
+        shifts = tuple(max(-31, scale.shift[0] - at % 2) for at in range(count))
+        made = FixedPoint(scale.multiplier[:1] * count, shifts, scale.rounding)
+        body = rebuilt(layer.function.body, Changes({number: {"scale": made, "axis": axis}}))
+        return None if body is None or count < 2 else layer.made(body, "a scale for each row")
 
     return apply
 

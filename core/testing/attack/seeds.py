@@ -70,10 +70,10 @@ def made_up(
         if len(found) >= most or (choices.are_all_taken and found and number >= _PLAIN):
             break
     near.sort(key=lambda one: one[0])
-    for _, layer, maker in near[:_CLIMBS]:
+    for _, layer, maker in near[: 2 if found else _CLIMBS]:
         if len(found) >= most or (choices.are_all_taken and found):
             break
-        if found and not any(choices.counts[one] == 0 for one in maker.taken):
+        if found and all(choices.counts[one] for one in maker.taken):
             continue
         climbed = _climbed(layer, acceptance, sizes, rng)
         if climbed is not None:
@@ -89,11 +89,11 @@ def _reason(verdict: Verdict) -> str:
 
 
 def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.Generator) -> Layer | None:
-    """A layer that is taken, from one that is refused: of all that can be varied, again and again, what leaves the
-    fewest clauses that refuse it."""
+    """A layer that is taken, from one that is refused: of all that can be varied, again and again, what leaves fewer
+    clauses that refuse it."""
     verdict = acceptance.ask(layer, count=False)
     for _ in range(_ROUNDS):
-        best: tuple[int, Layer] | None = None
+        better: tuple[Layer, Verdict] | None = None
         for mutation in (*fitting(layer, rng), *mutations(layer, sizes, rng)):
             if mutation.kind in ("use", "memory", "dtype") or mutation.text.startswith(FITTED):
                 continue
@@ -101,18 +101,14 @@ def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.
             if made is None:
                 continue
             answer = acceptance.ask(made, count=False)
-            if answer.is_taken:
-                return made
-            if answer.reason or answer.fault:
-                continue
-            failing = len(answer.refused_by)
-            # One that refuses for another reason is a step as well, but not back.
-            if failing < len(verdict.refused_by) and (best is None or failing < best[0]):
-                best = failing, made
-        if best is None:
+            if not (answer.reason or answer.fault) and len(answer.refused_by) < len(verdict.refused_by):
+                better = made, answer
+                break
+        if better is None:
             return None
-        layer = best[1]
-        verdict = acceptance.ask(layer, count=False)
+        layer, verdict = better
+        if verdict.is_taken:
+            return layer
     return None
 
 

@@ -17,10 +17,10 @@ from ...tir.form.interp import InterpreterError
 from .acceptance import Acceptance
 from .images import images_of, lowered_of, unbuilt_of
 from .inputs import feeds
-from .interpreted import NotLoops, interpreted, key_of_lowered, work_of_lowered
+from .interpreted import NotLoops, interpreted, work_of_lowered
 from .layer import Layer, calls_in
 from .rebuilt import Changes, fitted, leaves_of, rebuilt
-from .verdicts import BAD_LOOPS, IGNORED, OTHER_LOOPS, Fault, Judge, difference, fault_of_unbuilt, ignored_attribute
+from .verdicts import BAD_LOOPS, LARGE, OTHER_LOOPS, Fault, Judge, difference, fault_of_unbuilt
 
 if TYPE_CHECKING:
     from ...runtime.isolated import Isolation
@@ -161,13 +161,12 @@ class Shrinker:
         return not asked or self._acceptance.ask(layer, count=False).is_taken  # type: ignore[union-attr]
 
     def _smallest(self, layers: Sequence[Layer], like: Fault) -> Fault | None:
-        found = [fault for fault in self.faults(layers, like) if (fault.part, fault.way) == (like.part, like.way)]
+        any_way = like.way == LARGE
+        found = [f for f in self.faults(layers, like) if any_way or (f.part, f.way) == (like.part, like.way)]
         return min(found, key=lambda fault: measure(fault.layer), default=None)
 
     def faults(self, layers: Sequence[Layer], like: Fault) -> list[Fault]:
         """What is wrong with layers, looked for where ``like`` was found: what shows in the loops is not compiled."""
-        if like.way == IGNORED:
-            return self._ignoring(layers)
         if like.way.startswith("not lowered"):
             return [one for layer in layers if (one := self._unlowered(layer)) is not None]
         if like.way == OTHER_LOOPS or like.way.startswith(BAD_LOOPS):
@@ -181,17 +180,6 @@ class Shrinker:
             judge = Judge(image, np.random.default_rng(self._seed), tolerance=self._tolerance)
             faults += judge.run(contexts="context" in like.way, loops=False)
         return faults
-
-    def _ignoring(self, layers: Sequence[Layer]) -> list[Fault]:
-        """Layers with an attribute that nobody looks at."""
-        found = [fault for layer in layers if (fault := self._looped(layer)) is not None]
-        made = []
-        for fault in found:
-            module, results = lowered_of([fault.layer], self._members)
-            ignored = ignored_attribute(fault, key_of_lowered(module, results[0]), self._members)
-            if ignored:
-                made.append(replace(fault, part="pattern", way=IGNORED, what=ignored))
-        return made
 
     def _unlowered(self, layer: Layer) -> Fault | None:
         unbuilt = unbuilt_of(layer, self._members)

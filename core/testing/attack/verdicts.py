@@ -51,6 +51,12 @@ BAD_LOOPS, OTHER_LOOPS = "bad loops", "other loops"
 
 IGNORED = "an attribute is opened and not looked at"
 
+LARGE = "a wrong result of a large layer"
+"""How a fault shows of a layer that the interpreter takes too long for: what it is of shows when it is smaller."""
+
+_MOST_LOOKED_INTO = 8
+"""Layers of an image that differ, of which it is found out why; the others count."""
+
 _MOST_STOPPED = 3
 """Layers of an image that crash or hang, of which no more are run then."""
 
@@ -168,6 +174,8 @@ class Judge:
         self.faults: dict[int, Fault] = {}
         self.interpreted = 0
         self._stops = 0
+        self.more: list[Layer] = []
+        self._left: set[int] = set()
         self._blocking: Image | str | None = ""
 
     def expected(self, number: int, sample: int) -> tuple[np.ndarray, ...]:
@@ -191,7 +199,7 @@ class Judge:
             arrays = {number: self._feeds[number][sample][1] for number in range(count)}
             whole = "" if self._stops else image.run_all(arrays)
             for number in range(count):
-                if number not in self.faults and self._stops < _MOST_STOPPED:
+                if number not in self.faults and number not in self._left and self._stops < _MOST_STOPPED:
                     ran = whole[number] if not isinstance(whole, str) else image.run(number, arrays[number])
                     self._look(number, sample, ran, again=turn == len(order) - 1)
         if self._stops < _MOST_STOPPED:
@@ -213,6 +221,10 @@ class Judge:
             self.faults[number] = self._stopped(number, sample, ran)
             return
         differs = difference(layer, ran.results, expected, arrays, self._tolerance)
+        if (differs or ran.beside) and len(self.faults) >= _MOST_LOOKED_INTO:
+            self.more.append(layer)
+            self._left.add(number)
+            return
         if ran.beside:
             what = f"{ran.beside[0]} is written, which is nobody's"
             self.faults[number] = Fault(layer, "driver", "writes beside", what, word, arrays, expected, ran.results)
@@ -245,7 +257,9 @@ class Judge:
         if isinstance(loops, Fault):
             return loops
         part: Part
-        if self._is_right_fresh(number, sample):
+        if loops is False:
+            part, way, what = "lowering", LARGE, f"it is computed otherwise than the ops say: {differs}"
+        elif self._is_right_fresh(number, sample):
             part, way = "driver", "right only where nothing ran before"
             what = f"it is computed rightly in a new process, and otherwise after other layers: {differs}"
         elif loops is None:
@@ -260,12 +274,15 @@ class Judge:
         return Fault(layer, part, way, what, word, arrays, expected, got)
 
     def _loops(self, number: int, sample: int) -> Fault | bool | None:
-        """What is wrong with the loops of a layer; True where they give what the ops do, None where there are none."""
+        """What is wrong with the loops of a layer; True where they give what the ops do, None where there are none, and
+        False where they take too long."""
         image, layer = self.image, self.image.layers[number]
         word, arrays = self._feeds[number][sample]
         expected = self.expected(number, sample)
+        results = image.results_of(number)
+        if work_of_lowered(image.lowered, results) > _MOST_WORK:
+            return False
         try:
-            results = image.results_of(number)
             got = tuple(interpreted(image.lowered, results, image.given(number, arrays)))
         except NotLoops:
             return None
@@ -282,7 +299,7 @@ class Judge:
         lowered = image.lowered
         work = {n: work_of_lowered(lowered, image.results_of(n)) for n in range(len(image.layers))}
         for number in sorted(work, key=lambda n: work[n]):
-            if number in self.faults or work[number] > min(left, _MOST_WORK):
+            if number in self.faults or number in self._left or work[number] > min(left, _MOST_WORK):
                 continue
             left -= work[number]
             found = self._loops(number, 0)
@@ -324,7 +341,7 @@ class Judge:
     def _alone(self) -> None:
         """Each layer by itself, others before it in another order: what a layer needs of another's run shows."""
         for number in reversed(range(len(self.image.layers))):
-            if number not in self.faults:
+            if number not in self.faults and number not in self._left:
                 sample = 1 % len(self._feeds[number])
                 ran = self.image.run(number, self._feeds[number][sample][1])
                 self._note_state(number, sample, ran, "in another order")
@@ -337,7 +354,7 @@ class Judge:
         try:
             others: list[IsolatedModel] = [image.context(1)]
             for number in range(len(image.layers)):
-                if number in self.faults:
+                if number in self.faults or number in self._left:
                     continue
                 for sample, runs in ((0, image.runs), (1, others[0]), (1, image.runs), (0, others[0])):
                     ran = image.run(number, self._feeds[number][sample][1], runs)

@@ -40,11 +40,14 @@ def sum_operand(core: Call) -> int | None:
     """Which operand of a sum has to be scaled, 1 or 2; None where the machine does not have it.
 
     It scales one of them; the other is halved. TFLite's sums are like that: operands are brought to twice the larger
-    scale of both.
+    scale of both. No scale is 1 or more: what is shifted to the left wraps around at 32 bits in the references, and
+    saturates here.
     """
     attrs = core.attrs
     scales = (attrs.lhs_scale, attrs.rhs_scale, attrs.output_scale)
     if attrs.left_shift != _HEADROOM[core.dtype] or any(getattr(one, "rounding", None) != "double" for one in scales):
+        return None
+    if any(one.shift[0] > 0 for one in scales):
         return None
     halves = [(one.multiplier, one.shift) == ((1 << 30,), (0,)) for one in scales[:2]]
     return 1 if halves[1] else 2 if halves[0] else None
