@@ -74,10 +74,11 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
         acceptance = Acceptance(member)
         layers = _layers(subject, acceptance, progress, rng, notes, findings)
-        faults = run_layers(subject, layers, isolation, progress, notes)
+        wrong: set[Layer] = set()
+        faults = run_layers(subject, layers, isolation, progress, notes, wrong=wrong)
         if layers:
             progress("two devices in one image")
-            wrong = {fault.layer for fault in faults}
+            wrong |= {fault.layer for fault in faults}
             faults += check_devices(subject, [layer for layer in layers if layer not in wrong], isolation, notes)
         findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers")
     return CheckResult(
@@ -155,6 +156,7 @@ def run_layers(
     progress: Progress,
     notes: list[str],
     before: Mapping[str, np.ndarray] | None = None,
+    wrong: set[Layer] | None = None,
 ) -> list[Fault]:
     """What is wrong with layers, at most one fault of each.
 
@@ -165,6 +167,7 @@ def run_layers(
         progress: told of each part of the work that begins.
         notes: is told what was done.
         before: what the only layer is given before all else; None for nothing.
+        wrong: gets the layers that differ, and were not looked into.
     """
     import numpy as np
 
@@ -180,6 +183,8 @@ def run_layers(
         for fault in judge.run():
             faults.append(fault)
         if judge.more:
+            if wrong is not None:
+                wrong.update(judge.more)
             notes.append(f"{len(judge.more)} more layers of one image differ, and were not looked into")
         interpreted += judge.interpreted
     seconds = time.perf_counter() - start

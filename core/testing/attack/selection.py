@@ -103,16 +103,16 @@ class Attack:
         chosen: list[Layer] = list(self.seeds)
         for seed, taken in self._taken[:1]:
             memories = [mutation for mutation in taken if mutation.kind == "memory"]
-            for mutation in memories[: max(1, count // 8)]:
+            for mutation in memories[: max(1, count // 16)]:
                 made = mutation.apply(seed)
                 if made is not None:
                     self._used[mutation.text] += 1
                     chosen.append(made)
         certain = [EVERY_SHIFT, "halves of both signs, one scale", "halves of both signs, scales per channel"]
-        chosen += self._certain(certain, max(2, count // 3))
-        chosen += self._certain(_LARGE, max(1, count // 8), last=True)
+        chosen += self._certain(certain, max(1, count // 6))
+        chosen += self._certain(_LARGE, max(1, count // 16), last=True)
         few = [edge.taken for edge in self.edges if work_of(edge.taken) <= _MOST_EDGE_WORK]
-        chosen += sorted(few, key=work_of)[: max(1, count // 8)]
+        chosen += sorted(few, key=work_of)[: max(1, count // 16)]
         tries = 0
         while len(chosen) < count and tries < 3 * count and self._taken:
             seed, taken = self._taken[tries % len(self._taken)]

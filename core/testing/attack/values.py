@@ -133,11 +133,11 @@ def _window(rank: int, least: int) -> list[tuple[int, ...]]:
 
 
 def _paddings(rank: int) -> list[tuple[int, ...]]:
-    """On all sides, on none, on each side alone, none like another, larger than a kernel."""
+    """None like another, on all sides alike, on none, on each side alone, larger than a kernel."""
     sides = 2 * rank
-    found = [(1,) * sides, (0,) * sides]
+    found = [tuple((i + 1) % 3 for i in range(sides)), (1,) * sides, (0,) * sides]
     found += [tuple(int(i == at) for i in range(sides)) for at in range(sides)]
-    found += [tuple((i + 1) % 3 for i in range(sides)), (2,) * sides, (3,) * sides, (7,) * sides]
+    found += [(2,) * sides, (3,) * sides, (7,) * sides]
     return list(dict.fromkeys(found))
 
 

@@ -269,8 +269,8 @@ def sum_scales() -> Clause:
     return Clause(
         "sum_scales",
         test,
-        "operands are shifted by 20 bits (of int16: 15), one of them is halved, all scales are below 1 and round double "
-        "(as TFLite's are); here: {value}",
+        "operands are shifted by 20 bits (of int16: 15), one of them is halved, all scales are below 1, and they round "
+        "double as TFLite's do; here: {value}",
     )
 
 
