@@ -7,10 +7,12 @@ so than that a layer differs.
 from __future__ import annotations
 
 from ..outcome import Check
+from .documentation import DOCUMENTATION
 from .graphs import GRAPHS
 from .layers import LAYERS
+from .packaging import PACKAGING
 from .registration import REGISTRATION
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (REGISTRATION, LAYERS, GRAPHS)
+CHECKS: tuple[Check, ...] = (REGISTRATION, PACKAGING, DOCUMENTATION, LAYERS, GRAPHS)
