@@ -11,10 +11,10 @@ from ..contract.drivers import Parts
 from ..errors import DeviceError, ModelError, PluginError
 from .abi import abi, aligned, text
 
-__all__ = ["DeviceInfo", "Devices", "device_error", "device_infos", "miscounted", "run_error"]
+__all__ = ["CORE_FAULTS", "DeviceInfo", "Devices", "device_error", "device_infos", "miscounted", "run_error"]
 
 _BUS_ALIGNMENT = 64
-_FAULTS = {
+CORE_FAULTS = {
     -101: "memory was to be given to it that it does not reach",
     -102: "its registers, or the buffer that it shares, could not be mapped",
 }
@@ -93,7 +93,7 @@ def device_error(
     info: DeviceInfo, model: str, code: int, doing: str, layers: tuple[str, ...] = (), cycle: int | None = None
 ) -> DeviceError:
     """The fault ``code`` of a device; ``doing`` says what did not work, as a predicate."""
-    meaning = info.faults.get(code, _FAULTS.get(code, "which its plugin does not explain"))
+    meaning = info.faults.get(code, CORE_FAULTS.get(code, "which its plugin does not explain"))
     if cycle is not None:
         meaning += f", in cycle {cycle}"
     place = f"model {model}"

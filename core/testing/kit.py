@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InternalError, PluginError, ToolchainError, UmaError, UsageError
+from ..errors import ToolchainError, UmaError, UsageError
 from ..plugins import PluginHost, default_host
 from ..target.kind import suggest
 from .outcome import Check, Outcome, Progress, quiet
@@ -118,10 +118,8 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
             outcome.notes.append(f"could not be ended: {error.what}")
         else:
             outcome.skipped = error.what
-    except (PluginError, InternalError) as error:
-        outcome.find(one.part, f"the check cannot go on: {error.what}", error.where or "")
     except UmaError as error:
-        outcome.notes.append(f"could not be ended: {error.what}")
+        outcome.find(one.part, f"the check cannot go on: {error.what}", error.where or "")
     seconds = time.perf_counter() - start
     return CheckResult(
         one.name,

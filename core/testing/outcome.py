@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from .record import ClauseCount, Finding, Part
@@ -44,10 +44,19 @@ class Outcome:
             part, what, where: as of `Finding`.
             about: what the check looked at, behind its name: ``attributes`` for ``registration.attributes``.
         """
-        name = f"{self.check}.{about}" if about else self.check
-        repeat = f"uma check {self.subject.plugin.entry.distribution} --only {self.check}"
-        repeat += f" --target {shlex.quote(str(self.subject.target))}"
-        self.findings.append(Finding(part, name, what, where, repeat=repeat))
+        self.add(Finding(part, f"{self.check}.{about}" if about else self.check, what, where))
+
+    def add(self, finding: Finding) -> None:
+        """Adds a finding; where it has no command that repeats it, that which runs this check again."""
+        subject = self.subject
+        command = ["uma", "check", subject.plugin.entry.distribution, *map(str, subject.models), "--only", self.check]
+        command += ["--target", str(subject.target), *(["--seed", str(subject.seed)] if subject.seed else [])]
+        self.findings.append(finding if finding.repeat else replace(finding, repeat=shlex.join(command)))
+
+    def note(self, text: str) -> None:
+        """Adds a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
 
 @dataclass(frozen=True)

@@ -77,15 +77,16 @@ class Subject:
         """What to build for: the accelerator, then its host."""
         return self.target, self.host
 
-    def of(self, target: Target) -> Subject:
-        """The same for another target of the plugin.
+    def of(self, target: Target, host: Target | None = None) -> Subject:
+        """The same for another target of the plugin, with another host if one is given.
 
         Raises:
             UsageError, PluginError: as `resolve_targets`; or the hook ``claims`` is at fault.
         """
-        members = resolve_targets([target, self.host], self.plugins)
+        members = resolve_targets([target, host or self.host], self.plugins)
         claims = self.plugin.call("claims", target=members.accelerators[0].target) or Claims()
-        return replace(self, target=members.accelerators[0].target, members=members, claims=claims)
+        accelerator = members.accelerators[0].target
+        return replace(self, target=accelerator, host=members.host.target, members=members, claims=claims)
 
 
 def find_subjects(

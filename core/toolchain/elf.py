@@ -13,9 +13,11 @@ from ..errors import ToolchainError
 from ..machines import Machine
 
 __all__ = [
+    "Definition",
     "Segment",
     "check_machine",
     "code_bytes",
+    "definitions",
     "functions",
     "is_object_for",
     "loaded_bytes",
@@ -27,11 +29,11 @@ __all__ = [
 ]
 
 _ARM = 40
-_ALLOC, _EXECINSTR = 2, 4
+_WRITE, _ALLOC, _EXECINSTR = 1, 2, 4
 _PT_LOAD = 1
 _SYMTAB, _RELA, _NOBITS, _REL = 2, 4, 8, 9
 _LOCAL = 0
-_NOTYPE, _FUNC, _SECTION = 0, 2, 3
+_NOTYPE, _OBJECT, _FUNC, _SECTION = 0, 1, 2, 3
 _UNDEFINED, _FIRST_RESERVED = 0, 0xFF00
 
 
@@ -114,6 +116,48 @@ def object_calls(data: bytes) -> dict[str, tuple[bool, set[str]]]:
         return found
     except (struct.error, OverflowError, ValueError, IndexError) as error:
         raise ToolchainError(f"cannot tell what the functions of an object call: {error}") from error
+
+
+class Definition(NamedTuple):
+    """A name that an object has for a function or a variable.
+
+    Args:
+        name: the name.
+        is_defined: here, and not elsewhere.
+        is_global: other objects see it.
+        is_writable: it is a variable that a program may change.
+    """
+
+    name: str
+    is_defined: bool
+    is_global: bool
+    is_writable: bool
+
+
+def definitions(data: bytes) -> list[Definition]:
+    """The functions and variables that an object defines, and the names that it leaves to others.
+
+    Raises:
+        ToolchainError: it is not ELF, or is cut short.
+    """
+    try:
+        file = _File(data)
+        sections = file.sections()
+        found = []
+        for symbol in file.symbols(sections):
+            inside = sections[symbol.section] if _UNDEFINED < symbol.section < len(sections) else None
+            if not symbol.name or symbol.kind not in (_NOTYPE, _OBJECT, _FUNC):
+                continue
+            # What is constant once it was loaded is no variable.
+            changes = inside is not None and inside.flags & _WRITE and not inside.name.startswith(".data.rel.ro")
+            is_writable = symbol.kind == _OBJECT and bool(changes)
+            is_defined = symbol.section != _UNDEFINED
+            if is_defined and inside is None:
+                continue  # a file's name, or an absolute value
+            found.append(Definition(symbol.name, is_defined, symbol.binding != _LOCAL, is_writable))
+        return found
+    except (struct.error, OverflowError, ValueError, IndexError) as error:
+        raise ToolchainError(f"cannot read the symbols of an object: {error}") from error
 
 
 def symbol_value(path: Path, name: str) -> int | None:

@@ -7,7 +7,10 @@ so than that a layer differs.
 from __future__ import annotations
 
 from ..outcome import Check
+from .c_sources import C_SOURCES
+from .cost import COST
 from .documentation import DOCUMENTATION
+from .faults import FAULTS
 from .graphs import GRAPHS
 from .layers import LAYERS
 from .packaging import PACKAGING
@@ -15,4 +18,4 @@ from .registration import REGISTRATION
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (REGISTRATION, PACKAGING, DOCUMENTATION, LAYERS, GRAPHS)
+CHECKS: tuple[Check, ...] = (REGISTRATION, PACKAGING, DOCUMENTATION, C_SOURCES, LAYERS, GRAPHS, FAULTS, COST)

@@ -35,12 +35,12 @@ def _documentation(outcome: Outcome, progress: Progress) -> None:
     try:
         runtime = subject.member.runtime
     except UmaError as error:
-        outcome.notes.append(f"faults and counters were not looked for: {error.what}")
+        outcome.note(f"faults and counters were not looked for: {error.what}")
         return
     if runtime is not None:
         _faults(outcome, runtime, text, where)
         _counters(outcome, runtime, text, where)
-    outcome.notes.append(f"read {where}")
+    outcome.note(f"read {where}")
 
 
 DOCUMENTATION = Check(

@@ -70,7 +70,7 @@ def _packaging(outcome: Outcome, progress: Progress) -> None:
         if inside is None:
             outcome.find("packaging", f"the sources have no package {package_name(subject)}", str(source), "files")
         elif package is not None and inside.resolve() != package.resolve():
-            outcome.notes.append(f"what is imported is {package}, not {inside}: what is checked besides is the former")
+            outcome.note(f"what is imported is {package}, not {inside}: what is checked besides is the former")
         progress("packaging: building the wheel")
         packed = _built(outcome, source)
         if packed is not None and inside is not None:
@@ -85,7 +85,7 @@ def _packaging(outcome: Outcome, progress: Progress) -> None:
         _licence(outcome, packed)
         _points(outcome, packed)
         _requirements(outcome, packed)
-        outcome.notes.append(f"looked at {packed.what}")
+        outcome.note(f"looked at {packed.what}")
     progress("packaging: types")
     _types(outcome, source, package)
 
@@ -106,7 +106,7 @@ def _built(outcome: Outcome, source: Path) -> _Packed | None:
         return None
     top = backend.partition(":")[0].partition(".")[0]
     if not paths and importlib.util.find_spec(top) is None:
-        outcome.notes.append(f"no wheel was built: {top}, which the project builds with, is not installed here")
+        outcome.note(f"no wheel was built: {top}, which the project builds with, is not installed here")
         return None
     with tempfile.TemporaryDirectory(prefix="uma-check-") as name:
         copy, made = Path(name, "source"), Path(name, "wheel")
@@ -188,7 +188,7 @@ def _compare_record(outcome: Outcome, found: Distribution) -> None:
 
     listed = read(found, lambda one: list(one.files or [])) or []
     if not listed:
-        outcome.notes.append("the installed distribution has no list of its files")
+        outcome.note("the installed distribution has no list of its files")
         return
     names = {str(file) for file in listed}
     for file in listed:
@@ -266,7 +266,7 @@ def _requirements(outcome: Outcome, packed: _Packed) -> None:
 def _types(outcome: Outcome, source: Path | None, package: Path | None) -> None:
     """``mypy --strict`` has nothing to say, where it is installed."""
     if importlib.util.find_spec("mypy") is None:
-        outcome.notes.append("types were not checked: mypy is not installed here")
+        outcome.note("types were not checked: mypy is not installed here")
         return
     if package is None:
         return
@@ -278,15 +278,15 @@ def _types(outcome: Outcome, source: Path | None, package: Path | None) -> None:
             command, cwd=source or Path.cwd(), capture_output=True, text=True, timeout=_TYPES_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        outcome.notes.append(f"types were not checked: mypy takes more than {_TYPES_TIMEOUT_S:g} s")
+        outcome.note(f"types were not checked: mypy takes more than {_TYPES_TIMEOUT_S:g} s")
         return
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     if done.returncode not in (0, 1) or (done.returncode and not errors):
         told = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it says nothing"]
-        outcome.notes.append(f"types were not checked: mypy failed: {told[0][:200]}")
+        outcome.note(f"types were not checked: mypy failed: {told[0][:200]}")
     elif errors:
         place, _, text = errors[0].partition(": error: ")
         more = f"; {len(errors) - 1} more" if len(errors) > 1 else ""
         outcome.find("packaging", f"mypy --strict: {text}{more}", place, "types")
     else:
-        outcome.notes.append("mypy --strict finds nothing")
+        outcome.note("mypy --strict finds nothing")

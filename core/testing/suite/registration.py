@@ -20,7 +20,7 @@ def _registration(outcome: Outcome, progress: Progress) -> None:
     for note in subject.plugin.notes:
         outcome.find("registration", note, about="loading")
     tried = _attributes(outcome)
-    outcome.notes.append(f"{tried} targets read back from text, JSON and objects")
+    outcome.note(f"{tried} targets read back from text, JSON and objects")
     check_hooks(outcome, progress)
 
 

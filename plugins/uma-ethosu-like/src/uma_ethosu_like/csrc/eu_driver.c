@@ -12,7 +12,7 @@ enum { ACTION_CONFIG = 1, ACTION_STREAM = 2, ACTION_NOTHING = 5 };
 
 /* Far more than any stream takes, and than a reset takes, so that what never ends does not stop the program for good. */
 #ifndef EU_POLL_LIMIT
-#define EU_POLL_LIMIT 1000000000
+#define EU_POLL_LIMIT 100000000
 #endif
 #define RESET_LIMIT 100000
 

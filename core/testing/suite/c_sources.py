@@ -1,0 +1,229 @@
+"""Whether the plugin's C is C99 without a warning, keeps to names of its own, allocates nothing, and runs clean."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...codegen.devices import CORE_BUSES, MMIO_BUS
+from ...errors import ToolchainError, UmaError, UsageError
+from ...hookspecs import Runtime
+from ...machines import Machine
+from ...target import Target
+from ...toolchain.discovery import Compiler, find_compiler
+from ...toolchain.elf import Definition, definitions
+from ...toolchain.tools import run
+from ..accepted import artifact_of, built, small_layers, uses_device
+from ..outcome import Check, Outcome, Progress
+from ..perturbed import Perturbed
+
+__all__ = ["C_SOURCES"]
+
+_CSRC = Path(__file__).resolve().parents[2] / "runtime" / "csrc"
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror")
+_COMPILERS = ("gcc", "clang")
+_CORTEX_M = Machine("arm-none-eabi", "cortex-m4")
+_CORTEX_M_FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=soft")
+_ALLOCATES = frozenset({"malloc", "calloc", "realloc", "free", "aligned_alloc", "posix_memalign", "alloca"})
+_TIMEOUT_S = 120.0
+
+
+def _c_sources(outcome: Outcome, progress: Progress) -> None:
+    subject = outcome.subject
+    runtime = subject.member.runtime
+    if runtime is None or not any(name.endswith(".c") for files in _groups(runtime).values() for name in files):
+        outcome.skipped = "the target brings no C"
+        return
+    compilers = _compilers(outcome)
+    if not compilers:
+        outcome.skipped = "there is no C compiler"
+        return
+    for implementation, files in _groups(runtime).items():
+        progress(f"C of {subject.kind.name}{f', impl={implementation}' if implementation else ''}")
+        for compiler in compilers:
+            _compile(outcome, compiler, files, implementation, runtime)
+    _sanitized(outcome, compilers[0], progress)
+    _cross(outcome, runtime, progress)
+
+
+C_SOURCES = Check("c", "C: warnings, names, memory, sanitizers, a Cortex-M", "driver", _c_sources, "kind")
+
+
+def _groups(runtime: Runtime) -> dict[str, dict[str, str]]:
+    """The C files of driver and each implementation, by the value of ``impl``; those of the driver alone, under the
+    empty name, where there is none with sources of its own."""
+    found = {
+        name: {**runtime.sources, **implementation.sources}
+        for name, implementation in runtime.implementations.items()
+        if implementation.sources
+    }
+    return found or {"": dict(runtime.sources)}
+
+
+def _compilers(outcome: Outcome) -> list[Compiler]:
+    """Each compiler of this machine that is another one; the default one first."""
+    found: list[Compiler] = []
+    for name in (None, *_COMPILERS):
+        try:
+            compiler = find_compiler(name)
+        except (ToolchainError, UsageError) as error:
+            if name is not None:
+                outcome.note(f"{name} was left out: {error.what}")
+            continue
+        if all(compiler.version != other.version for other in found):
+            found.append(compiler)
+    return found
+
+
+def _headers() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(_CSRC.glob("*.h"))}
+
+
+def _compile(
+    outcome: Outcome, compiler: Compiler, files: Mapping[str, str], implementation: str, runtime: Runtime
+) -> None:
+    """Each file alone, as strictly as all generated C is compiled; its symbols are looked at."""
+    with tempfile.TemporaryDirectory(prefix="uma-check-") as name:
+        folder = Path(name)
+        for file, content in {**_headers(), **{n: text.encode() for n, text in files.items()}}.items():
+            folder.joinpath(file).write_bytes(content)
+        for file in sorted(files):
+            if not file.endswith(".c"):
+                continue
+            made = folder / f"{file}.o"
+            # Tables of pointers are constant where code is not moved when it is loaded.
+            command = (*compiler.command, *STRICT, "-O2", "-fno-pie", "-fno-common", "-c", file, "-o", made.name)
+            status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
+            where = f"{file}{f', impl={implementation}' if implementation else ''}"
+            if status != 0:
+                lines = text.strip().splitlines()
+                first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
+                what = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {first[:300]}"
+                outcome.find("driver", what, where, "warnings")
+                continue
+            try:
+                _symbols(outcome, definitions(made.read_bytes()), where, runtime)
+            except ToolchainError as error:
+                outcome.note(f"symbols were not looked at: {error.what}")
+
+
+def _symbols(outcome: Outcome, found: Sequence[Definition], where: str, runtime: Runtime) -> None:
+    if any(finding.where == where for finding in outcome.findings):
+        return  # said of another compiler
+    own = own_prefixes(runtime, outcome.subject.kind.name)
+    foreign = [one.name for one in found if one.is_defined and one.is_global and not one.name.startswith(own)]
+    if foreign:
+        what = (
+            f"{', '.join(foreign[:4])} can be seen from outside and begins with nothing of the plugin's own "
+            f"({', '.join(own)}): two plugins in one image may both have it"
+        )
+        outcome.find("driver", what, where, "names")
+    written = [one.name for one in found if one.is_defined and one.is_writable]
+    if written:
+        what = f"{', '.join(written[:4])} is a variable of the whole program: all devices of the kind share it"
+        outcome.find("driver", f"{what}; keep it in device->state", where, "state")
+    allocates = sorted({one.name for one in found if not one.is_defined} & _ALLOCATES)
+    if allocates and runtime.libraries:
+        outcome.note(f"{where} calls {', '.join(allocates)}, as its library does")
+    elif allocates:
+        outcome.find("driver", f"{', '.join(allocates)} is called: a driver works in what it is given", where, "memory")
+
+
+def own_prefixes(runtime: Runtime, kind: str) -> tuple[str, ...]:
+    """What names of a plugin's functions may begin with: what its driver, buses, header and kind begin with."""
+    names = [runtime.driver, runtime.header and runtime.header.removesuffix(".h")]
+    for implementation in runtime.implementations.values():
+        names += [implementation.driver, implementation.bus if implementation.bus not in CORE_BUSES else None]
+    found = {kind}
+    for name in filter(None, names):
+        head = name.rpartition("_")[0]
+        found.add(f"{head}_" if head and head != "uma" else name)
+    return tuple(sorted(found))
+
+
+def _sanitized(outcome: Outcome, compiler: Compiler, progress: Progress) -> None:
+    """Small layers that are taken, run twice under the address and undefined-behaviour sanitizers."""
+    subject = outcome.subject
+    if subject.target.get_attr("impl") == "mmio":
+        outcome.note("sanitizers: registers in memory have no simulator to run")
+        return
+    progress(f"{subject.kind.name}: sanitizers")
+    layers = small_layers(subject, progress)
+    if not layers:
+        outcome.note("sanitizers: no layer was found that the patterns take")
+        return
+    _, program = built(layers, subject.members)
+    if subject.member.runtime is None or subject.member.label not in program.devices:
+        outcome.note("sanitizers: no layer reaches a device")
+        return
+    try:
+        harness = Perturbed(artifact_of(program, subject.members), sanitized=True)
+    except ToolchainError as error:
+        outcome.note(f"sanitizers: {error.what.splitlines()[0]}")
+        return
+    with harness:
+        said = harness.plain()
+    if said:
+        outcome.find("driver", f"with address and undefined-behaviour sanitizers: {said[0]}", said[1], "sanitizers")
+    else:
+        outcome.note(f"sanitizers: {len(layers)} layers ran clean, twice")
+
+
+def _cross(outcome: Outcome, runtime: Runtime, progress: Progress) -> None:
+    """The driver, with registers in memory, for a Cortex-M; and with it a model where its host can be one."""
+    subject = outcome.subject
+    mmio = next((name for name, one in runtime.implementations.items() if one.bus == MMIO_BUS), None)
+    if mmio is None:
+        outcome.note("Cortex-M: the kind has no implementation with registers in memory")
+        return
+    try:
+        compiler = find_compiler(machine=_CORTEX_M)
+    except ToolchainError as error:
+        outcome.note(f"Cortex-M: {error.what}")
+        return
+    progress(f"{subject.kind.name}: a Cortex-M")
+    files = {**runtime.sources, **runtime.implementations[mmio].sources}
+    with tempfile.TemporaryDirectory(prefix="uma-check-") as name:
+        folder = Path(name)
+        for file, content in {**_headers(), **{n: text.encode() for n, text in files.items()}}.items():
+            folder.joinpath(file).write_bytes(content)
+        for file in sorted(one for one in files if one.endswith(".c")):
+            command = (*compiler.command, *_CORTEX_M_FLAGS, *STRICT, "-Os", "-c", file, "-o", f"{file}.o")
+            status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
+            if status != 0:
+                lines = text.strip().splitlines()
+                first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
+                outcome.find(
+                    "driver", f"for a Cortex-M, {compiler.name}: {first[:300]}", f"{file}, impl={mmio}", "cross"
+                )
+    _cross_model(outcome, mmio, progress)
+
+
+def _cross_model(outcome: Outcome, impl: str, progress: Progress) -> None:
+    """A model for a Cortex-M with the device at an address, where host and kind have attributes that say so."""
+    subject = outcome.subject
+    host = subject.host.kind
+    wanted: dict[str, object] = {"mtriple": _CORTEX_M.triple, "mcpu": _CORTEX_M.cpu}
+    if not all(host.has(name) for name in wanted) or not all(subject.kind.has(name) for name in ("impl", "base")):
+        outcome.note("Cortex-M: the driver was compiled; the host cannot be told to be one")
+        return
+    layers = small_layers(subject, progress, 4)
+    if not layers:
+        outcome.note("Cortex-M: the driver was compiled; no layer was found that the patterns take")
+        return
+    try:
+        accelerator = Target(subject.target, {"impl": impl, "base": 0x4000_0000})
+        members = subject.of(accelerator, Target(host, wanted)).members
+        _, program = built(layers, members)
+        if not uses_device(program, subject.member.label):
+            outcome.note("Cortex-M: the driver was compiled; the layers do not reach the device")
+            return
+        objects = artifact_of(program, members).objects()
+    except ToolchainError as error:
+        outcome.find("driver", f"a model for a Cortex-M cannot be compiled: {error.what}", error.where or "", "cross")
+    except UmaError as error:
+        outcome.note(f"Cortex-M: the driver was compiled; no model was built: {error.what}")
+    else:
+        outcome.note(f"Cortex-M: {len(objects)} objects of {len(layers)} layers with impl={impl}")

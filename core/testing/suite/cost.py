@@ -1,0 +1,239 @@
+"""Whether estimates are what the simulator counts, and grow with the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...artifact import Artifact
+from ...artifact.random_inputs import random_inputs
+from ...contract.cost import Cost
+from ...errors import DeviceError, PluginError, ToolchainError, UmaError
+from ...relay.expr import Var
+from ...reports.costs import RegionCost, region_costs
+from ..accepted import artifact_of, built, macs_or_elements, small_layers
+from ..attack.acceptance import Acceptance
+from ..attack.files import layer_text
+from ..attack.layer import Layer, number_of
+from ..attack.rebuilt import Changes, fitted, leaves_of, rebuilt
+from ..outcome import Check, Outcome, Progress
+from ..record import Finding
+
+__all__ = ["COST"]
+
+_LAYERS, _COUNTED, _TOGETHER = 6, 6, 20
+_TIMES = (4,)
+_GROWS = 3.0
+"""By so much more work an estimate must be larger, whatever else it says."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A layer with what it costs.
+
+    Args:
+        layer: the layer.
+        series: the number of the layer that it was made of.
+        cost: as the plugin estimates it; None where it does not.
+        counted: cycles; None where they are not counted.
+    """
+
+    layer: Layer
+    series: int
+    cost: Cost | None
+    counted: int | None
+
+    @property
+    def work(self) -> int:
+        return macs_or_elements(self.layer)
+
+
+def _cost(outcome: Outcome, progress: Progress) -> None:
+    subject = outcome.subject
+    runtime = subject.member.runtime
+    claims = subject.claims
+    counters = () if runtime is None else runtime.counters
+    if claims.cycles is not None and claims.counter not in counters:
+        there = ", ".join(counters) or "none"
+        what = f"cycles are claimed by the counter {claims.counter!r}, which the Runtime does not have: {there}"
+        outcome.find("cost", what, "Claims.counter", "claims")
+    if "estimate_cost" not in subject.plugin.implemented:
+        outcome.skipped = "the plugin estimates nothing"
+        if claims.cycles is not None:
+            outcome.skipped = ""
+            outcome.find("cost", "cycles are claimed, and hook estimate_cost is not there", "Claims.cycles", "claims")
+        return
+    can_count = claims.counter in counters and subject.target.get_attr("impl") != "mmio"
+    rows = _rows(outcome, _series(outcome, progress), can_count)
+    if outcome.findings:
+        return
+    known = [row for row in rows if row.cost is not None]
+    if not known:
+        outcome.note(f"of {len(rows)} layers the plugin estimates none")
+        if rows and claims.cycles is not None:
+            outcome.find("cost", f"cycles are claimed, and of {len(rows)} layers none is estimated", "Claims.cycles")
+        return
+    _growth(outcome, known)
+    _counted(outcome, known)
+
+
+COST = Check("cost", "estimated against counted cycles", "cost", _cost, "target")
+
+
+def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:
+    """Small layers that are taken, each followed by itself in larger."""
+    subject = outcome.subject
+    acceptance = Acceptance(subject.member)
+    found = []
+    for layer in small_layers(subject, progress, _LAYERS):
+        with subject.members.known_ops():
+            larger = (grown(layer, times) for times in _TIMES)
+            taken = [one for one in larger if one is not None and acceptance.ask(one, False).is_taken]
+        found.append([layer, *taken])
+    progress(f"{subject.kind.name}: estimated and counted cycles")
+    return found
+
+
+def grown(layer: Layer, times: int) -> Layer | None:
+    """The layer on data of so many times the extent along the last axis but one; None where that is no layer."""
+    leaves = {}
+    for place, leaf in leaves_of(layer.function.body).items():
+        if isinstance(leaf, Var) and len(leaf.shape) > 1:
+            *front, width, last = leaf.shape
+            leaves[place] = fitted(leaf, (*front, width * times, last))
+    body = rebuilt(layer.function.body, Changes(leaves=leaves)) if leaves else None
+    return None if body is None else layer.made(body, f"{times} times the width")
+
+
+def _rows(outcome: Outcome, series: Sequence[Sequence[Layer]], can_count: bool) -> list[_Row]:
+    """What layers cost, and take. What cannot be built is left out: that is for others to say."""
+    numbered = [(layer, number) for number, layers in enumerate(series) for layer in layers]
+    found: list[_Row] = []
+    for at in range(0, len(numbered), _TOGETHER):
+        some = numbered[at : at + _TOGETHER]
+        rows = _together(outcome, some, can_count)
+        if rows is None and not outcome.findings:
+            rows = [row for one in some for row in _together(outcome, [one], can_count and len(found) < _COUNTED) or ()]
+        found += rows or ()
+        if outcome.findings:
+            break
+    return found
+
+
+def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count: bool) -> list[_Row] | None:
+    """The same of layers that are one model; None where they cannot be, or are not told apart in it."""
+    subject = outcome.subject
+    label, layers = subject.member.label, [layer for layer, _ in numbered]
+    try:
+        build, program = built(layers, subject.members)
+    except UmaError:
+        return None
+    try:
+        costs = [one for one in region_costs(build) if one.label == label]
+    except PluginError as error:
+        if len(layers) > 1:
+            return None
+        what = f"an estimate fails: {error.what}"
+        outcome.add(Finding("cost", "cost.estimates", what, error.where or "", layer_text(layers[0])))
+        return None
+    regions: dict[int, list[RegionCost]] = {}
+    for one in costs:
+        numbers = {number_of(name) for name in one.layers}
+        if len(numbers) != 1 or None in numbers:
+            return None
+        regions.setdefault(numbers.pop() or 0, []).append(one)
+    counted: Mapping[str, int | None] = {}
+    if can_count and label in program.devices:
+        try:
+            counted = _calls(artifact_of(program, subject.members), costs, subject.claims.counter)
+        except (DeviceError, ToolchainError) as error:
+            outcome.note(f"layers were not counted: {error.what.splitlines()[0]}")
+    if len(layers) > 1 and any(cycles is None for cycles in counted.values()):
+        return None
+    rows = []
+    for at, (layer, number) in enumerate(numbered):
+        of_it = regions.get(at, [])
+        known = [one.cost for one in of_it if one.cost is not None]
+        cycles = [counted.get(one.region) for one in of_it]
+        total = Cost.total(known) if len(known) == len(of_it) else None
+        whole = [one for one in cycles if one is not None]
+        if of_it:
+            rows.append(_Row(layer, number, total, sum(whole) if whole and len(whole) == len(cycles) else None))
+    return rows
+
+
+def _calls(artifact: Artifact, costs: Sequence[RegionCost], counter: str) -> dict[str, int | None]:
+    """What the device counted in the calls of each region; None where that is not told apart."""
+    profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=1)
+    found: dict[str, int | None] = {}
+    for one in costs:
+        calls = [call for call in profile.calls if call.device == one.label and set(call.layers) & set(one.layers)]
+        known = bool(calls) and all(counter in call.counted for call in calls)
+        found[one.region] = sum(call.counted[counter] for call in calls) if known else None
+    shared = [name for one in costs for name in one.layers]
+    return found if len(set(shared)) == len(shared) else dict.fromkeys(found)
+
+
+def _amount(cost: Cost) -> float:
+    """Cycles where they are known, else seconds."""
+    amount = cost.cycles if cost.cycles is not None else cost.seconds
+    assert amount is not None  # one of both is always known
+    return amount
+
+
+def _growth(outcome: Outcome, rows: Sequence[_Row]) -> None:
+    """A layer with several times the work is estimated to take more, unless it takes no more."""
+    for series in dict.fromkeys(row.series for row in rows):
+        some = [row for row in rows if row.series == series]
+        small, large = some[0], some[-1]
+        assert small.cost is not None and large.cost is not None
+        if large.work < _GROWS * small.work:
+            continue
+        if small.counted is not None and large.counted is not None and large.counted < 1.5 * small.counted:
+            continue
+        before, after = _amount(small.cost), _amount(large.cost)
+        if after <= before:
+            unit = "cycles" if small.cost.cycles is not None else "seconds"
+            counts = ""
+            if small.counted is not None and large.counted is not None:
+                counts = f"; {small.counted} and {large.counted} are counted"
+            what = (
+                f"the estimate does not grow with the layer: {before:g} {unit}, and {after:g} for "
+                f"{large.work / max(1, small.work):.0f} times the work{counts}"
+            )
+            where = f"pattern {large.layer.pattern}, hook estimate_cost"
+            outcome.add(Finding("cost", "cost.growth", what, where, layer_text(large.layer)))
+            return
+
+
+def _counted(outcome: Outcome, rows: Sequence[_Row]) -> None:
+    """The cycles that are estimated are those that are counted, as exactly as is claimed."""
+    runtime, claims = outcome.subject.member.runtime, outcome.subject.claims
+    clock = None if runtime is None else runtime.clock
+    worst: tuple[float, float, _Row] | None = None
+    shares = []
+    for row in rows:
+        if row.cost is None or not row.counted:
+            continue
+        cycles = row.cost.cycles
+        if cycles is None and clock is not None and row.cost.seconds is not None:
+            cycles = row.cost.seconds * clock.hz
+        if cycles is None:
+            continue
+        shares.append(cycles / row.counted)
+        off = abs(cycles - row.counted) / row.counted
+        if worst is None or off > worst[0]:
+            worst = off, cycles, row
+    if worst is None:
+        outcome.note(f"{len(rows)} layers estimated, none counted: {claims.counter!r} is no counter of a device")
+        return
+    outcome.note(
+        f"{len(shares)} layers counted: estimates are {min(shares):.3g} to {max(shares):.3g} of the counted cycles"
+    )
+    off, cycles, row = worst
+    if claims.cycles is not None and off > claims.cycles + 1e-9:
+        what = (
+            f"estimated are {cycles:g} cycles, counted {row.counted}: {off:.1%} off, and {claims.cycles:.1%} is claimed"
+        )
+        where = f"pattern {row.layer.pattern}, hook estimate_cost"
+        outcome.add(Finding("cost", "cost.cycles", what, where, layer_text(row.layer)))
