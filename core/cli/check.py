@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..errors import VerificationError
+from ..errors import UsageError, VerificationError
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
+
+if TYPE_CHECKING:
+    from ..testing.record import Conformance
 
 __all__ = ["add"]
 
@@ -61,6 +65,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=Path("uma-check"),
         help="where files go that repeat what was found (default: uma-check); made when there is something to write",
     )
+    parser.add_argument("--junit", metavar="FILE.xml", type=Path, help="write the results as JUnit XML, too")
+    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write the results as a page, too")
+    parser.add_argument(
+        "--repeat",
+        metavar="FILE",
+        type=Path,
+        help="run what this file has once more: a failure that a check wrote down",
+    )
     add_plugin_arguments(parser)
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
@@ -77,30 +89,61 @@ def _count(least: int) -> type[int]:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..testing.kit import check
-    from ..testing.output.text import CLAUSE_HEAD, clause_rows, summary, text_lines
+    from ..testing.kit import check, repeat
+    from ..testing.output.html import as_html
+    from ..testing.output.junit import as_junit
+    from ..testing.output.text import CLAUSE_HEAD, clause_rows, never_lines, summary, text_lines
     from ..testing.record import conformance_record
 
-    found = check(
-        args.plugin,
-        args.models,
-        target=None if args.target is None else target_text(args.target),
-        seed=args.seed,
-        layers=args.layers,
-        only=args.only,
-        folder=args.output,
-        plugins=plugin_host(args),
-        progress=out.step,
-    )
+    for path in (args.junit, args.html):
+        if path is not None:
+            _check_writable(path)
+    if args.repeat is not None:
+        if args.models or args.only or args.target is not None:
+            raise UsageError("a file says itself what is repeated", hint="leave out models, --only and --target")
+        found: tuple[Conformance, ...] = (repeat(args.plugin, args.repeat, plugin_host(args), out.step),)
+    else:
+        found = check(
+            args.plugin,
+            args.models,
+            target=None if args.target is None else target_text(args.target),
+            seed=args.seed,
+            layers=args.layers,
+            only=args.only,
+            folder=args.output,
+            plugins=plugin_host(args),
+            progress=out.step,
+        )
     for one in found:
         for line in text_lines(one, verbose=out.verbose):
             out.line(line)
         if one.clauses:
             out.line("  layers on both sides of each clause:")
             out.columns(CLAUSE_HEAD, clause_rows(one.clauses))
-        for count in one.never_decisive:
-            out.line(f"  never decisive: {count.pattern}, clause {count.clause}")
+        for line in never_lines(one):
+            out.line(f"  {line}")
     out.line(summary(found))
+    for path, form in ((args.junit, as_junit), (args.html, as_html)):
+        if path is not None:
+            _write(path, form(found))
+            out.line(f"in: {path}")
     passed = all(one.passed for one in found)
     out.result({"passed": passed, "targets": [conformance_record(one) for one in found]})
     return 0 if passed else VerificationError.exit_code
+
+
+def _check_writable(path: Path) -> None:
+    """UsageError where there can be no file of that name; said before anything is run."""
+    if path.is_dir():
+        raise UsageError("there is a folder of that name", where=str(path), hint="name a file")
+    if not path.parent.is_dir():
+        raise UsageError("there is no folder for the file", where=str(path.parent), hint="make it first")
+
+
+def _write(path: Path, text: str) -> None:
+    from ..runtime.files import write_whole
+
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise UsageError(f"the results cannot be written: {error.strerror}", where=str(path)) from error

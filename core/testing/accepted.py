@@ -37,6 +37,14 @@ def small_layers(subject: Subject, progress: Progress, most: int = 8) -> list[La
         progress: told of each pattern.
         most: how many at most.
     """
+    key = f"small layers of {subject.target}"
+    if key not in subject.kept:
+        subject.kept[key] = _found(subject, progress)
+    kept: list[Layer] = subject.kept[key]
+    return kept[:most]
+
+
+def _found(subject: Subject, progress: Progress) -> list[Layer]:
     import numpy as np
 
     member = subject.member
@@ -52,11 +60,12 @@ def small_layers(subject: Subject, progress: Progress, most: int = 8) -> list[La
                 given.append(replace(layer, pattern=name))
         for pattern in member.patterns:
             progress(f"layers of {pattern.name}")
-            made, _ = made_up(pattern, member.target, acceptance, sizes, rng, most=_PER_PATTERN)
-            found.append([*(layer for layer in given if layer.pattern == pattern.name), *made])
+            own = [layer for layer in given if layer.pattern == pattern.name]
+            if len(own) < _PER_PATTERN:
+                own += made_up(pattern, member.target, acceptance, sizes, rng, most=_PER_PATTERN - len(own))[0]
+            found.append(own)
     # Of each pattern one before the second of any.
-    turns = [layers[turn] for turn in range(max(map(len, found), default=0)) for layers in found if turn < len(layers)]
-    return turns[:most]
+    return [layers[turn] for turn in range(max(map(len, found), default=0)) for layers in found if turn < len(layers)]
 
 
 def _samples(subject: Subject) -> Sequence[Expr | IRModule]:

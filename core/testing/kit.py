@@ -16,7 +16,7 @@ from .record import CheckResult, Conformance
 from .subject import DEFAULT_LAYERS, Subject, find_subjects
 from .suite import CHECKS
 
-__all__ = ["BoundCheck", "check", "check_names", "checks"]
+__all__ = ["BoundCheck", "check", "check_names", "checks", "repeat", "run_check"]
 
 
 def check_names() -> tuple[str, ...]:
@@ -76,6 +76,31 @@ def check(
     return tuple(_conformance(subject, chosen, progress) for subject in subjects)
 
 
+def repeat(plugin: str, file: str | os.PathLike[str], plugins: PluginHost, progress: Progress = quiet) -> Conformance:
+    """Run once more what a check has written down of a failure.
+
+    Args:
+        plugin: as of `check`.
+        file: that the check wrote.
+        plugins: where targets come from.
+        progress: is told what is done next.
+
+    Raises:
+        UsageError: there is no such file, or it is of a target of another plugin.
+        ModelError: it is none that a check wrote.
+        PluginError: the plugin is broken or disabled.
+        ToolchainError: nothing can be compiled on this machine.
+    """
+    from .attack import repeat as repeated
+    from .attack.files import read_file
+
+    path = Path(file)
+    written = read_file(path)
+    [subject] = find_subjects(plugin, plugins=plugins, target=written.target, host=written.host)
+    result = repeated(path, subject, progress)
+    return _told(subject, (result,))
+
+
 def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
     for name in only:
         if name not in check_names():
@@ -93,7 +118,10 @@ def _read_models(subject: Subject) -> None:
 
 
 def _conformance(subject: Subject, chosen: Sequence[Check], progress: Progress) -> Conformance:
-    results = tuple(run_check(one, subject, progress) for one in chosen if one.concerns(subject))
+    return _told(subject, tuple(run_check(one, subject, progress) for one in chosen if one.concerns(subject)))
+
+
+def _told(subject: Subject, results: tuple[CheckResult, ...]) -> Conformance:
     entry = subject.plugin.entry
     return Conformance(
         entry.distribution,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ __all__ = ["DEFAULT_LAYERS", "Subject", "find_subjects", "read_project"]
 
 DEFAULT_LAYERS = 60
 """How many layers that the plugin takes are made, run and compared."""
+
+_FEWER = 3
+"""A target that is claimed besides gets so many times fewer."""
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -42,6 +45,7 @@ class Subject:
         source: the folder of the plugin's sources, where it is known.
         is_first: whether it is the first target of its kind that is checked.
         leads: whether it is the first of all of the plugin's.
+        kept: what one check has made and others of this target may want, by the text of the target and what it is.
     """
 
     plugins: PluginHost
@@ -56,6 +60,7 @@ class Subject:
     source: Path | None = None
     is_first: bool = True
     leads: bool = True
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def member(self) -> Member:
@@ -95,6 +100,7 @@ def find_subjects(
     *,
     plugins: PluginHost,
     target: str | None = None,
+    host: str | None = None,
     folder: Path = Path("uma-check"),
     seed: int = 0,
     layers: int = DEFAULT_LAYERS,
@@ -106,6 +112,7 @@ def find_subjects(
         plugin: the name of a distribution or of an entry point, in any spelling; or the folder of a plugin's sources.
         models, plugins, folder, seed, layers: as of `Subject`.
         target: the text of the one target to check.
+        host: the text of the host beside it, where that is not the one that the target names or has by default.
 
     Raises:
         UsageError: there is no such plugin, or it serves no accelerators; the target is malformed, or not the plugin's;
@@ -127,8 +134,8 @@ def find_subjects(
         wanted = [plugins.target(kind.name) for kind in kinds]
     found: list[Subject] = []
     for number, one in enumerate(wanted):
-        host = _host_of(one, loaded, plugins)
-        members = resolve_targets([one, host], plugins)
+        beside = plugins.target(host) if host is not None else _host_of(one, loaded, plugins)
+        members = resolve_targets([one, beside], plugins)
         accelerator = members.accelerators[0].target
         claims = loaded.call("claims", target=accelerator) or Claims()
         subject = Subject(
@@ -160,7 +167,8 @@ def _claimed(text: str, subject: Subject) -> Subject:
         other = subject.of(target)
     except UsageError as error:
         raise subject.plugin.fault(f"claims the target {shown(text)}, which cannot be had: {error.what}") from error
-    return replace(other, is_first=False, leads=False, claims=replace(other.claims, targets=()))
+    fewer = max(1, subject.layers // _FEWER)
+    return replace(other, is_first=False, leads=False, layers=fewer, claims=replace(other.claims, targets=()))
 
 
 def _named(plugin: str) -> tuple[Path | None, str]:

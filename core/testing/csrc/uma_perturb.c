@@ -26,7 +26,7 @@ const uma_model *uma_perturbed_model(void);
 const unsigned char *uma_perturbed_constants(void);
 
 #define MAX_DEVICES 8
-#define MAX_HANGS 2
+#define MAX_HANGS 1
 #define WALL 12 /* seconds of the clock for each of a process */
 #define NO_ONE (-1)
 

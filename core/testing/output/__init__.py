@@ -1,1 +1,1 @@
-"""How conformance is shown: `text` for a terminal. JSON is that of `uma.testing.record`."""
+"""How conformance is shown: as text for a terminal, as JUnit XML, as HTML. JSON is that of `uma.testing.record`."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from ...hookspecs import Claims
 from ..record import CheckResult, ClauseCount, Conformance
 
-__all__ = ["claims_lines", "clause_rows", "summary", "text_lines"]
+__all__ = ["CLAUSE_HEAD", "claims_lines", "clause_rows", "never_lines", "summary", "text_lines"]
 
 CLAUSE_HEAD = ("pattern", "clause", "accepted", "refused", "decisive")
+"""What the columns of the table of clauses are."""
 
 
 def text_lines(found: Conformance, *, verbose: bool = False) -> Iterator[str]:
@@ -65,6 +66,15 @@ def claims_lines(claims: Claims) -> list[str]:
 def clause_rows(counts: Sequence[ClauseCount]) -> list[tuple[str, ...]]:
     """The table of clauses, below `CLAUSE_HEAD`."""
     return [(one.pattern, one.clause, str(one.accepted), str(one.refused), str(one.decisive)) for one in counts]
+
+
+def never_lines(found: Conformance) -> Iterator[str]:
+    """The clauses that alone refused no layer, a line for each pattern."""
+    by_pattern: dict[str, list[str]] = {}
+    for count in found.never_decisive:
+        by_pattern.setdefault(count.pattern, []).append(count.clause)
+    for pattern, clauses in by_pattern.items():
+        yield f"never decisive in {pattern}: {', '.join(clauses)}"
 
 
 def summary(found: Sequence[Conformance]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -40,10 +41,13 @@ def _c_sources(outcome: Outcome, progress: Progress) -> None:
     if not compilers:
         outcome.skipped = "there is no C compiler"
         return
+    compiled: set[tuple[str, str]] = set()
     for implementation, files in _groups(runtime).items():
         progress(f"C of {subject.kind.name}{f', impl={implementation}' if implementation else ''}")
+        new = [name for name, text in sorted(files.items()) if name.endswith(".c") and (name, text) not in compiled]
+        compiled |= {(name, files[name]) for name in new}
         for compiler in compilers:
-            _compile(outcome, compiler, files, implementation, runtime)
+            _compile(outcome, compiler, files, new, runtime)
     _sanitized(outcome, compilers[0], progress)
     _cross(outcome, runtime, progress)
 
@@ -72,9 +76,13 @@ def _compilers(outcome: Outcome) -> list[Compiler]:
             if name is not None:
                 outcome.note(f"{name} was left out: {error.what}")
             continue
-        if all(compiler.version != other.version for other in found):
+        if all(_program(compiler) != _program(other) for other in found):
             found.append(compiler)
     return found
+
+
+def _program(compiler: Compiler) -> str:
+    return os.path.realpath(compiler.command[0])
 
 
 def _headers() -> dict[str, bytes]:
@@ -82,36 +90,34 @@ def _headers() -> dict[str, bytes]:
 
 
 def _compile(
-    outcome: Outcome, compiler: Compiler, files: Mapping[str, str], implementation: str, runtime: Runtime
+    outcome: Outcome, compiler: Compiler, files: Mapping[str, str], wanted: Sequence[str], runtime: Runtime
 ) -> None:
-    """Each file alone, as strictly as all generated C is compiled; its symbols are looked at."""
+    """Files, each alone, as strictly as all generated C is compiled; their symbols are looked at. Of one with which
+    something is wrong, what other compilers say of it is not told."""
     with tempfile.TemporaryDirectory(prefix="uma-check-") as name:
         folder = Path(name)
         for file, content in {**_headers(), **{n: text.encode() for n, text in files.items()}}.items():
             folder.joinpath(file).write_bytes(content)
-        for file in sorted(files):
-            if not file.endswith(".c"):
+        for file in wanted:
+            if any(finding.where == file for finding in outcome.findings):
                 continue
             made = folder / f"{file}.o"
             # Tables of pointers are constant where code is not moved when it is loaded.
             command = (*compiler.command, *STRICT, "-O2", "-fno-pie", "-fno-common", "-c", file, "-o", made.name)
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
-            where = f"{file}{f', impl={implementation}' if implementation else ''}"
             if status != 0:
                 lines = text.strip().splitlines()
                 first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
                 what = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {first[:300]}"
-                outcome.find("driver", what, where, "warnings")
+                outcome.find("driver", what, file, "warnings")
                 continue
             try:
-                _symbols(outcome, definitions(made.read_bytes()), where, runtime)
+                _symbols(outcome, definitions(made.read_bytes()), file, runtime)
             except ToolchainError as error:
                 outcome.note(f"symbols were not looked at: {error.what}")
 
 
 def _symbols(outcome: Outcome, found: Sequence[Definition], where: str, runtime: Runtime) -> None:
-    if any(finding.where == where for finding in outcome.findings):
-        return  # said of another compiler
     own = own_prefixes(runtime, outcome.subject.kind.name)
     foreign = [one.name for one in found if one.is_defined and one.is_global and not one.name.startswith(own)]
     if foreign:
@@ -190,14 +196,14 @@ def _cross(outcome: Outcome, runtime: Runtime, progress: Progress) -> None:
         for file, content in {**_headers(), **{n: text.encode() for n, text in files.items()}}.items():
             folder.joinpath(file).write_bytes(content)
         for file in sorted(one for one in files if one.endswith(".c")):
+            if any(finding.where == file for finding in outcome.findings):
+                continue
             command = (*compiler.command, *_CORTEX_M_FLAGS, *STRICT, "-Os", "-c", file, "-o", f"{file}.o")
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
             if status != 0:
                 lines = text.strip().splitlines()
                 first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
-                outcome.find(
-                    "driver", f"for a Cortex-M, {compiler.name}: {first[:300]}", f"{file}, impl={mmio}", "cross"
-                )
+                outcome.find("driver", f"for a Cortex-M, {compiler.name}: {first[:300]}", file, "cross")
     _cross_model(outcome, mmio, progress)
 
 

@@ -202,7 +202,10 @@ def _compare_record(outcome: Outcome, found: Distribution) -> None:
             if digest.decode() != file.hash.value:
                 outcome.find("packaging", f"the file {file} is another than was installed", str(path), "files")
     package = imported_package(outcome.subject)
-    if package is not None and package.is_dir():
+    if package is None or not any(name.startswith(f"{package.name}/") for name in names):
+        outcome.note("what is imported is no part of what the distribution installed: their files were not compared")
+        return
+    if package.is_dir():
         for name, path in files_below(package):
             if name not in names:
                 outcome.find("packaging", f"the file {name} is in no list of what was installed", str(path), "files")

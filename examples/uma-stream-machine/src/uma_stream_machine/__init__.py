@@ -8,6 +8,7 @@ stream), `cost`, `reference` (what commands mean) and ``csrc`` (driver and simul
 from __future__ import annotations
 
 from uma.hookspecs import (
+    Claims,
     Cost,
     Field,
     Implementation,
@@ -22,7 +23,17 @@ from uma.hookspecs import (
 from uma.relay import GlobalVar, IRModule
 from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
-__all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = [
+    "COUNTERS",
+    "FAULTS",
+    "KIND",
+    "claims",
+    "estimate_cost",
+    "patterns",
+    "register_target",
+    "relay_to_runtime",
+    "runtime",
+]
 
 UMA_PLUGIN_API = (0, 6)
 
@@ -142,3 +153,13 @@ def _chunk_bytes(target: Target) -> int:
 
     half: int = target.get_attr("weight_bytes") // 2
     return half // WEIGHT_UNIT * WEIGHT_UNIT
+
+
+@hookimpl
+def claims() -> Claims:
+    """Estimates are the simulator's cycles; a fraction of the weight memory is checked as well."""
+    unreached = {
+        9: "streams that are made here read nothing that they write over; the package's tests write one that does",
+        20: "a model with so many regions, or so large ones, is refused before there is a stream",
+    }
+    return Claims(targets=("stream_machine -weight_bytes=4096",), cycles=0.0, faults=unreached)

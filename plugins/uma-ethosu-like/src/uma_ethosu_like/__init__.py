@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Alias, FixedPointForm, Target, TargetKind
 
@@ -33,6 +33,7 @@ __all__ = [
     "KIND",
     "UMA_PLUGIN_API",
     "VELA",
+    "claims",
     "command",
     "estimate_cost",
     "patterns",
@@ -114,6 +115,14 @@ def runtime(target: Target) -> Runtime:
     from .device import make_runtime
 
     return make_runtime(Machine.of(target))
+
+
+@hookimpl
+def claims(target: Target) -> Claims:
+    """Estimates are the simulator's cycles. What Vela compiles is claimed of the same machine."""
+    from .device import UNREACHED
+
+    return Claims(targets=() if target.kind is VELA else ("ethosu_like -macs=32",), cycles=0.0, faults=UNREACHED)
 
 
 @hookimpl

@@ -12,7 +12,7 @@ from .lower import QUEUE_NAME, ROUTINE
 from .machine import Machine
 from .payload import STREAM_OFFSET, read_payload
 
-__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "describe_payload", "make_runtime"]
+__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "UNREACHED", "describe_payload", "make_runtime"]
 
 FIELDS = (Field("address", 32), Field("region", 3, lsb=16))
 """What relocations of a stream fill in: the second word of a command that sets an offset, and the number of a region in
@@ -57,6 +57,17 @@ FAULTS = {
 """What the fault codes mean: those of the simulator (``csrc/eu_sim.h``), then those of the driver
 (``csrc/eu_regs.h``).
 """
+
+_BY_HAND = "few words of a stream that are changed give it; the package's tests write the stream that does"
+
+UNREACHED = {
+    1: "a payload for another machine is refused by the driver before",
+    **dict.fromkeys((4, 6, 10, 12, 14, 15, 16, 17, 18), _BY_HAND),
+    69: "a model with so many regions, or so large ones, is refused when it is built",
+    70: "the stream of a model is aligned; regions matter on silicon alone",
+    **dict.fromkeys((73, 74, 75, 76), "silicon says it, which the simulator never does"),
+}
+"""Faults that changed accesses to registers and memory do not bring about, each with the reason."""
 
 COUNTERS = (
     "cycles",

@@ -9,7 +9,7 @@ from uma.hookspecs import Clock, Implementation, Parts, Routine, Runtime
 from .image import FIELDS, describe
 from .machine import FEATURE_MEMORIES, MAX_LAYERS, Machine
 
-__all__ = ["COUNTERS", "FAULTS", "LAYER_COUNTERS", "ROUTINE", "make_runtime"]
+__all__ = ["COUNTERS", "FAULTS", "LAYER_COUNTERS", "ROUTINE", "UNREACHED", "make_runtime"]
 
 ROUTINE = "ut_run"
 """What an `Extern` of this target calls."""
@@ -32,6 +32,14 @@ FAULTS = {
     22: "a feature of the input does not fit the machine's bits",
 }
 """What the fault codes of ``csrc/ut_regs.h`` mean."""
+
+UNREACHED = {
+    3: "the schedule of the steps allows none; the package's tests break it",
+    4: "whether sums fit is proven when a layer is taken",
+    8: "the two simulators would have to differ, which the package's tests look for",
+    22: "with 8 bits of features, the default, every int8 fits",
+}
+"""Faults that changed accesses to registers and memory do not bring about, each with the reason."""
 
 LAYER_COUNTERS = ("cycles", "array_cycles", "feature_reads", "feature_writes", "weight_reads", "bias_reads")
 """What is counted of each layer, and of all together."""
