@@ -122,11 +122,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             out.columns(CLAUSE_HEAD, clause_rows(one.clauses))
         for line in never_lines(one):
             out.line(f"  {line}")
-    out.line(summary(found))
     for path, form in ((args.junit, as_junit), (args.html, as_html)):
         if path is not None:
             _write(path, form(found))
             out.line(f"in: {path}")
+    out.line(summary(found))
     passed = all(one.passed for one in found)
     out.result({"passed": passed, "targets": [conformance_record(one) for one in found]})
     return 0 if passed else VerificationError.exit_code

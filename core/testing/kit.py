@@ -140,12 +140,14 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
     progress(f"{subject.target.name}: {one.title}")
     start, outcome = time.perf_counter(), Outcome(subject, one.name)
     try:
+        if one.runs:
+            _require_libraries(subject)
         one.run(outcome, progress)
     except (UsageError, ToolchainError) as error:
         if outcome.findings or outcome.notes:
             outcome.notes.append(f"could not be ended: {error.what}")
         else:
-            outcome.skipped = error.what
+            outcome.skipped = error.what.splitlines()[0]
     except UmaError as error:
         outcome.find(one.part, f"the check cannot go on: {error.what}", error.where or "")
     seconds = time.perf_counter() - start
@@ -158,6 +160,16 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
         seconds,
         tuple(outcome.clauses),
     )
+
+
+def _require_libraries(subject: Subject) -> None:
+    """ToolchainError where a library is missing that the target calls: that is no fault of the plugin."""
+    from ..toolchain.discovery import find_compiler
+    from ..toolchain.libraries import require_library
+
+    runtime = subject.member.runtime
+    for library in () if runtime is None else runtime.libraries:
+        require_library(library, find_compiler(), subject.target.name)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ class Check:
         part: of the plugin that is at fault where the plugin fails and the check cannot go on.
         run: does it.
         scope: whether it is done once for a ``plugin``, for each ``kind`` of it, or for each ``target``.
+        runs: whether it runs what the plugin gives, so that libraries have to be there with which that is linked.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Check:
     part: Part
     run: Callable[[Outcome, Progress], None]
     scope: Literal["plugin", "kind", "target"]
+    runs: bool = False
 
     def concerns(self, subject: Subject) -> bool:
         """Whether it is done for this target, of all those of the plugin."""

@@ -6,14 +6,18 @@ import importlib.util
 import itertools
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from uma.plugins import PluginEntry, PluginHost
+from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.plugins.discovery import installed_plugins
+from uma.target import TargetKind
 from uma.testing.subject import Subject, find_subjects
 
-__all__ = ["Edit", "planted", "subject_of"]
+from .plugins import entry_of
+
+__all__ = ["Edit", "host_entries", "planted", "stand_in", "subject_of"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -57,3 +61,15 @@ def planted(folder: Path, package: str, edits: Sequence[Edit]) -> PluginHost:
 def subject_of(host: PluginHost, plugin: str, folder: Path, layers: int = 60, seed: int = 0) -> Subject:
     """The first target of a plugin, to be checked."""
     return find_subjects(plugin, plugins=host, folder=folder, layers=layers, seed=seed)[0]
+
+
+def stand_in(*kinds: TargetKind, **hooks: Callable[..., Any]) -> PluginHost:
+    """Where a plugin of this test is beside those that are installed."""
+    entries = entry_of(*kinds, **hooks)
+    installed = host_entries(default_host())
+    return PluginHost(lambda: [*installed, *entries])
+
+
+def host_entries(host: PluginHost) -> tuple[PluginEntry, ...]:
+    """What a host knows of plugins."""
+    return host._found.entries

@@ -77,7 +77,7 @@ def _cost(outcome: Outcome, progress: Progress) -> None:
     _counted(outcome, known)
 
 
-COST = Check("cost", "estimated against counted cycles", "cost", _cost, "target")
+COST = Check("cost", "estimated against counted cycles", "cost", _cost, "target", runs=True)
 
 
 def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:

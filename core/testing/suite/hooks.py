@@ -42,13 +42,12 @@ def check_hooks(outcome: Outcome, progress: Progress) -> None:
 
 
 def other_targets(target: Target) -> list[Target]:
-    """Targets of the kind that differ from this one in one attribute, at most one for each."""
+    """Targets of the kind that differ from this one in one attribute, by its limits."""
     found: list[Target] = []
     for attribute in target.kind.attributes:
         for value in limits_of(attribute):
             if (made := _with(target, attribute, value)) is not None:
                 found.append(made)
-                break
     return found
 
 

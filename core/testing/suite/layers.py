@@ -16,4 +16,4 @@ def _run(outcome: Outcome, progress: Progress) -> None:
     outcome.skipped, outcome.clauses = found.skipped, found.clauses
 
 
-LAYERS = Check("layers", "layers that the patterns take, computed three ways", "lowering", _run, "target")
+LAYERS = Check("layers", "layers that the patterns take, computed three ways", "lowering", _run, "target", runs=True)

@@ -19,9 +19,9 @@ def _registration(outcome: Outcome, progress: Progress) -> None:
     subject = outcome.subject
     for note in subject.plugin.notes:
         outcome.find("registration", note, about="loading")
+    check_hooks(outcome, progress)  # first: what other targets leave behind shows once
     tried = _attributes(outcome)
     outcome.note(f"{tried} targets read back from text, JSON and objects")
-    check_hooks(outcome, progress)
 
 
 REGISTRATION = Check(

@@ -6,14 +6,14 @@ Read README.md, then `supported` (what it takes), `product` (a match as numbers)
 
 from __future__ import annotations
 
-from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Attribute, Target, TargetKind
 
 from .library import ALTERNATIVES, library_of, sources
 from .product import ROUTINES
 
-__all__ = ["KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = ["KIND", "claims", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
 UMA_PLUGIN_API = (0, 6)
 
@@ -80,3 +80,9 @@ def runtime(target: Target) -> Runtime:
     """The library, and what calls it."""
     library = library_of(target.get_attr("library"))
     return Runtime(header="uma_blas.h", sources=sources(library), routines=ROUTINES, libraries=(library,))
+
+
+@hookimpl
+def claims() -> Claims:
+    """Floats agree to 1e-5 of the largest: the order of sums is the library's."""
+    return Claims(tolerance=1e-5)

@@ -7,11 +7,11 @@ calls of regions, `library` finds oneDNN, `cost` estimates.
 
 from __future__ import annotations
 
-from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.hookspecs import Claims, Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Attribute, Limits, Target, TargetKind
 
-__all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = ["FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
 UMA_PLUGIN_API = (0, 6)
 
@@ -117,3 +117,9 @@ def runtime() -> Runtime:
         routines=ROUTINES,
         libraries=(LIBRARY,),
     )
+
+
+@hookimpl
+def claims() -> Claims:
+    """Floats agree to 1e-5 of the largest: the order of sums is the library's."""
+    return Claims(tolerance=1e-5)
