@@ -41,6 +41,7 @@ from .contract.drivers import (
     LaunchQueue,
     Library,
     Parts,
+    Register,
     Routine,
     Runtime,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "Pass",
     "Pattern",
     "Refuse",
+    "Register",
     "Relocation",
     "Routine",
     "Runtime",

@@ -1,6 +1,6 @@
 """The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma plan``, ``uma report``,
-``uma quantize``, ``uma export``, ``uma targets``, ``uma plugins``, ``uma new-plugin``, ``uma check``, ``uma doctor``;
-and ``uma KIND``, the command that the plugin of a target kind brings.
+``uma quantize``, ``uma export``, ``uma trace``, ``uma targets``, ``uma plugins``, ``uma new-plugin``, ``uma check``,
+``uma doctor``; and ``uma KIND``, the command that the plugin of a target kind brings.
 
 Each command is a module of its name with ``add(commands)``, which declares its arguments and must be cheap, and a
 function that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal
@@ -22,7 +22,22 @@ from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UsageError
 from ..version import __version__
-from . import build, check, doctor, explain, export, new_plugin, plan, plugins, quantize, report, run, targets, verify
+from . import (
+    build,
+    check,
+    doctor,
+    explain,
+    export,
+    new_plugin,
+    plan,
+    plugins,
+    quantize,
+    report,
+    run,
+    targets,
+    trace,
+    verify,
+)
 from .output import Output, own_stdout
 
 __all__ = ["COMMANDS", "main"]
@@ -30,7 +45,10 @@ __all__ = ["COMMANDS", "main"]
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment where a shell asks for completions of the line that is being written."""
 
-_COMMANDS = (build, run, verify, explain, plan, report, quantize, export, targets, plugins, new_plugin, check, doctor)
+_COMMANDS = (
+    *(build, run, verify, explain, plan, report, quantize, export, trace),
+    *(targets, plugins, new_plugin, check, doctor),
+)
 
 COMMANDS = tuple(module.__name__.rpartition(".")[2].replace("_", "-") for module in _COMMANDS)
 """The words that call them."""

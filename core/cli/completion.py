@@ -160,6 +160,13 @@ def _checks(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     return check_names()
 
 
+def _traced(prefix: str, args: argparse.Namespace) -> list[str]:
+    """The devices of the trace that was given."""
+    from ..runtime.traces import read_trace
+
+    return [device.label for device in read_trace(args.trace).devices]
+
+
 def _nothing(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     """For what only its user can know."""
     return ()
@@ -177,6 +184,7 @@ _COMPLETERS: dict[str, Completer] = {
     "disable_plugin": _plugins,
     "only": _checks,
     "host": _names,
+    "device": _traced,
     "partition": _partitioners,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=Path,
         help="write the calls of a profile as tracks for a trace viewer, Perfetto for example",
     )
+    parser.add_argument(
+        "--device-trace",
+        metavar="FILE",
+        type=Path,
+        help="write what drivers do to their devices: registers, memory, interrupts, by step; uma trace reads it",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -74,6 +81,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
+    if args.device_trace is not None and (args.repeat is not None or args.profile or args.trace is not None):
+        raise UsageError(
+            "--device-trace records one run, and times are measured without it", hint="run the model twice"
+        )
     artifact, members, costs = _artifact(args, out)
     inputs = make_inputs(args, artifact.record.inputs)
     profiled = args.profile or args.trace is not None
@@ -101,8 +112,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         )
     else:
         with blaming_sources(members):
-            session = artifact.session()
-        outputs = session.run(inputs)
+            session = artifact.session(trace=args.device_trace)
+        # What a device that stopped the run has been told is in the trace, too.
+        with session if args.device_trace is not None else contextlib.nullcontext():
+            outputs = session.run(inputs)
         if args.repeat is not None:
             result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat), simulated=simulated)
     if args.trace is not None and profile is not None:

@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import PluginError
 from ..relay.extern import Extern, Field
@@ -188,6 +189,35 @@ class LaunchQueue:
 
 
 @dataclass(frozen=True)
+class Register:
+    """A register of a device, for those who read traces of it, and for the comparison of traces.
+
+    Args:
+        offset: in bytes, a multiple of 4.
+        name: as its data sheet calls it; unique in its `Runtime`.
+        reads: what reading it gives. ``value``: what depends on the commands alone, the same in each implementation.
+            ``status``: it is polled; how often depends on time, how it ends does not. ``count``: a count or a time, in
+            which implementations may differ.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    offset: int
+    name: str
+    reads: Literal["value", "status", "count"] = "value"
+
+    def __post_init__(self) -> None:
+        _identifier(self.name, "Register.name")
+        if type(self.offset) is not int or not 0 <= self.offset < 2**32 or self.offset % 4:
+            what = f"offset of register {self.name!r} is {shown(self.offset)}"
+            raise PluginError(what, hint="0 to 2**32 - 4, a multiple of 4")
+        reads: object = self.reads
+        if reads not in ("value", "status", "count"):
+            raise PluginError(f"reads of register {self.name!r} is {shown(reads)}", hint="value, status or count")
+
+
+@dataclass(frozen=True)
 class Library:
     """A C library that generated code is linked with, as ``-lNAME``.
 
@@ -195,6 +225,9 @@ class Library:
         name: without ``lib`` and suffix.
         package: a distribution of Python that may bring it; None where only the system does.
         symbols: what generated code calls of it. A library without these is not the one that is meant.
+        make: writes it as the file that it is given, where it is found nowhere; it raises ToolchainError where that
+            cannot be. The file is kept with what UMA compiles and found by its name, in which there is a digest of what
+            it is made from, therefore: what is made from something else has another name.
 
     Raises:
         PluginError: a field is malformed.
@@ -203,6 +236,7 @@ class Library:
     name: str
     package: str | None = None
     symbols: tuple[str, ...] = ()
+    make: Callable[[Path], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -216,6 +250,8 @@ class Library:
             raise PluginError(f"symbols of library {name!r} are {shown(symbols)}", hint='a tuple: ("cblas_sgemm",)')
         for symbol in symbols:
             _identifier(symbol, f"a symbol of library {name!r}")
+        if self.make is not None and not callable(self.make):
+            raise PluginError(f"make of library {name!r} is {shown(self.make)}, not a function of a path")
         object.__setattr__(self, "symbols", tuple(symbols))
 
 
@@ -324,6 +360,7 @@ class Runtime:
         routines: what externs may call.
         launch_queues: on which externs may be started.
         libraries: what to link with.
+        registers: of the device, as far as traces are to name them, or what they read is not to be compared.
 
     Raises:
         PluginError: a field is malformed.
@@ -342,6 +379,7 @@ class Runtime:
     routines: tuple[Routine, ...] = ()
     launch_queues: tuple[LaunchQueue, ...] = ()
     libraries: tuple[Library, ...] = ()
+    registers: tuple[Register, ...] = ()
 
     def __post_init__(self) -> None:
         _sources(self, "Runtime.sources")
@@ -391,6 +429,9 @@ class Runtime:
             if len(set(names)) != len(names):
                 raise PluginError(f"Runtime.{name} has two of one name")
             object.__setattr__(self, name, tuple(given))
+        offsets = [register.offset for register in self.registers]
+        if len(set(offsets)) != len(offsets):
+            raise PluginError("Runtime.registers has two of one offset")
         object.__setattr__(self, "implementations", MappingProxyType(dict(self.implementations)))
         object.__setattr__(self, "parameters", tuple(self.parameters))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
@@ -447,6 +488,7 @@ _TABLES: Mapping[str, type[Any]] = {
     "routines": Routine,
     "launch_queues": LaunchQueue,
     "libraries": Library,
+    "registers": Register,
 }
 
 _OF_DRIVERS = (
@@ -458,6 +500,7 @@ _OF_DRIVERS = (
     "clock",
     "machine",
     "launch_queues",
+    "registers",
 )
 
 

@@ -42,6 +42,8 @@ void uma_trace_mark(uma_trace *trace, const char *what);
 void uma_trace_step(uma_trace *trace, int32_t step);
 void uma_trace_fault(uma_trace *trace, const uma_fault *fault);
 void uma_trace_end(uma_trace *trace);
+const uma_device_info *uma_replayed_info(void);
+int32_t uma_replayed_open(uma_device *device, void *state, void *memory);
 void uma_tell_steps(void (*tell)(void *, int32_t), void *whom);
 const unsigned char *uma_traced_weights(void);
 """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..contract.drivers import Library
-from ..errors import ToolchainError
+from ..errors import PluginError, ToolchainError, UmaError
 from ..machines import Machine
+from .cache import Cache
 from .compile import try_link
 from .discovery import Compiler, find_compiler
 
@@ -21,7 +24,8 @@ def find_library(library: Library, compiler: Compiler | None = None) -> Path | N
     """The file with which programs are linked that use ``library``; None where none has all its symbols.
 
     The folders of ``UMA_LIBRARY_PATH`` come first, in order, then those of the distribution that may bring it, then
-    what the compiler searches by itself. A program that uses the library is linked to see that it can be.
+    libraries that plugins made on this machine, then what the compiler searches by itself. A program that uses the
+    library is linked to see that it can be.
 
     Args:
         library: what to find.
@@ -37,7 +41,7 @@ def find_library(library: Library, compiler: Compiler | None = None) -> Path | N
 def require_library(
     library: Library, compiler: Compiler, where: str, flags: Sequence[str] = (), machine: Machine | None = None
 ) -> Path:
-    """As `find_library`, for a build that cannot do without.
+    """As `find_library`, for a build that cannot do without: it is made where it is missing, if its plugin can.
 
     Args:
         library: what to find.
@@ -47,11 +51,15 @@ def require_library(
         machine: what that is for; None for this machine.
 
     Raises:
-        ToolchainError: it is missing, or cannot be linked; names library, distribution and remedy.
+        ToolchainError: it is missing, cannot be made, or cannot be linked; names library, distribution and remedy.
+        PluginError: the plugin is at fault that makes it.
     """
     # Start-up code is the firmware's, and what it needs besides.
     bare = ["-nostartfiles"] if machine is not None and machine.is_bare else []
     found = _search(library, compiler, [*flags, *bare])
+    if not isinstance(found, Path) and library.make is not None:
+        _make(library, library.make, where)
+        found = _search(library, compiler, [*flags, *bare])
     if isinstance(found, Path):
         return found
     remedies = [f"pip install {library.package}"] if library.package else []
@@ -83,11 +91,47 @@ def _search(library: Library, compiler: Compiler, flags: Sequence[str] = ()) -> 
     return f"    {compiler.name} links it, and does not say which file it takes"
 
 
+def _make(library: Library, make: Callable[[Path], None], where: str) -> None:
+    """Have a plugin write a library, whole or not at all."""
+    folder = _made_folder()
+    name = f"lib{library.name}{'.dylib' if sys.platform == 'darwin' else '.so'}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as partial:
+            try:
+                make(Path(partial, name))
+            except UmaError:
+                raise
+            except Exception as error:
+                what = f"the C library {library.name!r} was not made: {type(error).__name__}: {error}"
+                raise PluginError(what, where=where) from error
+            if not Path(partial, name).is_file():
+                raise PluginError(f"the C library {library.name!r} was not written where it should be", where=where)
+            os.replace(Path(partial, name), folder / name)
+    except OSError as error:
+        raise ToolchainError(
+            f"cannot keep the C library {library.name!r}: {error.strerror}",
+            where=str(folder),
+            hint="make room there, or choose another folder with UMA_CACHE_DIR",
+        ) from error
+
+
+def _made_folder() -> Path:
+    """Where libraries are that plugins made."""
+    return Cache().folder / "libraries"
+
+
 def _folders(library: Library) -> Iterator[Path]:
     """Where to look before the compiler does."""
     for name in os.environ.get("UMA_LIBRARY_PATH", "").split(os.pathsep):
         if name:
             yield Path(name).absolute()
+    yield from _packaged(library)
+    yield _made_folder()
+
+
+def _packaged(library: Library) -> Iterator[Path]:
+    """Folders of the distribution that may bring it."""
     if library.package is None:
         return
     from .. import metadata  # takes 30 ms, and few models need it

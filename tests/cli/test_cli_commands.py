@@ -38,6 +38,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
             "report",
             "quantize",
             "export",
+            "trace",
             "targets",
             "plugins",
             "new-plugin",

@@ -123,6 +123,7 @@ class TestProtocol:
             "report",
             "quantize",
             "export",
+            "trace",
             "targets",
             "plugins",
             "new-plugin",
@@ -162,6 +163,12 @@ class TestProtocol:
         assert shell(f"{line}'conv*=") == ["conv*=a", "conv*=good"]
         assert shell(f"{line}c") == []
         assert shell("uma build net.py --target nothing --pin 'x=") == []
+
+    def test_devices_of_a_trace(self, shell: Shell) -> None:
+        text = 'uma-trace 1\nmodel "m"\ndevice 0 "npu" "x"\ndevice 1 "dsp" "y"\nend 4\n'
+        (shell.folder / "a.trace").write_text(text)
+        assert sorted(shell("uma trace a.trace --device ")) == ["dsp", "npu"]
+        assert shell("uma trace missing --device ") == []
 
     def test_what_is_wrong_with_a_plugin_does_not_matter(self, shell: Shell) -> None:
         done = shell.ask("uma build net.py --target 'broken -")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from uma import metadata
-from uma.errors import ToolchainError
+from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Library
 from uma.machines import Machine
 from uma.runtime import find_library
@@ -195,3 +195,50 @@ def test_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert require_library(library, compiler, "here", flags, machine) == tmp_path / "libhalf.a"
     with pytest.raises(ToolchainError, match="uses VFP register arguments"):
         require_library(library, compiler, "here", ("-mcpu=cortex-m4", "-mthumb"), machine)
+
+
+def test_a_library_that_is_missing_is_made_once(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the model later finds it by its name alone."""
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[Path] = []
+
+    def make(output: Path) -> None:
+        asked.append(output)
+        shutil.copyfile(made(tmp_path / "work", cc), output)
+
+    library = Library("twice", symbols=("twice",), make=make)
+    assert find_library(library) is None
+    for wanted in library, library, Library("twice", symbols=("twice",)):
+        found = require_library(wanted, find_compiler(), "here")
+        assert found.parent == (tmp_path / "cache" / "libraries").resolve()
+    assert len(asked) == 1 and [one.name for one in found.parent.iterdir()] == [found.name]
+    assert library == Library("twice", symbols=("twice",))
+
+
+def test_what_cannot_be_made(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    compiler = find_compiler(cc)
+
+    def fail(output: Path) -> None:
+        raise ToolchainError("there is no tool")
+
+    def crash(output: Path) -> None:
+        raise ValueError("oops")
+
+    for make, error, message in (
+        (fail, ToolchainError, "there is no tool"),
+        (crash, PluginError, "the C library 'twice' was not made: ValueError: oops"),
+        (lambda output: None, PluginError, "the C library 'twice' was not written where it should be"),
+        (
+            lambda output: output.write_text("nothing"),
+            ToolchainError,
+            "the C library 'twice' is missing or cannot be used",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            require_library(Library("twice", make=make), compiler, "here")
+    folder = tmp_path / "cache" / "libraries"
+    shutil.rmtree(folder)
+    folder.write_text("")
+    with pytest.raises(ToolchainError, match="cannot keep the C library 'twice'"):
+        require_library(Library("twice", make=fail), compiler, "here")

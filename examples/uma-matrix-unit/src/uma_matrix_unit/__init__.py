@@ -6,7 +6,20 @@ Read README.md, the machine's data sheet, then `machine` (memories and instructi
 
 from __future__ import annotations
 
-from uma.hookspecs import Claims, Cost, Implementation, MatchedRegion, Pattern, Runtime, c_sources, hookimpl
+import re
+
+from uma.hookspecs import (
+    Claims,
+    Cost,
+    Implementation,
+    Library,
+    MatchedRegion,
+    Pattern,
+    Register,
+    Runtime,
+    c_sources,
+    hookimpl,
+)
 from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "runtime"]
@@ -43,7 +56,9 @@ KIND = TargetKind(
             unit="bytes",
             help="size of the accumulators, 32 bytes for each pixel",
         ),
-        Attribute("impl", ("sim", "mmio"), default="sim", help="the simulator, or registers in memory"),
+        Attribute(
+            "impl", ("sim", "rtl", "mmio"), default="sim", help="the simulator, the logic, or registers in memory"
+        ),
         Attribute("base", int, low=0, help="address of the first register, for impl=mmio"),
     ),
     help="an int8 matrix unit of 8x8, the accelerator to copy",
@@ -73,6 +88,8 @@ FAULTS = {
 """What the fault codes of ``csrc/mxu_regs.h`` mean."""
 
 COUNTERS = ("cycles", "bytes_in", "bytes_out", "macs", "commands")
+
+_OFFSET = re.compile(r"^#define MXU_(\w+) 0x([0-9A-F]{2})u", re.MULTILINE)
 
 _SIMULATOR_BYTES = 2048  # its registers, and the transfers in its queue
 
@@ -111,15 +128,23 @@ def runtime(target: Target) -> Runtime:
     machine = Machine.of(target)
     sizes = (machine.activation_bytes, machine.weight_bytes, machine.accumulator_bytes)
     simulator = Implementation("mxu_sim_bus", c_sources(__package__, "mxu_sim.c"), _SIMULATOR_BYTES + 2 * sum(sizes))
+    logic = Implementation("mxu_rtl_bus", c_sources(__package__, "mxu_rtl.h", "mxu_rtl.c"), driver="mxu_rtl_driver")
+    libraries: tuple[Library, ...] = ()
+    if target.get_attr("impl") == "rtl":
+        from .rtl import library
+
+        libraries = (library(sizes),)
     return Runtime(
         driver="mxu_driver",
         header="mxu_driver.h",
         sources=c_sources(__package__, "mxu_driver.h", "mxu_driver.c", "mxu_regs.h"),
-        implementations={"sim": simulator, "mmio": Implementation("uma_mmio_bus")},
+        implementations={"sim": simulator, "rtl": logic, "mmio": Implementation("uma_mmio_bus")},
         parameters=sizes,
         faults=FAULTS,
         counters=COUNTERS,
         machine=machine.tir,
+        libraries=libraries,
+        registers=_registers(),
     )
 
 
@@ -128,3 +153,20 @@ def claims() -> Claims:
     """Estimates are the simulator's cycles; scratchpads a fraction of the default ones are checked as well."""
     small = "matrix_unit -activation_bytes=4096 -weight_bytes=4096 -accumulator_bytes=2048"
     return Claims(targets=(small,), cycles=0.0)
+
+
+def _registers() -> tuple[Register, ...]:
+    """Those of ``csrc/mxu_regs.h``, the counters and the halves of an address one by one."""
+    (text,) = c_sources(__package__, "mxu_regs.h").values()
+    offsets = {name: int(offset, 16) for name, offset in _OFFSET.findall(text)}
+    counters, host = offsets.pop("COUNTERS"), offsets.pop("HOST")
+    for end in ("OPERANDS", "OPERANDS_END"):
+        del offsets[end]
+    found = [Register(at, name, "status" if name == "STATUS" else "value") for name, at in offsets.items()]
+    for half, name in enumerate(("LOW", "HIGH")):
+        found.append(Register(host + 4 * half, f"HOST_{name}"))
+        found += [
+            Register(counters + 8 * n + 4 * half, f"{counter.upper()}_{name}", "count")
+            for n, counter in enumerate(COUNTERS)
+        ]
+    return tuple(sorted(found, key=lambda one: one.offset))
