@@ -125,6 +125,8 @@ int main(void)
     uma_invalidate(&device, other + 4, 4);
     traced.bus.wait = NULL; /* what has no interrupt does not wait */
     uma_wait(&device);
+    traced.bus.address = NULL; /* nor is it told of memory where there is none */
+    if (uma_write_address(&device, 0, NULL) != 0) return 13;
     uma_trace_step(&trace, 0);
     uma_trace_fault(&trace, &fault);
     uma_trace_mark(&trace, "close");

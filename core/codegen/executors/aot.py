@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Wait
 from ...program.control import blocks
@@ -193,20 +193,24 @@ class Aot:
         yield f"/* {c_comment(f'step {position} on {step.device}: wait for {which} on queue {step.queue}')} */"
         yield from self._begins(position)
         yield f"code = {ctext.fill(queue.wait, values)};"
-        yield from self._ends(position, slot, True)
-        for buffer in arrived(self.model.program)[position]:
-            yield f"uma_invalidate({values['device']}, {self._argument(buffer)}, {buffer.nbytes}u);"
+        results = (
+            f"uma_invalidate({values['device']}, {self._argument(buffer)}, {buffer.nbytes}u);"
+            for buffer in arrived(self.model.program)[position]
+        )
+        yield from self._ends(position, slot, True, results)
 
     def _begins(self, position: int) -> Iterator[str]:
         """What stands before the one statement that a step is."""
         if self.model.stepwise:
             yield f"UMA_STEP_BEGINS({position})"
 
-    def _ends(self, position: int, slot: Slot | None, by_others: bool) -> Iterator[str]:
+    def _ends(self, position: int, slot: Slot | None, by_others: bool, last: Iterable[str] = ()) -> Iterator[str]:
+        """What stands behind it; ``last`` belongs to the step, where it did not fail."""
         if by_others:  # a library or a driver may have changed it
             yield "uma_float_set(mode);"
         if slot is not None:
             yield f"if (code != 0) return uma_stopped(&context->fault, {slot.position}, {position}, code);"
+        yield from last
         yield f"UMA_STEP_ENDS({position});"
 
     def _regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:

@@ -267,7 +267,7 @@ static int32_t traced_address(void *self, const void *host, uint64_t *address)
     if (traced->bus.address != NULL) UMA_TRY(traced->bus.address(traced->bus.self, host, address));
     traced->host = (const unsigned char *)host;
     traced->address = *address;
-    traced->halves = 2;
+    traced->halves = host == NULL ? 0 : 2; /* no memory at all: what is written is a number */
     return 0;
 }
 

@@ -130,8 +130,8 @@ static uma_status m_residual_on_stream_machine_steps(m_residual_on_stream_machin
     code = stm_wait(context->devices.stream_machine, 0);
     uma_float_set(mode);
     if (code != 0) return uma_stopped(&context->fault, 0, 2, code);
-    UMA_STEP_ENDS(2);
     uma_invalidate(context->devices.stream_machine, (int8_t *)(void *)(arena + 3888), 1296u);
+    UMA_STEP_ENDS(2);
 
     /* step 3: n_Conv_11, n_Conv_2 */
     m_residual_on_stream_machine_k_transpose(
