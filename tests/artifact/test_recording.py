@@ -16,6 +16,7 @@ from tests._support.programs import kernel
 from tests._support.scale_artifact import FILES, METADATA, artifact_of
 
 from uma.artifact import Artifact
+from uma.codegen.devices import Device
 from uma.errors import DeviceError, ToolchainError, UsageError
 from uma.runtime import recording
 from uma.runtime.recording import Recorder
@@ -136,6 +137,16 @@ def test_a_fault_is_in_the_trace(tmp_path: Path) -> None:
     with pytest.raises(DeviceError), traced(tmp_path, "step").session(trace=path) as session:
         session.run(X)
     assert path.read_text().endswith("read 0xc 0x7\nfault 0 0 7\nclose\nend 43\n")
+
+
+def test_a_simulator_without_registers_shares_memory_all_the_same(tmp_path: Path) -> None:
+    program = fake.chain("a", None, host=kernel([4], 4))
+    artifact = artifact_of(*metadata_of(program, {"a": Device("a", "fake", "direct", fake.direct_runtime())}))
+    with artifact.session(trace=tmp_path / "a.trace") as session:
+        np.testing.assert_array_equal(session.run(X)["y"], 2 * X)
+    text = (tmp_path / "a.trace").read_text()
+    assert "give 3 0x0 16\n" in text and "take 0 0x0 16\nstep 0\n" in text
+    assert "read" not in text and "write" not in text
 
 
 def test_a_device_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:

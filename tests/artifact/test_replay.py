@@ -93,6 +93,15 @@ def test_memory_that_differs_is_told_with_its_layer(trace: Trace) -> None:
     assert found.line > 40
 
 
+def test_a_run_that_was_stopped_is_stopped_again(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="stopped in step 2: fault 7"):
+        recorded(tmp_path / "a.trace", "step")
+    trace = read_trace(tmp_path / "a.trace")
+    found = replay(trace, "b", device("b", phase="step"))
+    assert found.difference is None and found.reads == 4
+    assert [place.step for place in trace.places if place.step is not None] == [0, 1, 2]
+
+
 def test_what_is_written_where_it_should_not_be_does_no_harm(trace: Trace) -> None:
     found = replay(trace, "b", device("b", {"host : a, bytes)": "host : a, bytes + 64)"})).difference
     assert found is None

@@ -1,4 +1,4 @@
-"""The matrix unit as logic, ``rtl/matrix_unit.sv``: Verilator makes a library of it where ``impl=rtl`` is asked for."""
+"""The matrix unit as logic, ``verilog/matrix_unit.sv``: Verilator makes a library of it for ``impl=rtl``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S = 600.0
 
 def sources() -> dict[str, str]:
     """The files of it, by name."""
-    folder = files(__package__) / "rtl"
+    folder = files(__package__) / "verilog"
     return {name: (folder / name).read_text(encoding="utf-8") for name in _NAMES} | c_sources(__package__, "mxu_rtl.h")
 
 
@@ -60,7 +60,7 @@ def verilate(texts: dict[str, str], sizes: tuple[int, int, int], output: Path) -
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         command = [
-            *("verilator", "--cc", "--exe", "--build", "-j", "2", "--Mdir", "made", "-O3", "-Wno-WIDTH"),
+            *("verilator", "--cc", "--exe", "--build", "-j", "2", "--Mdir", "made", "-O3", "-Wno-fatal"),
             *("-CFLAGS", "-fPIC -O2 -I..", "-LDFLAGS", "-shared", "-o", "library.so"),
             *(f"-G{parameter}={size}" for parameter, size in zip(_PARAMETERS, sizes, strict=True)),
             *_NAMES,

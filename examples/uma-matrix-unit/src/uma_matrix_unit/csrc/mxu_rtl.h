@@ -1,4 +1,4 @@
-/* The matrix unit as logic, made a library from rtl/ by Verilator. */
+/* The matrix unit as logic, made a library from verilog/ by Verilator. */
 #ifndef MXU_RTL_H
 #define MXU_RTL_H
 
