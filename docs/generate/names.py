@@ -19,7 +19,7 @@ from .docstrings import literal_docs
 
 __all__ = ["DEEPER", "HOOKS", "Name", "Names", "is_class", "is_exception", "literal", "module_source"]
 
-DEEPER = ("uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule", "uma.tir.te")
+DEEPER = ("uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule", "uma.tir.te", "uma.tir.tiling")
 """Public modules that are not directly below `uma`."""
 
 HOOKS = tuple(name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec"))
