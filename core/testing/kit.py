@@ -73,7 +73,8 @@ def check(
     )
     for subject in subjects[:1]:
         _read_models(subject)
-    return tuple(_conformance(subject, chosen, progress) for subject in subjects)
+    found = [_conformance(subject, chosen, progress) for subject in subjects]
+    return tuple(one for one in found if one.results)  # of further targets not everything is checked again
 
 
 def repeat(plugin: str, file: str | os.PathLike[str], plugins: PluginHost, progress: Progress = quiet) -> Conformance:

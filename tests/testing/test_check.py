@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,33 @@ class TestRegistration:
         assert first_difference(fingerprint(runtime), fingerprint(other)) is not None
         assert first_difference(["a = 1"], ["a = 1", "b = 2"]) == "1 parts, then 2"
 
+    @pytest.mark.soak
+    def test_a_hook_that_depends_on_the_order_of_a_set_is_found(self, tmp_path: Path) -> None:
+        info = tmp_path / "uma_odd-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uma-odd\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[uma.plugins]\nodd = uma_odd\n")
+        (tmp_path / "uma_odd.py").write_text(
+            "from uma.hookspecs import Claims, hookimpl\n"
+            "from uma.target import TargetKind\n\n\n"
+            "@hookimpl\n"
+            "def register_target():\n"
+            "    return [TargetKind('odd', help='odd', default_host='c')]\n\n\n"
+            "@hookimpl\n"
+            "def claims():\n"
+            "    return Claims(counter=''.join({str(number) for number in range(40)}))\n"
+        )
+        path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+        done = subprocess.run(
+            [sys.executable, "-m", "uma", "check", "odd", "--only", "registration"],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "7"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 7
+        assert "hook claims gives something else in another process" in done.stdout
+
 
 class TestDocumentation:
     def test_faults_and_counters_that_no_page_has_are_found(self, tmp_path: Path) -> None:
@@ -246,10 +276,20 @@ class TestC:
         assert any("unused" in one.what and one.where == "mxu_sim.c" for one in told)
 
     @pytest.mark.soak
+    def test_a_lowering_that_counts_its_calls_is_found(self, tmp_path: Path) -> None:
+        edit = (
+            "layer.py",
+            "records = np.stack([found.bias,",
+            "CALLS.append(1)\n    records = np.stack([found.bias + len(CALLS),",
+        )
+        told = found(tmp_path, edit, ("layer.py", "__all__ = ", "CALLS: list[int] = []\n\n__all__ = "), only=["c"])
+        assert [(one.part, one.check) for one in told] == [("lowering", "c.repeated")]
+
+    @pytest.mark.soak
     def test_names_memory_and_a_write_beyond_an_array_are_found(self, tmp_path: Path) -> None:
         named = ("csrc/mxu_sim.c", "#define POLLS 2", LEAKED % "")
         assert [one.check for one in found(tmp_path / "a", named, only=["c"])] == ["c.names"]
-        heap = ("csrc/mxu_driver.c", POLL, f"    free(NULL);\n{POLL}")
+        heap = ("csrc/mxu_driver.c", POLL, f"    free((void *)device->memory_bytes);\n{POLL}")
         header = ("csrc/mxu_driver.c", '#include "mxu_driver.h"', '#include "mxu_driver.h"\n#include <stdlib.h>')
         assert [one.check for one in found(tmp_path / "b", heap, header, only=["c"])] == ["c.memory"]
         write = "    ((volatile char *)device->memory)[device->memory_bytes] = 0;\n"
@@ -315,7 +355,7 @@ class TestCost:
 
     @pytest.mark.soak
     def test_an_estimate_beyond_what_is_claimed_is_found(self, tmp_path: Path) -> None:
-        edit = ("cost.py", "    return Cost(cycles=cycles,", "    return Cost(cycles=1.5 * cycles,")
+        edit = ("cost.py", "    return Cost(cycles=elapsed,", "    return Cost(cycles=1.5 * elapsed,")
         told = found(tmp_path, edit, only=["cost"], target="matrix_unit")
         assert [one.check for one in told] == ["cost.cycles"] and "50.0% off" in told[0].what
 

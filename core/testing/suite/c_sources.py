@@ -164,8 +164,14 @@ def _sanitized(outcome: Outcome, compiler: Compiler, progress: Progress) -> None
     if subject.member.runtime is None or subject.member.label not in program.devices:
         outcome.note("sanitizers: no layer reaches a device")
         return
+    artifact = artifact_of(program, subject.members)
+    again = artifact_of(built(layers, subject.members)[1], subject.members)
+    other = [name for name in artifact.files if again.files.get(name) != artifact.files[name]]
+    if other or len(again.files) != len(artifact.files):
+        what = "the same layers, built twice by one process, give other files"
+        outcome.find("lowering", what, ", ".join(other[:4]), "repeated")
     try:
-        harness = Perturbed(artifact_of(program, subject.members), sanitized=True)
+        harness = Perturbed(artifact, sanitized=True)
     except ToolchainError as error:
         outcome.note(f"sanitizers: {error.what.splitlines()[0]}")
         return

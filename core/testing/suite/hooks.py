@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 from ...errors import UmaError, UsageError
+from ...plugins import default_host
 from ...target import Attribute, Target
 from ..fingerprint import fingerprint, first_difference
 from ..outcome import Outcome, Progress
 from .limits import limits_of
+
+_CHILD = """
+import json, sys
+from uma.plugins import default_host
+from uma.testing.fingerprint import fingerprint
+
+host = default_host()
+target = host.target(json.loads(sys.argv[1]))
+found = {}
+for hook in sys.argv[2:]:
+    given = host.plugin_for(target.kind.name).call(hook, target=target)
+    found[hook] = None if given is None else fingerprint(given)
+print(json.dumps(found))
+"""
+_CHILD_S = 60.0
 
 __all__ = ["HOOKS", "check_hooks", "other_targets"]
 
@@ -35,10 +55,34 @@ def check_hooks(outcome: Outcome, progress: Progress) -> None:
         if after is not None and (difference := first_difference(first, after)):
             what = f"hook {hook} gives something else after it was called for other targets: {difference}"
             outcome.find("registration", what, f"target {subject.target}", "hooks")
+    _elsewhere(outcome)
     again_kinds = fingerprint(subject.plugin.hooks.register_target())
     if difference := first_difference(fingerprint(subject.plugin.hooks.register_target()), again_kinds):
         what = f"hook register_target gives something else when it is called a second time: {difference}"
         outcome.find("registration", what, about="hooks")
+
+
+def _elsewhere(outcome: Outcome) -> None:
+    """The hooks give the same in a process of its own, where sets and addresses are in another order."""
+    subject = outcome.subject
+    if subject.plugins is not default_host():
+        outcome.note("hooks were not called in another process: the plugin is known to this one alone")
+        return
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    command = [sys.executable, "-c", _CHILD, json.dumps(subject.target.to_json()), *HOOKS]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_CHILD_S, check=True)
+        given = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        outcome.note(f"hooks were not called in another process: {error}")
+        return
+    for hook in HOOKS:
+        here = _given(outcome, hook, subject.target, quietly=True)
+        if here is None or given[hook] is None:
+            continue
+        if difference := first_difference(here, given[hook]):
+            what = f"hook {hook} gives something else in another process: {difference}"
+            outcome.find("registration", what, f"target {subject.target}", "hooks")
 
 
 def other_targets(target: Target) -> list[Target]:
