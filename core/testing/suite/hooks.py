@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from ...errors import UmaError, UsageError
+from ...errors import ToolchainError, UmaError, UsageError
 from ...plugins import default_host
 from ...target import Attribute, Target
 from ..fingerprint import fingerprint, first_difference
@@ -107,7 +107,7 @@ def _given(outcome: Outcome, hook: str, target: Target, *, quietly: bool = False
     """What a hook gives; None where it gives nothing or fails, which is a finding unless that is not of interest."""
     try:
         given = outcome.subject.plugin.call(hook, target=target)
-    except UsageError:
+    except (ToolchainError, UsageError):
         return None
     except UmaError as error:
         if not quietly:

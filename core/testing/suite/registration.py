@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import PluginError, UmaError, UsageError
+from ...errors import PluginError, ToolchainError, UmaError, UsageError
 from ...target import Attribute, Target
 from ...target.kind import shown
 from ..outcome import Check, Outcome, Progress
@@ -102,8 +102,8 @@ def _accepted(outcome: Outcome, target: Target, where: str) -> None:
     for hook in ("patterns", "passes", "runtime", "strategies", "claims"):
         try:
             plugin.call(hook, target=target)
-        except UsageError:
-            return  # what the user asked for cannot be had: said clearly
+        except (ToolchainError, UsageError):
+            return  # what was asked for cannot be had, or not on this machine: said clearly
         except UmaError as error:
             outcome.find("registration", f"hook {hook} fails for a target at the limits: {error.what}", where, hook)
             return
