@@ -352,6 +352,18 @@ def test_the_table_of_exit_codes_is_complete() -> None:
     assert {int(code) for code in re.findall(r"^\| (\d) \|", text, re.MULTILINE)} == codes | {0}
 
 
+def test_the_rule_for_names_is_that_of_new_plugin() -> None:
+    from uma.scaffold.names import Names
+
+    text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+    names = Names.of("acme_npu")
+    shown = re.findall(
+        r"^\| .* \| .* \| `(.*)` \|$", text.partition("\n## Names\n")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    made = [names.kind, names.distribution, names.package, f"{names.kind}.conv2d"]
+    assert shown == [*made, *map(names.put, ("my_npu_load", "MY_NPU_ID", "my_npu_driver.c"))]
+
+
 def test_every_option_is_documented() -> None:
     from uma.cli import _parser
 
