@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests._support.planted import Edit, planted, subject_of
 
 from uma.errors import ModelError, UsageError
+from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
+from uma.relay.expr import Call
+from uma.relay.extern import Extern
+from uma.relay.module import func_type
 from uma.testing import CheckResult, Finding
 from uma.testing.attack import check_graphs, check_layers, repeat
-from uma.testing.attack.files import read_file
+from uma.testing.attack.files import read_file, write_file
+from uma.testing.attack.interpreted import NotLoops, interpreted
+from uma.testing.attack.layer import Layer
+from uma.testing.attack.verdicts import Fault
 from uma.testing.record import Part
 from uma.testing.subject import Subject
+from uma.tir.form.nodes import Buffer, Param
 
 DENSE: Edit = (
     "supported.py",
@@ -78,6 +87,28 @@ def test_files_that_are_none_are_told(tmp_path: Path) -> None:
     (tmp_path / "newer.json").write_text('{"schema_version": 2}')
     with pytest.raises(ModelError, match="version 2"):
         read_file(tmp_path / "newer.json")
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "found").write_text("no folder")
+    subject = subject_of(planted(tmp_path / "plugin", "uma_matrix_unit", []), "uma-matrix-unit", tmp_path / "found")
+    x = Var("x", TensorType((2, 2), "int8"))
+    layer = Layer(Function([x], call("nn.relu", x)), "matrix_unit.dense")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_file(Fault(layer, "machine", "other", "it differs"), subject, "layers")
+
+
+def test_what_is_no_loops_has_no_interpreter() -> None:
+    x = Var("x", TensorType((2,), "int8"))
+    body = call("clip", call("nn.relu", x), a_min=0.0, a_max=3.0)
+    module = IRModule.of({"main": Function([x], body)})
+    (got,) = interpreted(module, [body], {"x": np.array([-5, 7], np.int8)})
+    assert got.tolist() == [0, 3]
+    stream = Extern((Param(Buffer("x", (2,), "int8"), "input"), Param(Buffer("y", (2,), "int8"), "output")), "run")
+    var = GlobalVar("stream", func_type(stream))
+    streamed = IRModule.of({"main": Function([x], Call(var, [x])), "stream": stream})
+    with pytest.raises(NotLoops):
+        interpreted(streamed, [streamed.main.body], {"x": np.array([1, 2], np.int8)})
 
 
 SCALED = "uma_scaled(sum, multiplier, shift, (int32_t)rounding)"

@@ -43,7 +43,8 @@ def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolatio
             continue
         asked = Acceptance(members[_SECOND])
         chosen: dict[str, Layer] = {}
-        for layer in sorted(layers, key=work_of):
+        # What is varied may have ops that only the host takes, which cannot be pinned.
+        for layer in sorted((one for one in layers if not one.varied), key=work_of):
             known = members[_SECOND].patterns.get(layer.pattern) is not None and layer.pattern not in chosen
             if known and len(chosen) < _MOST and asked.ask(layer, count=False).is_taken:
                 chosen[layer.pattern] = layer

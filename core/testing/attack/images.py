@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...errors import DeviceError, InternalError, UmaError
+from ...errors import DeviceError, UmaError
 from ...lowering.members import Members
 from ...pipeline.driver import make_artifact
 from ...pipeline.rows import RowsAsked
@@ -262,8 +262,7 @@ def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, lis
     """
     build = Build("attacked", members, reuse=False, rows=RowsAsked())
     made = build.run(module_of(layers), "simplify")
-    if not isinstance(made, IRModule):
-        raise InternalError("a module was not lowered to a module", where="attack")
+    assert isinstance(made, IRModule)
     body = made.main.body
     fields = list(body.fields) if isinstance(body, Tuple) else [body]
     results, first = [], 0
