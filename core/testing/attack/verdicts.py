@@ -257,11 +257,11 @@ class Judge:
         if isinstance(loops, Fault):
             return loops
         part: Part
-        if loops is False:
-            part, way, what = "lowering", LARGE, f"it is computed otherwise than the ops say: {differs}"
-        elif self._is_right_fresh(number, sample):
+        if self._is_right_fresh(number, sample):
             part, way = "driver", "right only where nothing ran before"
             what = f"it is computed rightly in a new process, and otherwise after other layers: {differs}"
+        elif loops is False:
+            part, way, what = "lowering", LARGE, f"it is computed otherwise than the ops say: {differs}"
         elif loops is None:
             part, way = "lowering", "a wrong result"
             what = f"what was made of it gives another result than the ops: {differs}"
