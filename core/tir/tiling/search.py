@@ -233,10 +233,16 @@ class _Search:
             else:
                 even = {parts(tile, parts(tile, limit)), min(tile, limit)}
                 steps = {min(tile, fits(one)) for one in even}
-            found |= {(tile, step) for step in steps if 0 < step <= limit}
+            found |= {(tile, step) for step in steps if 0 < step <= limit and self._is_even(axis, tile, step)}
         what = f"no size of axis {name!r} meets the constraints: an instruction does at most {limit}"
         require(bool(found), what)
         return sorted(found, reverse=True)
+
+    def _is_even(self, axis: int, tile: int, step: int) -> bool:
+        """Whether loops over tiles and over their steps can be scheduled as they are told: a last tile or step that is
+        smaller is the rest of one loop, not of two within one another."""
+        extent = self.timeline.extents[axis]
+        return axis in self.reductions or tile in (step, extent) or tile % step == extent % tile == 0
 
     # Bounds
 
@@ -491,7 +497,8 @@ class _Search:
             fixed = name in self.given.tiles or axis in self.reductions or self.nest.axes[axis].is_whole
             tiles = {tile for tile, _ in self.choices[axis]} if fixed else set(range(1, largest + 1))
             steps = {step for _, step in self.choices[axis]} if name in self.given.steps else range(1, limit + 1)
-            every.append([(tile, step) for tile in sorted(tiles) for step in steps if step <= tile])
+            pairs = ((tile, step) for tile in sorted(tiles) for step in steps if step <= tile)
+            every.append([(tile, step) for tile, step in pairs if self._is_even(axis, tile, step)])
         found: Found | None = None
         for chosen in product(*every):
             if self.fits(chosen):
