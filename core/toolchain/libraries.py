@@ -11,13 +11,16 @@ from pathlib import Path
 from ..contract.drivers import Library
 from ..errors import PluginError, ToolchainError, UmaError
 from ..machines import Machine
-from .cache import Cache
+from .cache import Cache, default_folder
 from .compile import try_link
 from .discovery import Compiler, find_compiler
 
 __all__ = ["find_library", "require_library"]
 
 _SUFFIXES = (".so", ".dylib", ".a")
+
+_MADE = "libraries"
+"""The folder in the cache that has what plugins made."""
 
 
 def find_library(library: Library, compiler: Compiler | None = None) -> Path | None:
@@ -118,7 +121,7 @@ def _make(library: Library, make: Callable[[Path], None], where: str) -> None:
 
 def _made_folder() -> Path:
     """Where libraries are that plugins made."""
-    return Cache().folder / "libraries"
+    return Cache().folder / _MADE
 
 
 def _folders(library: Library) -> Iterator[Path]:
@@ -127,7 +130,8 @@ def _folders(library: Library) -> Iterator[Path]:
         if name:
             yield Path(name).absolute()
     yield from _packaged(library)
-    yield _made_folder()
+    if (default_folder() / _MADE).is_dir():  # a cache is made, or looked at whether it is ours, where there is use for it
+        yield _made_folder()
 
 
 def _packaged(library: Library) -> Iterator[Path]:

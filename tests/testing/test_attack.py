@@ -10,7 +10,7 @@ import pytest
 from tests._support.planted import Edit, planted, subject_of
 
 from uma.errors import ModelError, UsageError
-from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
+from uma.relay import FixedPoint, Function, GlobalVar, IRModule, TensorType, Var, call, const
 from uma.relay.expr import Call
 from uma.relay.extern import Extern
 from uma.relay.module import func_type
@@ -49,6 +49,7 @@ def ops_of(finding: Finding) -> int:
     return len(re.findall(r"^ +v[0-9]+ = ", finding.layer, re.MULTILINE))
 
 
+@pytest.mark.soak  # the conformance of examples/uma-mac-array is a quick one
 def test_an_honest_plugin_has_no_finding_and_its_clauses_are_counted(tmp_path: Path) -> None:
     _, result = checked(tmp_path, DENSE, layers=6)
     assert result.findings == ()
@@ -58,13 +59,14 @@ def test_an_honest_plugin_has_no_finding_and_its_clauses_are_counted(tmp_path: P
     assert not (tmp_path / "found").exists()
 
 
+@pytest.mark.soak
 def test_a_mistake_is_found_named_shrunk_and_repeated(tmp_path: Path) -> None:
     edit = ("layer.py", "records = np.stack([found.bias,", "records = np.stack([found.bias + 1,")
     subject, result = checked(tmp_path, DENSE, edit, layers=6)
     assert {finding.part for finding in result.findings} == {"lowering"}
     finding = result.findings[0]
     assert ops_of(finding) <= 3 and "matrix_unit.dense" in finding.where
-    (path, *_) = sorted((tmp_path / "found").iterdir())
+    (path,) = (path for path in (tmp_path / "found").iterdir() if str(path) in finding.repeat)
     assert finding.repeat == f"uma check uma-matrix-unit --repeat {path}"
     written = read_file(path)
     assert (
@@ -75,6 +77,22 @@ def test_a_mistake_is_found_named_shrunk_and_repeated(tmp_path: Path) -> None:
     again = repeat(path, subject, quiet)
     assert [one.part for one in again.findings] == ["lowering"]
     honest = subject_of(planted(tmp_path / "honest", "uma_matrix_unit", []), "uma-matrix-unit", tmp_path / "none")
+    assert repeat(path, honest, quiet).findings == ()
+
+
+def test_what_was_found_is_written_and_repeated(tmp_path: Path) -> None:
+    x = Var("x", TensorType((2, 8), "int8"))
+    product = call("qnn.dense", x, const(np.ones((8, 8), np.int8)))
+    body = call("qnn.requantize", product, scale=FixedPoint((2**30,), (0,), "up"), dtype="int8")
+    edit = ("layer.py", "records = np.stack([found.bias,", "records = np.stack([found.bias + 2,")
+    wrong, honest = (
+        subject_of(planted(tmp_path / name, "uma_matrix_unit", edits), "uma-matrix-unit", tmp_path / "found")
+        for name, edits in (("wrong", [edit]), ("honest", []))
+    )
+    fault = Fault(Layer(Function([x], body), "matrix_unit.dense"), "lowering", "bias", "it differs")
+    path = write_file(fault, wrong, "layers")
+    assert list((tmp_path / "found").iterdir()) == [path]
+    assert [one.part for one in repeat(path, wrong, quiet).findings] == ["lowering"]
     assert repeat(path, honest, quiet).findings == ()
 
 
