@@ -130,7 +130,7 @@ def _folders(library: Library) -> Iterator[Path]:
         if name:
             yield Path(name).absolute()
     yield from _packaged(library)
-    if (default_folder() / _MADE).is_dir():  # a cache is made, or looked at whether it is ours, where there is use for it
+    if (default_folder() / _MADE).is_dir():  # a cache is made where there is use for it
         yield _made_folder()
 
 
