@@ -32,7 +32,7 @@ def unions(
     most_parts: int | None = None,
     fits: Callable[[tuple[int, ...]], bool] = lambda parts: True,
 ) -> Unions:
-    """Unions of disjoint matches that no path leaves and comes back to.
+    """Unions of disjoint matches that do not wait for each other, and that no path leaves and comes back to.
 
     Matches touch each other where one uses what the other gives, or both use the same. A union may touch itself by way
     of one that is not convex: those are grown, too, and left out of what is given.
@@ -60,6 +60,8 @@ def unions(
                 whole = ops | other
                 if other & ops or whole in grown or (most_ops is not None and whole.bit_count() > most_ops):
                     continue
+                if not _in_order(problem, (*parts, other)):
+                    continue  # nor are more of them; of other matches it may be had
                 grown[whole] = (*parts, other)
                 if not fits(grown[whole]):
                     continue
@@ -72,6 +74,16 @@ def unions(
                     return Unions(found, False)
         level, size = following, size + 1
     return Unions(found, True)
+
+
+def _in_order(problem: CoverProblem, parts: Sequence[int]) -> bool:
+    """Whether matches can be computed one after the other."""
+    of = {op: part for part in parts for op in numbers(part)}
+    waits = {part: {of[used] for used in problem.taken_in(part) if used in of} for part in parts}
+    while ready := [part for part, before in waits.items() if before.isdisjoint(waits)]:
+        for part in ready:
+            del waits[part]
+    return not waits
 
 
 def _near(problem: CoverProblem, match: int, having: dict[int, list[int]]) -> list[int]:
