@@ -263,3 +263,12 @@ def test_unions_touch_are_convex_and_within_what_is_allowed() -> None:
     assert list(unions(diamond, ones, most=100, fits=lambda parts: 8 not in parts).found) == [1, 2, 4, 8, 3, 5, 6, 7]
     first = unions(diamond, ones, most=6)
     assert (len(first.found), first.is_whole) == (6, False)
+
+
+def test_matches_that_wait_for_each_other_are_no_union() -> None:
+    uses = ((), (0,), (1,), (0, 2))  # the last op is with the first one, around those between
+    around, between = 0b1001, 0b0110
+    given = CoverProblem(uses, ((),) * 4, ())
+    assert set(unions(given, [around, between], most=100).found) == {between}
+    found = unions(given, [around, between, 0b0011, 0b1100], most=100).found
+    assert found[0b1111] == (0b0011, 0b1100)
