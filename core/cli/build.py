@@ -233,7 +233,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "in": str(wanted),
         }
     )
-    say_trials(contest.trials, contest.best, out)
+    say_trials(contest, out)
     cautions = say_cautions(asked, out)
     if shares:
         out.line("accelerators have:")
@@ -254,6 +254,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "accelerators": shares,
             "cautions": cautions,
             "plans": [trial.record() for trial in contest.trials],
+            "taken": contest.record(),
             "memory_map": memory_map(record),
             "inputs": plain(record.inputs),
             "outputs": plain(record.outputs),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ..project import ProjectError, find_project
 if TYPE_CHECKING:
     from ..lowering.members import Members
     from ..partition import CostTable, Partitioner
-    from ..pipeline.contest import Trial
+    from ..pipeline.contest import Contest
     from .output import Output
 
 __all__ = [
@@ -53,7 +52,7 @@ def add_measure_argument(parser: argparse.ArgumentParser) -> None:
         "--measure-plan",
         metavar="K",
         type=_count,
-        help="with collage: build the K best plans, time them, and take the fastest",
+        help="with collage: build and time the K best plans, what eager does, and the host alone, and take the fastest",
     )
 
     parser.add_argument(
@@ -70,17 +69,19 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def say_trials(trials: Sequence[Trial], best: int, out: Output) -> None:
+def say_trials(contest: Contest, out: Output) -> None:
     """What came of building several plans, for people."""
-    if len(trials) < 2 and all(trial.measured_ns is None for trial in trials):
+    trials, taken = contest.trials, contest.record()
+    if taken is None or (len(trials) < 2 and taken["source"] != "measured"):
         return
+    why = "it is the fastest" if taken["source"] == "measured" else "of those that fit, it is the cheapest by costs"
     out.line("plans that were built:")
     rows = []
     for one in trials:
         measured = "-" if one.measured_ns is None else f"{one.measured_ns / 1e3:.2f}"
         nbytes = "-" if one.ram_bytes is None else f"{one.ram_bytes:,}"
-        said = "taken" if one.plan == best else one.why or ""
-        rows.append((str(one.plan), f"{one.cost_ns / 1e3:.2f}", measured, nbytes, said))
+        said = f"taken: {why}" if one.plan == contest.best else one.why or ""
+        rows.append((f"{one.plan}{one.said}", f"{one.cost_ns / 1e3:.2f}", measured, nbytes, said))
     out.columns(("plan", "us by costs", "us measured", "bytes of RAM", ""), rows)
 
 

@@ -63,6 +63,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("there is nothing to place", hint="the model is lowered already")
         plan = found
     plan["trials"] = [trial.record() for trial in contest.trials]
+    plan["taken"] = contest.record()
     if args.output is not None:
         _write(args.output, "the plan", json.dumps(plan, indent=1) + "\n")
     if args.timeline is not None:
@@ -70,7 +71,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
     say_plan(plan, out)
     say_cautions(members, out)
-    say_trials(contest.trials, contest.best, out)
+    say_trials(contest, out)
     for path in (args.output, args.timeline):
         if path is not None:
             out.line(f"in: {path}")

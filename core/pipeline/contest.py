@@ -1,5 +1,5 @@
-"""Which of the cheapest plans is built: the first that takes no more memory than there may be, or, where they are to be
-timed, the fastest of these."""
+"""Which of the cheapest plans, and of those that there are anyway, is built: the first that takes no more memory than
+there may be, or, where they are to be timed, the fastest of these."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ __all__ = ["Contest", "Trial", "best_plan"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One of the cheapest plans, built.
+    """One of the plans, built.
 
     Args:
-        plan: its number among them, from 1 on.
+        plan: its number in the order of costs, from 1 on.
         cost_ns: what it costs, as it was told.
         ram_bytes: what it takes of RAM; None where it could not be built.
         measured_ns: what one run takes; None where it was not timed.
         why: it is out, for this reason; None for what is not.
+        known_as: what it is called, where it is one that there is anyway: ``the host alone``.
     """
 
     plan: int
@@ -39,6 +40,12 @@ class Trial:
     ram_bytes: int | None = None
     measured_ns: float | None = None
     why: str | None = None
+    known_as: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """What it is called, in parentheses behind its number; nothing where it has no name."""
+        return f" ({'; '.join(self.known_as)})" if self.known_as else ""
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -48,6 +55,7 @@ class Trial:
             "ram_bytes": self.ram_bytes,
             "measured_ns": self.measured_ns,
             "why": self.why,
+            "known_as": list(self.known_as),
         }
 
 
@@ -67,6 +75,14 @@ class Contest:
     trials: tuple[Trial, ...] = ()
     best: int = 1
 
+    def record(self) -> dict[str, Any] | None:
+        """Which plan was taken, and by what, as plain data, for JSON; None where there was no contest."""
+        taken = next((trial for trial in self.trials if trial.plan == self.best), None)
+        if taken is None:
+            return None
+        source = "costs" if taken.measured_ns is None else "measured"
+        return {"plan": taken.plan, "known_as": list(taken.known_as), "source": source}
+
 
 def best_plan(
     loaded: LoadedModel,
@@ -76,7 +92,8 @@ def best_plan(
     progress: Callable[[str], None] | None = None,
 ) -> Contest:
     """Which plan is to be built. There is a contest where the partitioner is `Collage`, and there is a limit on RAM, or
-    plans are to be timed; else all stays as it is.
+    plans are to be timed; else all stays as it is. Behind the cheapest plans stand those that there are anyway, eager's
+    and the host alone: costs of parts are not what the whole takes, so that one of these may be faster.
 
     Args:
         loaded: the model.
@@ -103,10 +120,14 @@ def best_plan(
     decision = placement.partitioner.decision
     if decision is None:  # what is pinned can be had by nobody: eager told it
         return Contest(members)
+    decision = decision.with_known()
+    names = [decision.known_as(number) for number in range(len(decision.found.plans))]
     trials: list[Trial] = []
     running: list[tuple[int, Artifact]] = []
     errors: list[UmaError] = []
-    for number in range(min(partitioner.measure or len(decision.found.plans), len(decision.found.plans))):
+    for number, known_as in enumerate(names):
+        if 0 < partitioner.measure <= number and not known_as:
+            continue
         if progress is not None:
             progress(f"plan {number + 1}")
         cost_ns = decision.found.costs[number]
@@ -114,11 +135,12 @@ def best_plan(
             artifact = _built(loaded, _planned(members, decision, number), max_ram)
         except UmaError as error:
             errors.append(error)
-            trials.append(Trial(number + 1, cost_ns, why=error.what))
+            trials.append(Trial(number + 1, cost_ns, why=error.what, known_as=known_as))
             continue
         nbytes = footprint(artifact.record).ram_bytes if taken is None else taken(artifact)
         too_large = max_ram is not None and nbytes > max_ram.amount
-        trials.append(Trial(number + 1, cost_ns, nbytes, why="it takes too much RAM" if too_large else None))
+        why = "it takes too much RAM" if too_large else None
+        trials.append(Trial(number + 1, cost_ns, nbytes, why=why, known_as=known_as))
         if not too_large:
             running.append((number, artifact))
             if not partitioner.measure:
@@ -134,13 +156,13 @@ def best_plan(
             progress("time")
         with measuring():
             times = _times([artifact for _, artifact in running], [decision.nth(n) for n, _ in running], members)
+        at = {trial.plan: position for position, trial in enumerate(trials)}
         for (number, _), found in zip(running, times, strict=True):
-            trial = trials[number]
             why, ns = (found, None) if isinstance(found, str) else (None, found)
-            trials[number] = replace(trial, why=why, measured_ns=ns)
+            trials[at[number + 1]] = replace(trials[at[number + 1]], why=why, measured_ns=ns)
         known = [(trial.measured_ns, trial.plan) for trial in trials if trial.measured_ns is not None]
         if not known:
-            raise UsageError("no plan can be timed", hint=f"the first: {trials[running[0][0]].why}")
+            raise UsageError("no plan can be timed", hint=f"the first: {trials[at[running[0][0] + 1]].why}")
         best = min(known)[1] - 1
     return Contest(_planned(members, decision, best), decision.nth(best), tuple(trials), best + 1)
 
@@ -195,7 +217,9 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
 
 
 def _too_large(trials: Sequence[Trial], limit: Limit, name: str) -> RequirementError:
-    lines = [f"none of the {len(trials)} best plans takes as little RAM as {limit.said} allows, {limit.amount:,} bytes"]
-    lines += [f"    plan {one.plan}, {one.cost_ns / 1e3:.2f} us: {one.ram_bytes:,} bytes" for one in trials]
-    hint = "pin layers elsewhere, have more plans looked at (uma.partition.Collage(best=...)), or build it with 'eager'"
+    lines = [f"none of the {len(trials)} plans takes as little RAM as {limit.said} allows, {limit.amount:,} bytes"]
+    for one in trials:
+        nbytes = f"{one.ram_bytes:,} bytes" if one.ram_bytes is not None else one.why
+        lines.append(f"    plan {one.plan}{one.said}, {one.cost_ns / 1e3:.2f} us: {nbytes}")
+    hint = "pin layers elsewhere, or have more plans looked at (uma.partition.Collage(best=...))"
     return RequirementError("\n".join(lines), where=name, hint=hint)

@@ -57,6 +57,8 @@ REPEAT = 50
 _LEAST = 3
 _TURNS = 200
 _ENOUGH_S = 5.0
+_MOST_SHARES = 6
+"""How much longer many models are timed in turn than two of them."""
 _FOLDER = "costs"
 _PROCESS = timing.TimingProcess()
 
@@ -198,9 +200,10 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
         paths = [artifact.save(Path(folder) / str(number)) for number, artifact in enumerate(artifacts)]
         for artifact in artifacts:
             Compiled(artifact.record, artifact.files).library()
-        told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": _ENOUGH_S}
+        seconds = _ENOUGH_S * max(1.0, min(len(paths) / 2, _MOST_SHARES))
+        told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
         with alone(kept.parent):
-            answer = _PROCESS.ask(told, timing.LIMIT_S)
+            answer = _PROCESS.ask(told, timing.LIMIT_S + seconds)
     if isinstance(answer, str):
         return None
     write_kept(kept, {"in_turn_ns": answer["ns"]})

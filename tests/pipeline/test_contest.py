@@ -18,7 +18,7 @@ from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Planned
 from uma.pipeline import build, contest, measured, timing
 from uma.pipeline.contest import best_plan
-from uma.pipeline.driver import LoadedModel
+from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.pipeline.measured import Ran
 from uma.pipeline.ram import Limit
 from uma.plugins import PluginHost, default_host
@@ -60,9 +60,50 @@ def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> No
         (2, 320, 7000.0, None),
     ]
     assert found.best == 2 and found.decision is not None and found.decision.cost_ns == 320
+    assert found.record() == {"plan": 2, "known_as": ["the host alone"], "source": "measured"}
     assert len(build(MODEL, "c", partition=collage(measure=3)).record.calls) == 1
-    assert len(build(MODEL, "c", partition=collage(measure=1)).record.calls) == 3
     assert len(build(MODEL, "c", partition=collage()).record.calls) == 3
+
+
+def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan once, whatever its costs; and each is what eager, or the host alone, builds."""
+    plugins = PluginHost(lambda: [*toy("one", "add"), *toy("two", "add", "cast"), *entry_of(HOST)])
+    dear = {f"{label}: {op}": {"ns": 50} for label in ("one", "two") for op in OPS}
+    costs = {f"plain: {op}": {"ns": 9} for op in OPS} | dear
+    built: list[Artifact] = []
+
+    def in_turn(artifacts: list[Artifact]) -> list[float]:
+        built[:] = artifacts
+        return [float(10 - number) for number in range(len(artifacts))]
+
+    monkeypatch.setattr(contest, "_real", lambda members: frozenset(("one", "two")))
+    monkeypatch.setattr(contest, "run_in_turn", in_turn)
+    partition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1)
+    found = best_plan(LOADED, resolve_targets(("one", "two", "plain"), plugins, partition))
+    assert [one.known_as for one in found.trials] == [
+        ("the host alone",),
+        ("eager, one alone",),
+        ("eager, two before one", "eager, two alone"),
+        ("eager, one before two",),
+    ]
+    costs_ns = [one.cost_ns for one in found.trials]
+    assert costs_ns == sorted(costs_ns) and found.trials[1].plan > 2  # what is between is not built
+    assert found.decision is not None and found.decision.cost_ns == costs_ns[-1]
+    assert found.best == found.trials[-1].plan and found.record() == {
+        "plan": found.best,
+        "known_as": ["eager, one before two"],
+        "source": "measured",
+    }
+    for artifact, targets in zip(built, (("plain",), ("one", "plain"), ("two", "plain")), strict=False):
+        other = build_loaded(LOADED, resolve_targets(targets, plugins))
+        assert [(call.kernel, call.device) for call in artifact.record.calls] == [
+            (call.kernel, call.device) for call in other.record.calls
+        ]
+    # What accelerators must have, these must have as well.
+    condition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1, offload=0.5)
+    found = best_plan(LOADED, resolve_targets(("one", "two", "plain"), plugins, condition))
+    names = [name for one in found.trials for name in one.known_as]
+    assert "eager, one before two" in names and not {"the host alone", "eager, one alone"} & {*names}
 
 
 def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +136,9 @@ def test_memory_is_looked_at_best_first() -> None:
     second = found.trials[1].ram_bytes
     assert second is not None and second < first
     assert len(build(MODEL, "c", partition=collage(), max_ram=first - 1).record.calls) == 1
-    with pytest.raises(
-        RequirementError, match="none of the 2 best plans takes as little RAM as max_ram allows"
-    ) as error:
+    with pytest.raises(RequirementError, match="none of the 2 plans takes as little RAM as max_ram allows") as error:
         build(MODEL, "c", partition=collage(), max_ram=second - 1)
-    assert f"    plan 2, 0.32 us: {second:,} bytes" in error.value.what
+    assert f"    plan 2 (the host alone), 0.32 us: {second:,} bytes" in error.value.what
     # What takes too much is not timed.
     found = best_plan(LOADED, host(measure=2), Limit(second, "max_ram"))
     assert [one.measured_ns is None for one in found.trials] == [True, False]

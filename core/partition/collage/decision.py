@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ...distribution import extra_hint
@@ -78,6 +78,30 @@ class Decision:
         found = self.found
         return replace(self, found=replace(found, plans=found.plans[number:], costs=found.costs[number:]))
 
+    def with_known(self) -> Decision:
+        """The same with the plans that there are anyway behind the others, cheapest first: eager's, and the host alone;
+        each once, and none that has too little gain."""
+        cover, there = self.pool.cover, {self._running(plan) for plan in self.found.plans}
+        more: dict[frozenset[int], tuple[int, ...]] = {}
+        for plan in sorted(self.pool.known, key=cover.cost):
+            running = self._running(plan)
+            if running not in there and cover.gain(plan) >= self.least:
+                more.setdefault(running, plan)
+        plans = *self.found.plans, *more.values()
+        costs = *self.found.costs, *map(cover.cost, more.values())
+        return replace(self, found=replace(self.found, plans=plans, costs=costs))
+
+    def known_as(self, number: int) -> tuple[str, ...]:
+        """What one of the plans is called of those that there are anyway, counted from 0: ``the host alone``."""
+        running = self._running(self.found.plans[number])
+        return tuple(
+            name for name, plan in self.pool.named.items() if plan is not None and self._running(plan) == running
+        )
+
+    def _running(self, plan: Iterable[int]) -> frozenset[int]:
+        """The numbers of what runs in a plan."""
+        return frozenset(number for number in plan if not self.pool.is_free(self.pool.offers[number]))
+
     @property
     def copies_ns(self) -> int:
         """What copies between memories cost in it."""
@@ -118,7 +142,8 @@ class Collage:
         most_unions: how many unions of one target there are at most.
         budget: how far the search goes.
         best: how many plans are kept.
-        measure: how many of the best plans are built and timed, of which the fastest one counts; 0 for none.
+        measure: how many of the best plans are built and timed, beside those that there are anyway; the fastest one
+            counts. 0 for none.
         offload: the part of the multiply-accumulates that accelerators have, 0 to 1; of the ops, in a model without
             any. Where no plan has as much, it does not count.
         workers: who builds and measures parts: the address of a scheduler of Dask, or ``local:2`` for two processes

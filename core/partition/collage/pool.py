@@ -66,6 +66,7 @@ class Pool:
         offers: what there is to choose from.
         eager: for each order of priority that was tried, by labels, eager's plan as the numbers of offers, with what
             owners refuse placed anew; None where nobody tells what it costs.
+        alone: likewise for each accelerator, where there are others, what eager does with it and the hosts.
         host_alone: likewise what costs no accelerator; None where something is pinned to one.
         cut: the labels of the owners who have more unions than there may be.
     """
@@ -85,6 +86,8 @@ class Pool:
         self.eager: dict[tuple[str, ...], tuple[int, ...] | None] = {}
         self._kept_by_hosts: set[Expr] = self._beside()
         regions = {order: self._eager_regions(order) for order in self._orders()}
+        singles = problem.owners if len(problem.owners) > 1 else ()
+        of_one = {owner.label: self._eager_regions((owner,)) for owner in singles}
         self._free_ops()
         everything = self._calls_of_hosts(())
         for nodes in ([expr] for expr in everything):
@@ -92,6 +95,7 @@ class Pool:
         self.host_alone = self._plan((), everything)
         for order, found in regions.items():
             self.eager[tuple(owner.label for owner in order)] = self._plan(found, self._calls_of_hosts(found))
+        self.alone = {label: self._plan(found, self._calls_of_hosts(found)) for label, found in of_one.items()}
         for label in prices.hosts[1:]:
             self._offer_host(label, everything, regions.values())
         for owner in problem.owners:
@@ -135,8 +139,16 @@ class Pool:
     @property
     def known(self) -> list[tuple[int, ...]]:
         """The plans that there are anyway, each once."""
-        plans = [*self.eager.values(), self.host_alone]
-        return list(dict.fromkeys(plan for plan in plans if plan is not None))
+        return list(dict.fromkeys(plan for plan in self.named.values() if plan is not None))
+
+    @property
+    def named(self) -> dict[str, tuple[int, ...] | None]:
+        """The same by what they are called."""
+        return {
+            **{f"eager, {' before '.join(order)}": plan for order, plan in self.eager.items() if order},
+            **{f"eager, {label} alone": plan for label, plan in self.alone.items()},
+            "the host alone": self.host_alone,
+        }
 
     @property
     def host(self) -> str:
