@@ -328,7 +328,8 @@ class Artifact:
             UsageError: as for `session`; or a run was stopped half-way, and what it kept needs a `reset`.
         """
         with self._lock:
-            return self._own_session().run(inputs)
+            session = self._session
+            return (self._own_session() if session is None else session).run(inputs)
 
     def reset(self) -> None:
         """Have `run` begin again with what the model says it keeps before the first run.

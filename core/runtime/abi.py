@@ -29,6 +29,7 @@ _TYPE = re.compile(
 )
 _ENTRIES = """
 const uma_model *uma_model_entry(void);
+uma_status uma_model_invoke(void *const *bound);
 const uint64_t *uma_profile_ticks(size_t *steps);
 const uint64_t *uma_profile_counts(size_t *counts);
 const uint64_t *uma_profile_turns(size_t *steps);

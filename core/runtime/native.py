@@ -234,12 +234,13 @@ class Session(ModelSession):
         if status != 0:
             self._fail("initialisation", status)
         # Converting the pointers once leaves one C call, and no Python frame around it, per invocation.
-        self._invoke = functools.partial(
-            descriptor.invoke,
-            self._context,
-            ffi.cast("const void *const *", self._tables[0]),
-            ffi.cast("void *const *", self._tables[1]),
-        )
+        inputs, outputs = ffi.cast("const void *const *", self._tables[0]), ffi.cast("void *const *", self._tables[1])
+        with_bound = getattr(self.model._library, "uma_model_invoke", None)
+        if with_bound is None:  # not a library that UMA made
+            self._invoke = functools.partial(descriptor.invoke, self._context, inputs, outputs)
+        else:
+            self._bound = ffi.new("void *[]", [self._context, inputs, outputs])
+            self._invoke = functools.partial(with_bound, ffi.cast("void *const *", self._bound))
 
     def _close(self, raising: bool) -> None:
         with self._lock:

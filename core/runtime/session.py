@@ -18,7 +18,7 @@ from ..tir.form.dtype import DTYPES
 from .abi import Array
 from .open_shapes import OpenShapes
 from .state import SessionState
-from .tensors import TensorInfo, checked_inputs
+from .tensors import TensorInfo, are_exact, checked_inputs
 
 __all__ = ["ModelSession"]
 
@@ -58,6 +58,9 @@ class ModelSession(ABC):
         self._broken = False
         self._closed = False
         self._lock = threading.Lock()
+        # What `run` needs, looked up once.
+        self._takes = tuple((info.name, np.dtype(info.dtype), info.shape, inputs[info.name]) for info in wanted)
+        self._gives = tuple((name, array.copy) for name, array in outputs.items())
         self.open_shapes: OpenShapes | None = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -101,14 +104,28 @@ class ModelSession(ABC):
             UsageError: another thread is running this session, it was closed, or its state needs a `reset`.
             DeviceError, RequirementError, ToolchainError, InternalError: as for `invoke`.
         """
-        arrays = checked_inputs(inputs, self._wanted, self._name, self.open_shapes)
-        with self._alone():
-            for name, array in arrays.items():
-                np.copyto(self.inputs[name], array)
+        takes, open_shapes = self._takes, self.open_shapes
+        if type(inputs) is np.ndarray and len(takes) == 1:
+            inputs = {takes[0][0]: inputs}
+        if open_shapes is not None or not are_exact(inputs, takes):
+            inputs = checked_inputs(inputs, self._wanted, self._name, open_shapes)
+        # What `_alone` does, which as a context takes as long as all of this.
+        if not self._lock.acquire(False):
+            raise self._is_used()
+        try:
+            if self._closed:
+                raise self._was_closed()
+            for name, _, _, buffer in takes:
+                buffer[...] = inputs[name]
             self.invoke()
-            if self.open_shapes is not None:
-                return self.open_shapes.cut(self.outputs, arrays)
-            return {name: array.copy() for name, array in self.outputs.items()}
+            if open_shapes is not None:
+                return open_shapes.cut(self.outputs, inputs)
+            outputs = {}
+            for name, copy in self._gives:
+                outputs[name] = copy()
+            return outputs
+        finally:
+            self._lock.release()
 
     def read_arena(self, offset: int, shape: tuple[int, ...], dtype: str) -> Array:
         """A copy of what lies at ``offset`` bytes of the arena, as the last run left it.
@@ -192,16 +209,19 @@ class ModelSession(ABC):
     def _alone(self) -> Iterator[None]:
         """The session, fit to be run, for one thread."""
         if not self._lock.acquire(blocking=False):
-            raise UsageError(
-                "a session was used by two threads at once",
-                where=self._where,
-                hint="give each thread a session of its own",
-            )
+            raise self._is_used()
         try:
             self._ready()
             yield
         finally:
             self._lock.release()
+
+    def _is_used(self) -> UsageError:
+        return UsageError(
+            "a session was used by two threads at once",
+            where=self._where,
+            hint="give each thread a session of its own",
+        )
 
     def _was_closed(self) -> UsageError:
         return UsageError("the session was closed", where=self._where, hint="make another one")

@@ -6,8 +6,10 @@ import gc
 import threading
 import time
 import weakref
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,7 @@ DEFAULTS = {
     "reset": "",
     "init": "",
     "invoke": "",
+    "bound": "",
 }
 MODEL = """
 #include "uma_runtime.h"
@@ -85,6 +88,7 @@ static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, %(state_bytes)
     %(n_inputs)s, %(n_outputs)s, %(n_states)s, 0, in, out, states, state_offsets, 0, init, reset, invoke, 0, 0};
 const uma_model *uma_model_entry(void);
 const uma_model *uma_model_entry(void) { return &model; }
+%(bound)s
 """
 Build = Callable[..., Path]
 
@@ -211,6 +215,19 @@ class TestRun:
         read_only.flags.writeable = False
         np.testing.assert_array_equal(Session(single).run({"x:0": read_only})["y"], X)
 
+    def test_of_a_kind_of_their_own(self, session: Session) -> None:
+        """Mappings and arrays that are not numpy's and Python's own."""
+
+        class Kind(np.ndarray[Any, Any]):
+            pass
+
+        given = UserDict({"x:0": X.view(Kind), "q": Q})
+        for inputs in (given, dict(given), MappingProxyType(given)):
+            made = session.run(inputs)["y"]
+            assert type(made) is np.ndarray and made[0, 0] == session.outputs["y"][0, 0]
+        with pytest.raises(ModelError, match="there is no input 'r'"):
+            session.run(UserDict({**given, "r": Q}))
+
     def test_dlpack(self, single: NativeModel) -> None:
         class Foreign:
             def __dlpack__(self, **options: Any) -> Any:
@@ -298,6 +315,16 @@ class TestInvoke:
             times.append(time.perf_counter() - start)
         # 0.25 us each where it was measured; a wide margin for slow and busy machines.
         assert min(times) / 1000 < 3e-6
+
+    def test_a_library_may_bind_what_it_takes(self, build: Build) -> None:
+        """As those that UMA makes do: then that is what is called."""
+        bound = "uma_status uma_model_invoke(void *const *bound);"
+        body = "return invoke(bound[0], (const void *const *)bound[1], (void *const *)bound[2]) + 77;"
+        with_it = Session(NativeModel(build(bound=f"{bound} {bound[:-1]} {{ {body} }}")))
+        with_it.inputs["x:0"][...] = X
+        with pytest.raises(InternalError, match=r"an unknown status \(77\)"):
+            with_it.invoke()
+        np.testing.assert_array_equal(with_it.outputs["y"], 2 * X)
 
 
 STATEFUL = {"n_states": "1", "states": 'INFO("runs/so far", "int32", 0, 0, 4)', "state_bytes": "8"}
