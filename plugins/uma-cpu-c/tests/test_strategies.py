@@ -17,7 +17,7 @@ from uma.tir import PrimFunc, interpret
 def test_random_layers(cc: str) -> None:
     text = check(*layers(3, 11), f"c -cc={cc} -opt=2")
     if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
-        assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text and "UMA_ROWS" in text and "uma_transpose_8" in text
+        assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text and "UMA_ROWS" in text and "uma_transpose_32" in text
 
 
 @pytest.mark.soak

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from uma.hookspecs import Fusion, Scheduled, Strategy
 from uma.target import Target
 
-from .copies import transposed
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import features_of
@@ -19,6 +18,7 @@ from .schedules import is_known, tiled
 from .small import core_of, small_products
 from .small_planes import small_planes
 from .tiles import choose
+from .transposes import transposed
 from .units import Unit, unit_of
 from .windows import windows
 
@@ -77,7 +77,7 @@ def strategies_of(target: Target) -> list[Strategy]:
     found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
     if any(name in features for name in _WORDS):
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
-    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit.lanes)) for name in _TRANSPOSITIONS)]
+    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion)) for name in _TRANSPOSITIONS)]
 
 
 _OFTEN = 8

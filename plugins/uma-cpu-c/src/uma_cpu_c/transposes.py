@@ -1,0 +1,89 @@
+"""The schedule of a transposition: matrices, each transposed in registers block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.relay import Call
+from uma.tir import INDEX, Buffer, For, Imm, Intrinsic, Store, Var, te
+from uma.tir.schedule import Schedule
+
+__all__ = ["transposed"]
+
+_BLOCK_BYTES = 16
+"""Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
+
+
+def transposed(fusion: Fusion) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something is
+    computed in the same loops, and where elements that lie side by side stay so.
+
+    Dimensions that stay side by side are one, so that matrices are as large as can be.
+
+    Args:
+        fusion: whose anchor it is.
+    """
+    call = fusion.anchor
+    assert call is not None
+    if len(fusion.calls) > 1 or fusion.known:
+        return None
+    shape, axes = merged(call.args[0].shape, _axes(call))
+    last = len(axes) - 1
+    if last < 1 or axes[last] == last:
+        return None
+    rows, columns = shape[axes[last]], shape[last]
+    (data,) = fusion.tensors.of[call.args[0]]
+    least = _BLOCK_BYTES * data.size // data.nbytes
+    if min(rows, columns) < least:
+        few = f"{min(rows, columns)} {'rows' if rows < columns else 'columns'} of {data.dtype}"
+        return Declined(f"no blocks that are transposed in registers: its matrices have {few}, fewer than {least}")
+    place = [axes.index(dim) for dim in range(len(axes))]
+    source = te.reshape(data, shape)
+    result = te.compute([shape[axis] for axis in axes], lambda *i: source[tuple(i[dim] for dim in place)], "transposed")
+    kernel = te.plain(fusion.tensors.params, (result,))
+    s = Schedule(kernel.func)
+    loops = s.loops(kernel.labels[result])
+    row, column = loops[last], loops[place[last]]
+    s.reorder(*(loops[dim] for dim in place if loops[dim] not in (row, column)), column, row)
+    s.tensorize(column, _matrix(rows, columns, data.dtype))
+    return Scheduled(replace(kernel, func=s.func))
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    """Dimension d of the result is dimension ``axes[d]`` of the data."""
+    if call.op_name == "transpose":
+        return tuple(call.attrs.axes)
+    return tuple(call.attrs.src_layout.index(name) for name in call.attrs.dst_layout)
+
+
+def merged(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of the data and the axes of a transposition, without dimensions of one element, and with those as one
+    that follow one another before and after.
+    """
+    runs: list[list[int]] = []
+    kept = [dim for dim, extent in enumerate(shape) if extent != 1]
+    following = dict(pairwise(kept))
+    for axis in axes:
+        if shape[axis] == 1:
+            continue
+        if runs and following.get(runs[-1][-1]) == axis:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    order = sorted(runs)
+    return tuple(math.prod(shape[dim] for dim in run) for run in order), tuple(order.index(run) for run in runs)
+
+
+@cache
+def _matrix(rows: int, columns: int, dtype: str) -> Intrinsic:
+    y, x = Buffer("y", (columns, rows), dtype), Buffer("x", (rows, columns), dtype)
+    j, i = Var("j"), Var("i")
+    body = For(j, Imm(columns, INDEX), For(i, Imm(rows, INDEX), Store(y, (j, i), x[i, j])))
+    bits = 8 * x.nbytes // x.size
+    text = f"uma_transpose_{bits}({{y}}, {{y_stride0}}, {{x}}, {{x_stride0}}, {rows}, {columns})"
+    return Intrinsic(f"transpose_{rows}x{columns}_{dtype}", (y, x), (), body, statement=text, include="uma_transpose.h")
