@@ -4,8 +4,10 @@ Several processes measure in turns, see `worker`; what counts is the lower end o
 paired ratios, the best peer's time by ours. Real models come from the folder of the environment variable UMA_MODELS,
 else from ../shared/models beside the checkout. Peers that are not installed are left out, and said.
 
-python -m benchmarks mcu counts instructions and memory of small machines instead, python -m benchmarks placement
-compares placements on accelerators, and python -m benchmarks tiling tiles with the best there are; see their --help.
+python -m benchmarks sweep measures a layer or some of every family of ops and whole models, or those whose names have a
+given word in them. python -m benchmarks mcu counts instructions and memory of small machines instead, python -m
+benchmarks placement compares placements on accelerators, and python -m benchmarks tiling tiles with the best there are;
+see their --help.
 """
 
 from __future__ import annotations
@@ -27,16 +29,23 @@ from typing import Any
 import uma
 from uma.toolchain.discovery import find_compiler
 
-from . import mcu, placement, tiling
+from . import mcu, placement, sweep, tiling
+from .call import call_table, call_times
 from .cases import EMPTY, OWN, REAL, ROOT, Case, models_folder, own_cases, real_cases, sweep_cases
 from .contenders import contenders
 from .contenders.uma_c import TARGET
 from .layers import random_layers
 from .report import Row, empty_table, model_table, size_table, sweep_table
+from .sweep import measured_families
+from .worker import Limits
 
+FAMILIES = "families"
 SWEEP = "sweep"
 QUICK = ("ad_int8", "kws_int8", "resnet8_int8", "vww_int8", "kws_fp32", "gemm64", "conv3x3")
 """The models of a quick run."""
+
+_CALLED = "ad_int8"
+"""The small network whose calls are measured, besides an empty one's."""
 
 _CHUNK = 10
 """Layers of the sweep that a process measures: they share the time in which it starts."""
@@ -90,12 +99,18 @@ def measure(cases: Sequence[Case], processes: int, limits: dict[str, float], see
     yield from rows.values()
 
 
+def _calls(cases: Sequence[Case], seed: int, folder: Path) -> dict[str, dict[str, list[float]]]:
+    """What a call of each model costs."""
+    limits, rng = Limits(200, 0.0002, 2), random.Random(seed)
+    return {case.name: call_times(case.files["onnx"], limits, rng, folder) for case in cases}
+
+
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = (*REAL, *OWN, SWEEP)
+    names = (*REAL, *OWN, FAMILIES, SWEEP)
     parser.add_argument("--only", metavar="NAME", action="append", choices=names, help=f"one of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="a run of a minute or two")
     parser.add_argument("--seed", type=int, help="of the sweep's layers, and of the order of batches; else a fresh one")
@@ -108,7 +123,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     args.shapes = (8 if args.quick else 200) if args.shapes is None else args.shapes
     args.processes = args.processes or (2 if args.quick else 3)
     args.rounds = args.rounds or (12 if args.quick else 40)
-    args.only = args.only or [*(QUICK if args.quick else (*REAL, *OWN)), SWEEP]
+    args.only = args.only or [*(QUICK if args.quick else (*REAL, *OWN, FAMILIES)), SWEEP]
     return args
 
 
@@ -121,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return placement.main(given[1:])
     if given[:1] == ["tiling"]:
         return tiling.main(given[1:])
+    if given[:1] == ["sweep"]:
+        return sweep.main(given[1:], measure)
     args = parsed(given)
     about = machine()
     print(f"{about['cpu']}, {about['cores']} cores, {about['system']}, Python {about['python']}")
@@ -138,12 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     rows: list[Row] = []
     layers: list[Row] = []
+    families: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="uma-bench-") as name:
         folder, cache = Path(name), Path(name) / "cache"
         limits = {"rounds": args.rounds, "batch_s": 0.002 if args.quick else 0.004, "budget_s": 2 if args.quick else 8}
         cases = own_cases([EMPTY, *(name for name in args.only if name in OWN)], folder)
         empty, *own = cases
         [nothing] = measure([empty], args.processes, limits, args.seed, cache)
+        costs = _calls([empty, *(case for case in real if case.name == _CALLED)], args.seed, folder)
         for case in (*real, *own):
             rows += measure([case], args.processes, limits, args.seed, cache)
             lines = list(model_table(rows[-1:]))
@@ -156,7 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 layers += measure(chunk, min(2, args.processes), limits, args.seed, cache)
                 print(f"\rsweep: {len(layers)} of {len(made)} layers", end="", flush=True, file=sys.stderr)
             print(file=sys.stderr)
-    for table in (empty_table(nothing), size_table(rows) if rows else (), sweep_table(layers) if layers else ()):
+        if FAMILIES in args.only:
+            families = measured_families([], limits, args.seed, measure, models=False)
+    found = (size_table(rows) if rows else (), *(sweep_table(each) for each in (layers, families) if each))
+    for table in (empty_table(nothing), call_table(costs), *found):
         for line in table:
             print(line)
         print()
@@ -170,6 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "empty": nothing.plain(),
         "models": [row.plain() for row in rows],
         "sweep": [row.plain() for row in layers],
+        "families": [row.plain() for row in families],
+        "calls_us": costs,
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(record, indent=1), encoding="utf-8")

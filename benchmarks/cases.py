@@ -12,11 +12,13 @@ import onnx
 
 from .contenders import Format
 from .contenders.litert_xnnpack import LiteRT
+from .families import Family
 from .layers import Layer
 from .nets import NETS
+from .networks import NETWORKS
 from .tflite_op import Tensor, one_op
 
-__all__ = ["EMPTY", "OWN", "REAL", "Case", "models_folder", "own_cases", "real_cases", "sweep_cases"]
+__all__ = ["EMPTY", "OWN", "REAL", "Case", "family_cases", "models_folder", "own_cases", "real_cases", "sweep_cases"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,11 +37,14 @@ REAL: Mapping[str, tuple[str | None, str | None]] = MappingProxyType(
         "resnet8_fp32": (f"{_TINY}/pretrainedResnet.tflite", f"{_TINY_ONNX}/resnet8_fp32.onnx"),
         "vww_fp32": (f"{_TINY}/vww_96_float.tflite", f"{_TINY_ONNX}/vww_fp32.onnx"),
         "okay_nabu": (f"{_OTHERS}/okay_nabu.tflite", None),
+        "silero": (None, f"{_OTHERS}/silero_vad_static.onnx"),
     }
 )
 """Files of real models, as TFLite and as ONNX."""
 
-OWN = tuple(name for name in NETS if name != EMPTY)
+_MADE = {**NETS, **NETWORKS}
+
+OWN = tuple(name for name in _MADE if name != EMPTY)
 """The models of our own."""
 
 
@@ -78,7 +83,7 @@ def own_cases(names: Iterable[str], folder: Path) -> list[Case]:
     """Models of our own, `EMPTY` among them, written to a folder."""
     made = []
     for name in names:
-        files: dict[Format, Path] = {"onnx": _written(NETS[name](), folder / f"{name}.onnx")}
+        files: dict[Format, Path] = {"onnx": _written(_MADE[name](), folder / f"{name}.onnx")}
         if name == EMPTY and LiteRT().version() is not None:
             files["tflite"] = folder / f"{name}.tflite"
             files["tflite"].write_bytes(one_op("RELU", None, [Tensor((1, 16))], Tensor((1, 16))))
@@ -96,6 +101,14 @@ def sweep_cases(layers: Iterable[Layer], folder: Path) -> list[Case]:
             files["tflite"].write_bytes(layer.tflite())
         made.append(Case(layer.name, files, layer.macs))
     return made
+
+
+def family_cases(layers: Iterable[Family], folder: Path) -> list[Case]:
+    """Layers of families of ops, written to a folder as ONNX."""
+    return [
+        Case(layer.name, {"onnx": _written(layer.model(), folder / f"family{number}.onnx")})
+        for number, layer in enumerate(layers)
+    ]
 
 
 def _written(model: onnx.ModelProto, path: Path) -> Path:

@@ -14,14 +14,15 @@ import onnx
 from .nets import Net
 from .tflite_op import Tensor, one_op
 
-__all__ = ["CHANNELS", "MACS", "Layer", "random_layers"]
+__all__ = ["CHANNELS", "IN_SCALE", "MACS", "WEIGHT_SCALE", "Layer", "dequantised", "random_layers", "spread_of"]
 
 MACS = (50_000, 200_000_000)
 """Of a layer, least and most."""
 
 CHANNELS = (1, 512)
 
-_IN_SCALE, _WEIGHT_SCALE = 2.0**-5, 2.0**-7
+IN_SCALE, WEIGHT_SCALE = 2.0**-5, 2.0**-7
+"""Of tensors of int8: the data's, the weights'."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,13 @@ class Layer:
             if weight is not None:
                 given += [net.weight(weight, terms), net.constant(net.rng.standard_normal(weight[0]))]
             return net.model(net.op(op, *given, **how))
-        real = [_dequantised(net, name, _IN_SCALE, "int8") for name in given]
+        real = [dequantised(net, name, IN_SCALE, "int8") for name in given]
         if weight is not None:
             bits = net.rng.integers(-127, 128, weight)
-            real.append(_dequantised(net, net.constant(bits, "int8"), _WEIGHT_SCALE, "int8"))
+            real.append(dequantised(net, net.constant(bits, "int8"), WEIGHT_SCALE, "int8"))
             bias = net.constant(net.rng.integers(-1000, 1000, weight[0]), "int32")
-            real.append(_dequantised(net, bias, _IN_SCALE * _WEIGHT_SCALE, "int32"))
-        spread = net.constant(_spread_of(terms, weight is None))
+            real.append(dequantised(net, bias, IN_SCALE * WEIGHT_SCALE, "int32"))
+        spread = net.constant(spread_of(terms, weight is None))
         return net.model(net.op("QuantizeLinear", net.op(op, *real, **how), spread, net.constant(0, "int8")))
 
     def tflite(self) -> bytes:
@@ -104,8 +105,8 @@ class Layer:
         rng, (inner, out) = np.random.default_rng(0), self.channels
         terms, made = self.macs // self._results, (self.extent - 1) // self.stride + 1
         quantised = self.dtype == "int8"
-        scale, weight_scale = (_IN_SCALE, _WEIGHT_SCALE) if quantised else (None, None)
-        spread = _spread_of(terms, self.kind == "matmul") if quantised else None
+        scale, weight_scale = (IN_SCALE, WEIGHT_SCALE) if quantised else (None, None)
+        spread = spread_of(terms, self.kind == "matmul") if quantised else None
 
         def given(*shape: int) -> Tensor:
             return Tensor(shape, self.dtype, scale)
@@ -116,7 +117,7 @@ class Layer:
             return Tensor(shape, "float32", None, rng.standard_normal(shape) * math.sqrt(2 / terms))
 
         if quantised:
-            bias = Tensor((out,), "int32", _IN_SCALE * _WEIGHT_SCALE, rng.integers(-1000, 1000, out))
+            bias = Tensor((out,), "int32", IN_SCALE * WEIGHT_SCALE, rng.integers(-1000, 1000, out))
         else:
             bias = Tensor((out,), "float32", None, rng.standard_normal(out))
         if self.kind == "matmul":
@@ -139,14 +140,15 @@ class Layer:
         return one_op("CONV_2D", "Conv2DOptions", [picture, kernel, bias], result, **how)
 
 
-def _dequantised(net: Net, name: str, scale: float, dtype: str) -> str:
+def dequantised(net: Net, name: str, scale: float, dtype: str) -> str:
+    """The real values of a tensor of whole numbers."""
     return net.op("DequantizeLinear", name, net.constant(scale), net.constant(0, dtype))
 
 
-def _spread_of(terms: int, of_inputs: bool) -> float:
+def spread_of(terms: int, of_inputs: bool) -> float:
     """The scale of a result that uses its range: bytes of both factors are uniform, and so have a deviation of 74, and
     40 is to be that of the result."""
-    return _IN_SCALE * (_IN_SCALE if of_inputs else _WEIGHT_SCALE) * 74 * 74 * math.sqrt(terms) / 40
+    return IN_SCALE * (IN_SCALE if of_inputs else WEIGHT_SCALE) * 74 * 74 * math.sqrt(terms) / 40
 
 
 def random_layers(count: int, seed: int) -> Iterator[Layer]:

@@ -92,8 +92,8 @@ def model_table(rows: Sequence[Row]) -> Iterator[str]:
     yield from _ratio_lines(rows, 14)
 
 
-def sweep_table(rows: Sequence[Row]) -> Iterator[str]:
-    """How many layers are below which ratio, and the worst."""
+def sweep_table(rows: Sequence[Row], most: int = WORST) -> Iterator[str]:
+    """How many layers are below which ratio, and so many of the worst."""
     best = [(found[0].median, row) for row in rows if (found := row.ratios())]
     yield from (f"we do not take {row.name}: {row.refused}" for row in rows if row.refused is not None)
     if not best:
@@ -105,7 +105,7 @@ def sweep_table(rows: Sequence[Row]) -> Iterator[str]:
         f"{len(best)} layers beside the best peer of each: median {statistics.median(medians):.2f}, "
         f"least {min(medians):.2f}, below 0.5: {below}, at least 1: {sum(value >= 1 for value in medians)}"
     )
-    worst = [row for _, row in sorted(best, key=lambda pair: pair[0])[:WORST]]
+    worst = [row for _, row in sorted(best, key=lambda pair: pair[0])[:most]]
     yield f"the worst {len(worst)}:"
     yield from _ratio_lines(worst, 44)
 

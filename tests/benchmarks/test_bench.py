@@ -16,9 +16,10 @@ import numpy as np
 import onnx
 import pytest
 from benchmarks import __main__ as bench
-from benchmarks import cases, intervals, layers, nets, report, worker
+from benchmarks import call, cases, families, intervals, layers, nets, networks, report, sweep, worker
 from benchmarks.contenders import OURS, PEERS, Prepared, contenders
 from benchmarks.contenders.uma_c import Uma
+from onnx import helper
 from tests._support.onnx_builder import run_onnxruntime
 from tests._support.tflite_builder import litert
 
@@ -168,6 +169,31 @@ class TestLayers:
             assert [dim.dim_value for dim in made.type.tensor_type.shape.dim] == shape
 
 
+class TestFamilies:
+    def test_each_has_a_name_and_a_type(self) -> None:
+        names = [one.name for one in families.families()]
+        assert len(set(names)) == len(names)
+        assert all(len({"float32", "int8"} & set(name.split())) == 1 for name in names)
+        for word in ("conv3d", "transposed", "grouped", "softmax", "cumsum", "LSTM", "GRU", "attention", "resize"):
+            assert any(word in name for name in names)
+
+    @pytest.mark.soak
+    def test_onnx_finds_them_right(self) -> None:
+        """And what goes in is of the type that the name says."""
+        for family in families.families():
+            graph = family.model().graph
+            kinds = {helper.tensor_dtype_to_np_dtype(x.type.tensor_type.elem_type) for x in graph.input}
+            assert kinds == {np.dtype("int8" if " int8 " in family.name else "float32")}
+            assert len(graph.output) == 1
+
+    def test_networks(self) -> None:
+        """They have their outputs; the others take longer to make."""
+        for name, shape in (("bert_tiny", [1, 128, 128]), ("ppocr", [1, 2])):
+            [made] = networks.NETWORKS[name]().graph.output
+            assert [dim.dim_value for dim in made.type.tensor_type.shape.dim] == shape
+        assert set(networks.NETWORKS) <= set(cases.OWN) and "silero" in cases.REAL
+
+
 def rows() -> list[report.Row]:
     """Of fake times: ahead, behind, alone, and not taken."""
     steady = [2.0, 2.1, 2.0, 2.2, 2.0, 2.1, 2.0]
@@ -216,7 +242,42 @@ class TestReport:
         assert len(told["times_us"][ours]) == 12
 
 
+class TestCall:
+    def test_what_is_called(self, tmp_path: Path) -> None:
+        """The C function from C, and what calls it from Python, which takes longer than no time."""
+        path = cases.own_cases([cases.EMPTY], tmp_path)[0].files["onnx"]
+        found = call.call_times(path, worker.Limits(6, 0.0, 1.0), random.Random(0), tmp_path)
+        assert {call.FUNCTION, "invoke", "session.run", "artifact.run"} <= set(found)
+        assert all(len(times) == 6 and min(times) > 0 for times in found.values())
+
+    def test_a_line_for_each_model(self) -> None:
+        head, one, two = call.call_table({"a": {"invoke": [1.0, 2.0, 4.0]}, "b": {"peer": [8.0]}})
+        assert head.split() == ["the", "call,", "us", "invoke", "peer", "(least,", "median)"]
+        assert (one.split(), two.split()) == (["a", "1.00", "2.00", "-"], ["b", "-", "8.00", "8.00"])
+
+
 class TestCommand:
+    def test_a_sweep_of_some(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The families and models with one of the words in their names; every line, and all times as JSON."""
+        asked = []
+
+        def measure(given: Any, processes: int, *_: object) -> Iterator[report.Row]:
+            for case in given:
+                asked.append(case.name)
+                yield report.Row(case.name, {"uma onnx": [1.0] * 6, "openvino": [3.0] * 6})
+
+        monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
+        out = tmp_path / "new" / "sweep.json"
+        assert sweep.main(["cumsum", "Bert", "silero", "--json", str(out)], measure) == 0
+        assert asked == ["cumsum float32 128x256 axis 0", "cumsum float32 128x256 axis 1", "bert_tiny"]
+        assert "3 layers beside the best peer of each: median 3.00" in capsys.readouterr().out
+        assert [row["name"] for row in json.loads(out.read_text())["rows"]] == asked
+        with pytest.raises(SystemExit):
+            sweep.main(["no such op"], measure)
+        assert "no layer and no model has no such op in its name" in capsys.readouterr().err
+
     def test_tables_and_json(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -230,6 +291,7 @@ class TestCommand:
                 yield report.Row(case.name, times, {"uma tflite": {**facts, "io_bytes": 3}}, {}, case.macs)
 
         monkeypatch.setattr(bench, "measure", measure)
+        monkeypatch.setattr(bench, "call_times", lambda path, *_: {"invoke": [0.25, 0.5, 0.5]})
         monkeypatch.setattr(bench, "machine", lambda: {**dict.fromkeys(("cpu", "cores", "system", "python")), **about})
         about = {"compiler": "cc", "flags": ["-O3"], "versions": {"uma": "0.1.0", "litert": None}}
         monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
@@ -247,10 +309,12 @@ class TestCommand:
         assert [row["name"] for row in record["models"]] == ["gemm64"]
         assert [row["name"] for row in record["sweep"]] == drawn
         assert record["models"][0]["ratios"][0]["lower"] == 2.0
+        assert record["calls_us"] == {"empty": {"invoke": [0.25, 0.5, 0.5]}} and record["families"] == []
+        assert ["empty", "0.25", "0.50"] in [line.split() for line in text.splitlines()]
 
     def test_defaults(self, capsys: pytest.CaptureFixture[str]) -> None:
         whole, quick = bench.parsed([]), bench.parsed(["--quick"])
-        assert (whole.shapes, len(whole.only)) == (200, len(cases.REAL) + len(cases.OWN) + 1)
+        assert (whole.shapes, len(whole.only)) == (200, len(cases.REAL) + len(cases.OWN) + 2)
         assert quick.shapes < 20 and set(quick.only) < set(whole.only)
         assert bench.parsed(["--seed", "0"]).seed == 0 and whole.seed != quick.seed
         with pytest.raises(SystemExit):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+from benchmarks.blocks import Layers
 from onnx import helper
-
-from .layers import Layers
 
 __all__ = ["bert_tiny"]
 

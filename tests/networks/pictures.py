@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import onnx
-
-from .layers import Layers
+from benchmarks.blocks import Layers
 
 __all__ = ["PICTURES"]
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from benchmarks.nets import Net
+
+from .nets import Net
 
 __all__ = ["Layers"]
 
