@@ -38,12 +38,12 @@ from uma.relay.evaluate import evaluate
 from uma.relay.ops import qnn_softmax
 from uma.relay.pattern import Mismatch, match
 from uma.reports.explain import explain
-from uma_ethosu_like import layouts
+from uma_ethosu_like import layouts, stripes
 from uma_ethosu_like.blocks import Block
 from uma_ethosu_like.cost import Event, Wait, Work, stream_cycles
 from uma_ethosu_like.hazards import Place
 from uma_ethosu_like.machine import Machine
-from uma_ethosu_like.operations import Step
+from uma_ethosu_like.operations import Box, Step
 from uma_ethosu_like.softmax import exp_table
 from uma_ethosu_like.stream import Stream, write_stream
 from uma_ethosu_like.supported import make_patterns
@@ -296,9 +296,40 @@ def test_chains_of_layers_are_exact_in_less_memory(npu: Any) -> None:
     runs = chains(range(2), [0.45])
     assert len(runs) == 4
     check(npu, runs)
-    stripes = [run[1].stream(run[2]) for run in runs if "in 0.45" in run[0]]
-    turns = [one for stream in stripes for one in stream.commands if one.type.name == "SET_IFM_BASE2"]
-    assert len(turns) > 4 * len(stripes)  # rings are read across their end
+    streams = [run[1].stream(run[2]) for run in runs if "in 0.45" in run[0]]
+    turns = [one for stream in streams for one in stream.commands if one.type.name == "SET_IFM_BASE2"]
+    assert len(turns) > 4 * len(streams)  # rings are read across their end
+
+
+def test_stripes_are_those_of_a_search_of_all_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of operations behind each other only those are tried together that may gain by it."""
+    runs = [run for run in chains(range(2), [0.45]) if " in " in run[0]]
+    assert len(runs) == 2
+
+    def steps() -> list[list[tuple[str, Box]]]:
+        streams = [one.stream(machine) for _, one, machine, *_ in runs]
+        return [[(e.step.operation.kind, e.step.box) for e in s.works if isinstance(e, Work)] for s in streams]
+
+    few = steps()
+    monkeypatch.setattr(stripes.Ranges, "beginning", lambda self, first: range(first, self.count))
+    assert steps() == few
+
+
+def test_operations_are_tried_together_from_one_that_makes_to_one_that_reads_around_what_does_not_fit() -> None:
+    x, y = (Var(name, TensorType((1, 8, 8, 16), "int8")) for name in "xy")
+    window = {"pool_size": (3, 3), "padding": (1, 1, 1, 1)}
+    left, right = call("nn.max_pool2d", x, **window), call("nn.max_pool2d", y, **window)
+    [one] = planned(Function([x, y], call("nn.max_pool2d", call("maximum", left, right), **window)))
+    operations = one.plan.operations
+    assert [each.kind for each in operations] == ["max_pool", "max_pool", "max", "max_pool"]
+
+    def ranges(*fitting: bool) -> list[list[int]]:
+        found = stripes.Ranges(operations, fitting)
+        return [list(found.beginning(first)) for first in range(found.count)]
+
+    assert ranges(True, True, True, True) == [[0], [1], [2], [3]]
+    assert ranges(True, True, True, False) == [[0, 3], [1, 3], [2, 3], [3]]
+    assert ranges(False, True, True, True) == [[0, 2, 3], [1], [2], [3]]  # the second has nothing of the first
 
 
 @pytest.mark.soak

@@ -6,6 +6,7 @@ No row is made twice: for some more rows of its last output, each operation make
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -111,9 +112,6 @@ def _cascades(
     operations: Sequence[Operation], chosen: Sequence[Operation], fixed: Collection[Storage]
 ) -> Iterator[_Cascade]:
     """Ways to do ``chosen`` operations together, in ever more stripes."""
-    written = [one.ofm.storage for one in operations]
-    if any(written.count(one.ofm.storage) > 1 for one in chosen):
-        return  # what is written in parts, or again, is not followed row by row
     between, height = _between(operations, chosen, fixed), chosen[-1].ofm.shape[0]
     rows = height
     while rows > 1:
@@ -126,6 +124,48 @@ def _cascades(
                 ring = Storage(held.storage.name, count * held.strides[0])
                 rings[held.storage] = replace(held, storage=ring, ring=count)
         yield _Cascade(tuple(steps), rings)
+
+
+class Ranges:
+    """Which operations behind each other are worth doing together: of hundreds or thousands, few.
+
+    Args:
+        operations: in order.
+        fitting: which of them are done on whole maps.
+    """
+
+    def __init__(self, operations: Sequence[Operation], fitting: Sequence[bool]) -> None:
+        self.count = count = len(operations)
+        self._fitting = fitting
+        times = Counter(one.ofm.storage for one in operations)
+        self._next_unfit, self._next_in_parts = [count] * (count + 1), [count] * (count + 1)
+        # The first operation that reads what each makes, and the last that makes what each reads.
+        self._reader, self._producer = [count] * count, [-1] * count
+        makers = {one.ofm.storage: number for number, one in enumerate(operations)}
+        for number, one in enumerate(operations):
+            for fm, _ in one.maps:
+                maker = makers.get(fm.storage, number)
+                if maker < number:
+                    self._reader[maker] = min(self._reader[maker], number)
+                    self._producer[number] = max(self._producer[number], maker)
+        for number in reversed(range(count)):
+            self._next_unfit[number] = self._next_unfit[number + 1] if fitting[number] else number
+            in_parts = times[operations[number].ofm.storage] > 1
+            self._next_in_parts[number] = number if in_parts else self._next_in_parts[number + 1]
+
+    def beginning(self, first: int) -> Iterator[int]:
+        """The last operations of the ranges that begin with one, itself among them.
+
+        There is nothing in a range whose maps all fit whole, nor in one whose first or last operation has nothing to do
+        with the others: that is done before, or after, in no more memory. What is written in parts, or again, is not
+        followed row by row.
+        """
+        end = self._next_in_parts[first]
+        if self._fitting[first] or first < end:
+            yield first
+        for last in range(max(self._reader[first], self._next_unfit[first], first + 1), end):
+            if self._producer[last] >= first:
+                yield last
 
 
 def striped(
@@ -155,17 +195,16 @@ def striped(
 
     whole = [_Cascade((one.whole,), {}) for one in operations]
     fitting = [fits(number, number, one) for number, one in enumerate(whole)]
+    ranges = Ranges(operations, fitting)
     # By the number of operations that are done: cycles, and the cascades that do it.
     best: list[tuple[int, tuple[_Cascade, ...]] | None] = [(0, ())] + [None] * len(operations)
     for first in range(len(operations)):
         before = best[first]
         if before is None:
             continue
-        for last in range(first, len(operations)):
+        for last in ranges.beginning(first):
             if first == last and fitting[first]:
                 found: _Cascade | None = whole[first]
-            elif all(fitting[first : last + 1]):
-                continue
             else:
                 some = _cascades(operations, operations[first : last + 1], fixed)
                 found = next((one for one in some if fits(first, last, one)), None)
