@@ -43,9 +43,12 @@ def measured_families(
         chunks = [layers[first : first + _CHUNK] for first in range(0, len(layers), _CHUNK)]
         rows: list[Row] = []
         for chunk in (*chunks, *([model] for model in whole)):
-            rows += measure(chunk, 1, dict(limits), seed, folder / "cache")
-            print(f"\rsweep: {len(rows)} of {len(layers) + len(whole)}", end="", flush=True, file=sys.stderr)
-        print(file=sys.stderr)
+            found = list(measure(chunk, 1, dict(limits), seed, folder / "cache"))
+            rows += found
+            print(f"sweep: {len(rows)} of {len(layers) + len(whole)}", file=sys.stderr)
+            for row in found:
+                best = "no peer" if not row.ratios() else f"{row.ratios()[0].median:.2f} {row.ratios()[0].peer}"
+                print(f"  {row.name}: {row.refused or best}", file=sys.stderr, flush=True)
     return rows
 
 

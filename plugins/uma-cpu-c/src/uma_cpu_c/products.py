@@ -10,7 +10,7 @@ from uma.hookspecs import Fusion
 from uma.relay import Call
 from uma.tir import INDEX, Expr, Imm, Select, te
 
-__all__ = ["LANES", "ROOM", "Element", "Operand", "Product", "bordered", "flat", "product_of"]
+__all__ = ["LANES", "ROOM", "Element", "Index", "Operand", "Pieces", "Product", "bordered", "flat", "product_of"]
 
 LANES = 4
 """The fewest of a vector."""

@@ -20,11 +20,12 @@ from .small_planes import small_planes
 from .tiles import choose
 from .transposes import transposed
 from .units import Unit, unit_of
+from .volumes import volume_product
 from .windows import windows
 
 __all__ = ["strategies_of"]
 
-_FLOATS = ("nn.conv1d", "nn.conv2d", "nn.dense", "matmul")
+_FLOATS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "matmul")
 _INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
 _TRANSPOSITIONS = ("layout_transform", "transpose")
 
@@ -86,7 +87,10 @@ _OFTEN = 8
 
 def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     assert fusion.anchor is not None
-    product = product_of(fusion, Operand("float32")) if fusion.anchor.dtype == "float32" else None
+    if fusion.anchor.dtype != "float32":
+        return None
+    is_volume = fusion.anchor.op_name == "nn.conv3d"
+    product = volume_product(fusion) if is_volume else product_of(fusion, Operand("float32"))
     if product is None or not _worthwhile(fusion, product):
         return None
     steps, alone = math.prod(product.taps), product.groups > 1

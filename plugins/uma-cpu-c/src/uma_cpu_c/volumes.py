@@ -1,0 +1,68 @@
+"""Convolutions of three dimensions as products: a volume is pictures, and a window goes over several of them."""
+
+from __future__ import annotations
+
+from uma.hookspecs import Fusion
+from uma.relay import Call
+from uma.tir import Expr, Imm, te
+
+from .products import Element, Index, Pieces, Product
+
+__all__ = ["volume_product"]
+
+
+def volume_product(fusion: Fusion) -> Product | None:
+    """What the anchor of ``fusion``, an ``nn.conv3d`` of float32, computes, as a product of rows along the width; None
+    where its channels are in groups.
+
+    Padding is a copy with borders, as its taps lie side by side only so.
+    """
+    call = fusion.anchor
+    assert call is not None
+    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    attrs, channels, kernel_width = call.attrs, data.shape[-1], weight.shape[2]
+    if attrs.groups != 1:
+        return None
+    is_run = attrs.dilation[-1] == 1 or kernel_width == 1
+    window = (*weight.shape[:2], *((kernel_width * channels,) if is_run else (kernel_width, channels)))
+    element, stages = _data(call, data)
+
+    def of_data(outer: Index, x: Expr, taps: Index, _: Expr) -> Expr:
+        n, *at = outer
+        rows = [i * attrs.strides[d] + taps[d] * attrs.dilation[d] for d, i in enumerate(at)]
+        first = x * (attrs.strides[2] * channels)
+        if not is_run:
+            first = first + taps[2] * (attrs.dilation[2] * channels)
+        return element(n, *rows, first + taps[-1])
+
+    def of_weight(_: Index, taps: Index, o: Expr) -> Expr:
+        last = (taps[2] // channels, taps[2] % channels) if is_run else (taps[2], taps[3])
+        return weight[(taps[0], taps[1], *last, o)]
+
+    return Product(call.shape, window, of_data, of_weight, 0, stages)
+
+
+def _data(call: Call, data: te.Tensor) -> tuple[Element, tuple[te.Tensor, ...]]:
+    """An element of the data by batch, plane, row, and number in the row, borders included; and the stages that this
+    takes."""
+    batch, *extents, channels = data.shape
+    padding = call.attrs.padding
+    if not any(padding) and isinstance(data.definition, te.Placeholder):
+        rows = te.reshape(data, (batch, *extents[:2], extents[2] * channels))
+        return (lambda *i: rows[i]), ()
+    before = (0, *padding[:2], padding[2] * channels)
+    after = (0, *padding[3:5], padding[5] * channels)
+    inner = (batch, *extents[:2], extents[2] * channels)
+    shape = tuple(low + extent + high for low, extent, high in zip(before, inner, after, strict=True))
+    pieces: Pieces = []
+    # A border of one dimension is within those of the dimensions before it: nothing is filled twice.
+    for d in range(1, 4):
+        start = (*before[:d], 0, *(0,) * (3 - d))
+        for at, thickness in ((0, before[d]), (before[d] + inner[d], after[d])):
+            if thickness:
+                offset = (*start[:d], at, *start[d + 1 :])
+                size = (*inner[:d], thickness, *shape[d + 1 :])
+                pieces.append((offset, size, lambda *_: Imm(0.0, "float32")))
+    pieces.append((before, inner, lambda n, z, y, i: data[n, z, y, i // channels, i % channels]))
+    padded = te.assemble(shape, "float32", pieces, "padded")
+    return (lambda *i: padded[i]), (padded,)
