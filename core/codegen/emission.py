@@ -15,6 +15,7 @@ from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
 from .externs import extern_source, takes_bases
+from .functions import function_texts
 from .header import Port, ports, taken
 from .kernel import headers, kernel_source
 from .units import Own, Unit
@@ -143,6 +144,12 @@ class Emission:
         functions = [self.program.functions[name] for name in self.own_functions]
         needed = [headers(function) for function in functions if isinstance(function, PrimFunc)]
         return tuple(dict.fromkeys(header for found in needed for header in found))
+
+    @cached_property
+    def own_maths(self) -> tuple[str, ...]:
+        """The C of the functions of numbers that `own_functions` call."""
+        functions = [self.program.functions[name] for name in self.own_functions]
+        return function_texts(function for function in functions if isinstance(function, PrimFunc))
 
     def unit(self, step: Call) -> Unit | None:
         """What has the kernel of a call; None where the model's own file has it, or the first host's plugin."""

@@ -34,6 +34,7 @@ from ..tir.form.nodes import (
 )
 from ..tir.form.scalar import round_float32
 from ..tir.form.visit import walk
+from ..tir.maths import is_defined
 from ..tir.proofs.bounds import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
 
@@ -195,6 +196,8 @@ class Printer:
         return all(0 <= low and high < extent for (low, high), extent in pairs)
 
     def _function(self, expr: Call) -> Text:
+        if is_defined(expr):
+            return self._helper(expr.name, "float32", *expr.args)
         name = C_FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
             return self._call(name, expr.args[0].astype("uint32"))

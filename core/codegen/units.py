@@ -21,6 +21,7 @@ from ..program import Program
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
 from .devices import Device
+from .functions import function_texts
 from .kernel import C_TYPES, headers, kernel_prototype, kernel_source
 
 __all__ = ["Own", "Unit", "prefix_of", "units_of"]
@@ -144,6 +145,8 @@ class Unit:
             parts.append(f'#include "{self.stem}.h"\n\n{_included("uma_math.h", *self.brought)}')
         else:
             parts.append(_included("uma_math.h", *self.includes, *self.brought))
+        if self.own is None:
+            parts += function_texts(self.kernels.values())
         for name, func in self.kernels.items():
             if self.own is not None:
                 continue

@@ -39,6 +39,7 @@ from ..tir.form.nodes import (
 )
 from ..tir.form.printer import headline, print_expr
 from ..tir.form.visit import buffers, intrinsics, may_fault, operands, statements, substitute, variables, walk
+from ..tir.maths import is_defined
 from ..tir.proofs.affine import affine
 from ..tir.proofs.bounds import Bounds, Interval, fits
 from ..tir.proofs.lanes import register_lanes
@@ -49,13 +50,17 @@ from .registers import stored
 if TYPE_CHECKING:
     from .kernel import Writer
 
-__all__ = ["VectorLoop", "headers"]
+__all__ = ["BY_LANES", "VectorLoop", "VectorPrinter", "headers"]
 
 _SIZES = (16, 32, 64)
 """The bytes of vectors for which the header has forms of their own."""
 
 _WIDENED = ("uint8", "int8", "uint16", "int16")
 _NARROWED = ("int8", "uint8", "int16")
+BY_LANES = ("pow", "sin_far", "cos_far")
+"""Functions of float32 that are done lane by lane: their definitions have wider numbers."""
+RARE = ("sin_far", "cos_far")
+"""Those that are left out where no lane asks for them: what a select gives else."""
 _ROUNDED = {"round_even": 8, "floor": 9, "ceil": 10, "trunc": 11}
 
 
@@ -358,6 +363,9 @@ class VectorPrinter:
         return self.choice(expr, Text(a, PRIMARY), Text(b, PRIMARY), width), width
 
     def select(self, expr: Select) -> Text:
+        if isinstance(expr.b, Call) and expr.b.name in RARE and self.loop.varies(expr.condition):
+            mask, a, b = self.fitted(expr.condition, 32), self.vector(expr.a), self.vector(expr.b.args[0])
+            return self.macro("RARE", "float32", mask, a.text, f"uma_{expr.b.name}_f32", b.text)
         a, b = self.vector(expr.a), self.vector(expr.b)
         return self.choice(expr, a, b, bits(expr.dtype))
 
@@ -433,6 +441,8 @@ class VectorPrinter:
 
     def function(self, expr: Call) -> Text:
         args, dtype = [self.vector(arg).text for arg in expr.args], expr.dtype
+        if is_defined(expr):
+            return self.defined(expr.name, *args)
         name = C_FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
             return self.each(dtype, name, self.cast_to("uint32", self.vector(expr.args[0])).text)
@@ -444,6 +454,12 @@ class VectorPrinter:
         if expr.name in ("fma", "mul_high") and self.special(dtype):
             return self.form(expr.name.upper(), dtype, *args)
         return self.each(dtype, name, *args)
+
+    def defined(self, name: str, *args: str) -> Text:
+        """A function that `functions` writes."""
+        if name in BY_LANES:
+            return self.each("float32", f"uma_{name}_f32", *args)
+        return self.macro("CALL", "float32", f"uma_{name}_f32x{self.lanes}", *args)
 
     # Conversions
 

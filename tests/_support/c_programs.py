@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from uma.codegen.functions import function_texts
 from uma.codegen.kernel import C_TYPES, headers, kernel_source
 from uma.tir.form.nodes import PrimFunc, RowForm
 from uma.tir.form.visit import uses_device
@@ -93,6 +94,7 @@ def program_text(runs: Sequence[Run], device: str = "") -> str:
         "    if (posix_memalign(&p, alignment < 16 ? 16 : alignment, bytes) != 0) {\n        abort();\n    }",
         "    if (contents != NULL) {\n        memcpy(p, contents, bytes);\n    }\n    return p;\n}\n",
     ]
+    parts += function_texts(run.func for run in runs)
     main = []
     for number, run in enumerate(runs):
         parts.append(kernel_source(f"kernel{number}", run.func))

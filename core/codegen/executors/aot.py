@@ -47,6 +47,7 @@ class Aot:
 
     def declarations(self) -> Iterator[str]:
         yield from (unit.prototypes() for unit in self.model.units.values() if not unit.is_remote)
+        yield from self.model.own_maths
         yield from map(self.model.definition, self.model.own_functions)
 
     def steps(self) -> Iterator[str]:

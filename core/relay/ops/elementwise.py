@@ -1,8 +1,9 @@
 """Arithmetic, comparisons and functions of elements: one table, a row for each op.
 
 Arguments broadcast as in numpy. Integers are exact: what does not fit wraps around. A sum, difference, product,
-quotient or square root of floats is rounded once. Functions (``exp``, ``erf``, ``pow``, ...) are those of the C
-library, held to 4 units of the last place of float32; references compute them in float64 and round the result.
+quotient or square root of floats is rounded once. Functions (``exp``, ``erf``, ``pow``, ...) of float32 are defined by
+`tir.maths`, or those of the C library, held to 4 units of the last place; references, by which constants are folded,
+compute them in float64 and round the result.
 """
 
 from __future__ import annotations

@@ -27,6 +27,27 @@
 #define UMA_ASSUME_ALIGNED(pointer, bytes) (pointer)
 #endif
 
+/* What is written for one caller, and what compilers may make vectors of around it. */
+#if defined(__GNUC__)
+#define UMA_INLINED __attribute__((always_inline, unused)) inline
+#else
+#define UMA_INLINED inline
+#endif
+/* A function of floats that kernels call. Where code is to be small, or there are no vectors, there is one of it. */
+#if !defined(__GNUC__)
+#define UMA_FUNCTION
+#elif defined(__OPTIMIZE_SIZE__) || !(defined(__SSE2__) || defined(__aarch64__) || defined(__ARM_NEON) ||             \
+                                      defined(__riscv_vector) || defined(__ALTIVEC__) || defined(__wasm_simd128__))
+#define UMA_FUNCTION __attribute__((noinline, unused))
+#else
+#define UMA_FUNCTION UMA_INLINED
+#endif
+
+/* A product and a sum are rounded each by itself. (gcc does so with -std=c99, and where it is told -ffp-contract=off.) */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
 /* In the body of a loop: gcc vectorises neither it nor those around it, only what is within. gcc 12 miscompiles a nest of
  * which it unrolls the inner loops and vectorises the outer one, where two rows that are read lie side by side and are
  * read under one condition, as by the taps of a window that begins in the padding. For machines whose vector loads take

@@ -105,6 +105,31 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
         uma_r;                                                                                                         \
     })
 
+/* A function of vectors, which takes them and gives its result by way of memory. */
+#define UMA_CALL(t, n, function, a)                                                                                    \
+    __extension__({                                                                                                    \
+        const uma_##t##x##n uma_a = (a);                                                                               \
+        uma_##t##x##n uma_r;                                                                                           \
+        function(&uma_r, &uma_a);                                                                                      \
+        uma_r;                                                                                                         \
+    })
+
+/* a where the mask is set, else what a function of scalars makes of b: for what hardly ever happens. */
+#define UMA_RARE(t, n, mask, a, function, b)                                                                           \
+    __extension__({                                                                                                    \
+        const __auto_type uma_m = (mask);                                                                              \
+        const uma_##t##x##n uma_b = (b);                                                                               \
+        uma_##t##x##n uma_r = (a);                                                                                     \
+        int32_t uma_all = -1;                                                                                          \
+        for (int uma_l = 0; uma_l < n; ++uma_l) uma_all &= (int32_t)uma_m[uma_l];                                      \
+        if (uma_all == 0) {                                                                                            \
+            for (int uma_l = 0; uma_l < n; ++uma_l) {                                                                  \
+                if (uma_m[uma_l] == 0) uma_r[uma_l] = function(uma_b[uma_l]);                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        uma_r;                                                                                                         \
+    })
+
 /* a where the mask is set, else b: gcc has no ?: on vectors in C. */
 #define UMA_SELECT(mask, a, b)                                                                                         \
     __extension__({                                                                                                    \

@@ -429,7 +429,7 @@ class Call(Expr):
 
     @property
     def is_exact(self) -> bool:
-        return FUNCTIONS[self.name].exact
+        return FUNCTIONS[self.name].is_exact(self.args[0].dtype)
 
 
 def flat_element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

@@ -1,7 +1,9 @@
 """The pure functions of scalars, one row each: what they take, give and mean. `Call` is one of them applied.
 
 The arguments of a call have one type. Functions of floats are those of mathematics, rounded to the type; the last bits
-of those that are not ``exact`` are left to the C library. These have a meaning to the last bit:
+of those that are not ``exact`` are left to the C library. Those of float32 that are ``defined`` are what `maths` says
+they are, to the last bit: they may be off by a unit of the last place or two, and are the same everywhere. (Of NaN
+nothing is said but that it is one.) These have a meaning to the last bit for all types:
 
 - ``floor``, ``ceil``, ``trunc``, ``round_even`` (to the nearest whole number, ties to the even one) and ``sqrt``.
 - ``fma(a, b, c)`` is ``a * b + c`` with one rounding (IEEE 754, fusedMultiplyAdd).
@@ -19,7 +21,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -45,6 +47,7 @@ class Function:
         gives: the type of its result, or for each type of the arguments; None where that is the type of the arguments.
         interval: of a result that is an integer, before it wraps to its type, from the intervals of the arguments.
         exact: whether it is the same to the last bit everywhere.
+        defined: whether it is so for float32, by its definition in `maths`.
         cost: in additions.
     """
 
@@ -55,6 +58,11 @@ class Function:
     interval: Callable[..., Interval] | None = None
     exact: bool = False
     cost: int = 1
+    defined: bool = False
+
+    def is_exact(self, dtype: str) -> bool:
+        """Whether it is the same to the last bit everywhere, of arguments of ``dtype``."""
+        return self.exact or (self.defined and dtype == "float32")
 
     def result(self, dtype: str) -> str:
         """The type of a call on arguments of ``dtype``."""
@@ -64,6 +72,19 @@ class Function:
 def _rounded(exact: Callable[..., float]) -> Callable[[str], Callable[..., float]]:
     """A function computed in float64 and then rounded to the type."""
     return lambda dtype: exact if dtype == "float64" else lambda *args: round_float32(exact(*args))
+
+
+def _defined(name: str, wide: Callable[..., float], arity: int = 1) -> Function:
+    """A function that has a definition for float32; of float64 ``wide`` computes it."""
+
+    def value(dtype: str) -> Callable[..., float]:
+        if dtype != "float32":
+            return wide
+        from ..maths import value_of  # it is written in the form that this is a part of
+
+        return value_of(name)
+
+    return Function(arity, value, cost=16, defined=True)
 
 
 def _exp(a: float) -> float:
@@ -201,24 +222,27 @@ def _same_bits(dtype: str) -> Callable[[Value], Value]:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "exp": Function(1, _rounded(_exp), cost=16),
-    "log": Function(1, _rounded(_log), cost=16),
-    "expm1": Function(1, _rounded(_expm1), cost=16),
-    "log1p": Function(1, _rounded(_log1p), cost=16),
-    "sin": Function(1, _rounded(_finite(math.sin)), cost=16),
-    "cos": Function(1, _rounded(_finite(math.cos)), cost=16),
+    "exp": _defined("exp", _exp),
+    "log": _defined("log", _log),
+    "expm1": _defined("expm1", _expm1),
+    "log1p": _defined("log1p", _log1p),
+    "sin": _defined("sin", _finite(math.sin)),
+    "cos": _defined("cos", _finite(math.cos)),
+    # Parts of sin and cos: of angles beyond `maths.angles.NEAR`.
+    "sin_far": replace(_defined("sin_far", _finite(math.sin)), takes=("float32",)),
+    "cos_far": replace(_defined("cos_far", _finite(math.cos)), takes=("float32",)),
     "tan": Function(1, _rounded(_finite(math.tan)), cost=16),
     "asin": Function(1, _rounded(_finite(math.asin)), cost=16),
     "acos": Function(1, _rounded(_finite(math.acos)), cost=16),
     "atan": Function(1, _rounded(math.atan), cost=16),
-    "sinh": Function(1, _rounded(_sinh), cost=16),
-    "cosh": Function(1, _rounded(_cosh), cost=16),
-    "tanh": Function(1, _rounded(math.tanh), cost=16),
+    "sinh": _defined("sinh", _sinh),
+    "cosh": _defined("cosh", _cosh),
+    "tanh": _defined("tanh", math.tanh),
     "asinh": Function(1, _rounded(math.asinh), cost=16),
     "acosh": Function(1, _rounded(_finite(math.acosh)), cost=16),
-    "atanh": Function(1, _rounded(_atanh), cost=16),
-    "erf": Function(1, _rounded(math.erf), cost=16),
-    "pow": Function(2, _rounded(_pow), cost=16),
+    "atanh": _defined("atanh", _atanh),
+    "erf": _defined("erf", math.erf),
+    "pow": _defined("pow", _pow, 2),
     "fmod": Function(2, _rounded(_finite(math.fmod)), cost=16),
     "sqrt": Function(1, _rounded(_sqrt), exact=True, cost=4),
     "floor": Function(1, _rounded(_whole(math.floor)), exact=True),

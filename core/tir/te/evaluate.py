@@ -19,6 +19,7 @@ from ...errors import InternalError
 from ..form.dtype import bits, bounds, is_float, is_integer, is_signed
 from ..form.functions import FUNCTIONS
 from ..form.nodes import Bin, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..maths import is_defined, written_out
 from .stages import Nest, identity_of, in_order, nests
 from .tensors import Constant, IterVar, Reduce, Reshape, Tensor
 
@@ -268,6 +269,8 @@ class _Grid:
         return np.where(under, low, np.where(over, high, inner))
 
     def call(self, expr: Call, at: _Guard) -> Array:
+        if is_defined(expr):
+            return self.value(written_out(expr), at)
         args = [self.value(arg, at) for arg in expr.args]
         fast = _CALLS.get(expr.name)
         if fast is not None:
