@@ -65,6 +65,7 @@ def layers(seed: int, count: int, target: str = "c -opt=2") -> tuple[IRModule, V
     for _ in range(1 + count // 10):
         made.add("depthwise", False)
         made.add("grouped", made.pick(True, False))
+        made.add("pool", made.pick(True, False))
     values = made.values()
     loops = uma.build(made.module, target, plugins=PLUGINS, stop_after="flatten")
     assert isinstance(loops, IRModule)

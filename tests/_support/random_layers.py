@@ -62,7 +62,7 @@ class Layers:
         return {var.name: self.numbers(var.shape, var.dtype) for var in self.inputs}
 
     def add(self, kind: str, is_float: bool) -> None:
-        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``grouped``, ``dense``, ``matmul`` or ``transpose``."""
+        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``grouped``, ``dense``, ``matmul``, ``pool``, ``transpose``."""
         dtype = "float32" if is_float else self.pick("int8", "int8", "uint8")
         getattr(self, kind)(dtype, "float32" if is_float else "int8")
 
@@ -141,6 +141,24 @@ class Layers:
         else:
             to = "".join("NHWC"[axis] for axis in axes)
             made = call("layout_transform", x, src_layout="NHWC"[:rank], dst_layout=to)
+        self.outputs.append(made)
+
+    def pool(self, dtype: str, weight: str) -> None:
+        """A maximum or a mean over windows of one dimension or of two."""
+        rank, is_max = self.pick(1, 2, 2), self.pick(True, False)
+        size, strides = (tuple(self.pick(*of) for _ in range(rank)) for of in ((1, 2, 3, 3, 5), (1, 1, 2, 3)))
+        padding = tuple(int(self.rng.integers(0, k)) for k in size * 2)
+        extents = (k + s + int(self.rng.integers(0, 14)) for k, s in zip(size, strides, strict=True))
+        x = self.input((self.pick(1, 1, 2), *extents, self.pick(3, 4, 8, 17, 20, 64, 70)), dtype)
+        attrs: dict[str, Any] = {"pool_size": size, "strides": strides, "padding": padding}
+        if not is_max:
+            attrs["count_include_pad"] = self.pick(True, False, False)
+        if not is_max and dtype != "float32":
+            attrs.update(rounding=self.pick("away", "even"), zero_point=self.pick(0, int(self.numbers((), dtype))))
+        name = f"nn.max_pool{rank}d" if is_max else f"{'nn' if dtype == 'float32' else 'qnn'}.avg_pool{rank}d"
+        made = call(name, x, **attrs)
+        if self.pick(True, False):
+            made = call("nn.relu", made) if dtype == "float32" else call("clip", made, a_min=3, a_max=90)
         self.outputs.append(made)
 
     def _finish(self, kind: str, args: tuple[Expr, ...], attrs: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
-__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "sums_of", "tiled"]
+__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "spread", "sums_of", "tiled"]
 
 Extents = tuple[int, ...]
 
@@ -88,7 +88,7 @@ def tiled(
     if instruction is None:
         if product.inside is not None:
             _apart(s, at, product, tile)
-        _spread(s, inner)
+        spread(s, inner)
     else:
         steps = tile.pixels * tile.vectors
         for loop, extent in zip(reversed(reduction), reversed(packed.shape[product.batches + 1 :][:axes]), strict=True):
@@ -129,7 +129,7 @@ def planned(
     fusion: Fusion,
     sums: te.Tensor,
     anchor: te.Tensor,
-    packed: te.Tensor,
+    packed: te.Tensor | None,
     stages: tuple[te.Tensor, ...],
     unit: Unit | None,
 ) -> Nest | None:
@@ -139,12 +139,12 @@ def planned(
         fusion: whose anchor it is.
         sums: of products, in a stage of their own.
         anchor: the anchor, from the sums.
-        packed: the weights as the sums read them.
+        packed: the weights as the sums read them; None where there are none.
         stages: what else the sums read that needs loops of its own.
         unit: of the CPU; None where it has none.
     """
     # Weights that are known now are brought into order now, which takes no stage.
-    made = stages if is_known(fusion) else (*stages, packed)
+    made = stages if packed is None or is_known(fusion) else (*stages, packed)
     kernel = fusion.plain(anchor, (sums, *made))
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in made]
     following = [tensor for tensor in rest if tensor.shape == anchor.shape]
@@ -155,7 +155,7 @@ def planned(
     for stage in (*made, *rest[:-1]):
         if stage in kernel.labels:
             s.set_scope(kernel.buffers[stage], "global")
-    if packed in kernel.buffers:
+    if packed is not None and packed in kernel.buffers:
         s.align(kernel.buffers[packed], _LINE)
     return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]])
 
@@ -182,14 +182,20 @@ def in_registers(
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
         s.cache_write(nest.product, sums, "register", at=at)
-        _spread(s, s.loops(last)[-len(inner) :])
+        spread(s, _within(s, last, at))
     else:
         held = s.cache_write(nest.product, sums, "register", at=at)
-        _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
+        spread(s, _within(s, f"{held.name}_out", at))
         s.reverse_compute_at(last, at)
         s.store_at(sums, at)
         s.vectorize(s.split(s.loops(last)[-1], fewer, tail="peel")[1])
-    _spread(s, s.loops(start)[-len(inner) :])
+    spread(s, _within(s, start, at))
+
+
+def _within(s: Schedule, label: str, at: Var) -> list[Var]:
+    """The loops of a block that stand within one of them."""
+    loops = s.loops(label)
+    return loops[loops.index(at) + 1 :]
 
 
 _LINE = 64
@@ -248,7 +254,7 @@ def _apart(s: Schedule, at: Var, product: Product, tile: Tile) -> None:
         s.part(at, *(place for place in (first, end) if 0 < place < count))
 
 
-def _spread(s: Schedule, loops: list[Any]) -> None:
+def spread(s: Schedule, loops: list[Any]) -> None:
     """Side by side in registers: the last loop over the lanes of vectors."""
     for loop in loops[:-1]:
         s.unroll(loop)

@@ -13,6 +13,7 @@ from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import features_of
 from .mve import mve
+from .pools import POOLS, pooled
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
 from .small import core_of, small_products
@@ -78,6 +79,7 @@ def strategies_of(target: Target) -> list[Strategy]:
     found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
     if any(name in features for name in _WORDS):
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
+    found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion)) for name in _TRANSPOSITIONS)]
 
 

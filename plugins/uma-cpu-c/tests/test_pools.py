@@ -1,0 +1,78 @@
+"""Pools in vectors: the bits of the default lowering, floats included, as each mean is summed up in the same order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support.built_layers import PLUGINS, SETS, same, target_for
+from tests._support.random_layers import Layers, reference
+
+import uma
+from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.relay import Function, IRModule, TensorType, Var, call
+from uma_cpu_c.pools import pooled
+from uma_cpu_c.units import Unit
+
+AVX2 = Unit(32, 16, 2, 2, 4)
+
+
+def check(seed: int, count: int, target: str, is_compared: bool = True) -> str:
+    made = Layers(seed)
+    for number in range(count):
+        made.add("pool", number % 2 == 0)
+    values = made.values()
+    artifact = uma.build(made.module, target, name="pools", plugins=PLUGINS)
+    found = artifact.run(values)
+    same(found, reference(made.module, values))
+    if not is_compared:
+        return artifact.files["pools.c"].decode()
+    plain = uma.build(made.module, "c -mcpu=x86-64", name="pools", plugins=PLUGINS).run(values)
+    for number, (one, other) in enumerate(zip(found.values(), plain.values(), strict=True)):
+        np.testing.assert_array_equal(one, other, err_msg=f"output {number}")
+    return artifact.files["pools.c"].decode()
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_random_pools(cc: str) -> None:
+    text = check(6, 4, f"c -cc={cc} -opt=2", is_compared=False)
+    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+        assert "lanes of" in text
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("seed", range(20, 23))
+@pytest.mark.parametrize("name", SETS)
+def test_many_pools(name: str, seed: int, cc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(seed, 30, target_for(name, cc, monkeypatch))
+
+
+def test_means_whose_sums_no_float_holds_are_divided_as_integers() -> None:
+    """Sums of 192 numbers of 16 bits."""
+    x = Var("x", TensorType((1, 64, 3, 8), "int16"))
+    big = call("qnn.avg_pool2d", x, pool_size=(64, 3))
+    assert isinstance(pooled(Fusion(Function((x,), big)), AVX2), Scheduled)
+    module, values = IRModule.of({"main": Function((x,), big)}), {"x": np.full(x.shape, -32768, np.int16)}
+    (found,) = uma.build(module, "c -opt=2", name="pools", plugins=PLUGINS).run(values).values()
+    assert (found == -32768).all()
+
+
+@pytest.mark.parametrize(
+    ("channels", "attrs", "reason"),
+    [
+        (3, {"pool_size": (3, 3)}, "it has 3 channels, fewer than 4"),
+        (8, {"pool_size": (1, 10)}, "rows of its windows have 10 elements, more than 9"),
+        (8, {"pool_size": (2, 2), "strides": (2, 2)}, "windows of 2 elements, 2 apart, share too little"),
+        (8, {"pool_size": (2, 2)}, None),
+    ],
+)
+def test_what_has_no_form(channels: int, attrs: dict[str, Any], reason: str | None) -> None:
+    x = Var("x", TensorType((1, 12, 12, channels), "float32"))
+    answer = pooled(Fusion(Function((x,), call("nn.max_pool2d", x, **attrs))), AVX2)
+    if reason is None:
+        assert isinstance(answer, Scheduled)
+    else:
+        assert answer == Declined(f"no pool in vectors: {reason}")
