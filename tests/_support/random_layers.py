@@ -62,7 +62,9 @@ class Layers:
         return {var.name: self.numbers(var.shape, var.dtype) for var in self.inputs}
 
     def add(self, kind: str, is_float: bool) -> None:
-        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``grouped``, ``dense``, ``matmul``, ``pool``, ``transpose``."""
+        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``grouped``, ``dense``, ``matmul``, ``pool`` or
+        ``transpose``.
+        """
         dtype = "float32" if is_float else self.pick("int8", "int8", "uint8")
         getattr(self, kind)(dtype, "float32" if is_float else "int8")
 
