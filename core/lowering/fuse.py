@@ -14,6 +14,7 @@ from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.rewriter import Rewriter
+from ..relay.transform.attention import ATTENTION, attentions, with_attention
 from ..relay.views import is_view
 from ..relay.visit import children
 from .kernels import group
@@ -37,6 +38,8 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     Where a partitioner decided what hosts compute together, as the module's spans say, a kernel is within one of these
     groups: what a host makes of a group alone is what it makes of it here.
 
+    Attention that is spelled out is put together where a host's pattern takes it whole, and stays in pieces elsewhere.
+
     Args:
         module: in canonical form, perhaps with calls of regions in ``main``.
         hosts: in order of priority; at least one.
@@ -44,9 +47,8 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     Raises:
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
-    main = module.main
-    graph = Graph(main)
-    fusion = _Fusion(graph, hosts, module.spans.groups)
+    module, fusion = _with_whole(module, hosts)
+    main, graph = module.main, fusion.graph
     choice, grouped, pins = fusion.choice, fusion.grouped, fusion.pins
     rewriter = Rewriter(module)
     spans = rewriter.spans
@@ -102,6 +104,7 @@ class _Fusion:
     def __init__(
         self, graph: Graph, hosts: Sequence[Owner], groups: Mapping[Expr, int], only: int | None = None
     ) -> None:
+        self.graph = graph
         known = {host.label for host in hosts}
         calls = [expr for expr in graph.order if isinstance(expr, Call)]
         # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
@@ -128,6 +131,22 @@ class _Fusion:
                     # What is computed within a kernel is used by nothing else, so that it is in no cycle.
                     choice.quotient.contract(map(choice.node, kernel))
                     self.grouped.update(dict.fromkeys(kernel, kernel))
+
+
+def _with_whole(module: IRModule, hosts: Sequence[Owner]) -> tuple[IRModule, _Fusion]:
+    """``module`` with that attention put together which a host's pattern takes; and what hosts compute together."""
+    graph, groups = Graph(module.main), module.spans.groups
+    if not any(ATTENTION in pattern.keys for host in hosts for pattern in host.patterns):
+        return module, _Fusion(graph, hosts, groups)
+    # What a partitioner has given to different kernels stays apart.
+    apart = {one.result for one in attentions(graph) if len({groups.get(piece) for piece in one.covered}) > 1}
+    while True:
+        made = with_attention(module, apart)
+        fusion = _Fusion(Graph(made.module.main), hosts, made.module.spans.groups)
+        left = {result for result, whole in made.calls.items() if whole not in fusion.choice.of}
+        if not left:
+            return made.module, fusion
+        apart |= left
 
 
 def _kernel(

@@ -6,9 +6,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from uma.hookspecs import Fusion, Scheduled, Strategy
+from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
 from uma.target import Target
 
+from .attention import ATTENTION, attended, attention_patterns
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import features_of
@@ -24,7 +25,7 @@ from .units import Unit, unit_of
 from .volumes import volume_product
 from .windows import windows
 
-__all__ = ["strategies_of"]
+__all__ = ["patterns_of", "strategies_of"]
 
 _FLOATS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "matmul")
 _INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
@@ -73,14 +74,28 @@ def strategies_of(target: Target) -> list[Strategy]:
         planes = Strategy("qnn.conv2d", lambda fusion, _: small_planes(fusion, core))
         tiles = [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
         return [*(vectors if "mve" in features else []), *(pairs if paired else []), planes, *tiles]
-    unit = unit_of(str(target.get_attr("mcpu")), features)
-    if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
+    unit = _float_unit(target)
+    if unit is None:
         return []
     found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
+    found += [Strategy(name, lambda fusion, _: attended(fusion, unit)) for name in ATTENTION]
     if any(name in features for name in _WORDS):
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
     found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion)) for name in _TRANSPOSITIONS)]
+
+
+def patterns_of(target: Target) -> list[Pattern]:
+    """What is computed together by a strategy of its own."""
+    unit = _float_unit(target)
+    return [] if unit is None else attention_patterns(unit)
+
+
+def _float_unit(target: Target) -> Unit | None:
+    """The vector unit of a CPU by whose tiles floats are computed; None where there is none, or size is what counts."""
+    features = features_of(target)
+    is_fast = "fma" in features and target.get_attr("opt") in ("2", "3")
+    return unit_of(str(target.get_attr("mcpu")), features) if is_fast else None
 
 
 _OFTEN = 8

@@ -13,7 +13,7 @@ from uma.relay import Call
 from uma.tir import INDEX, Buffer, For, Imm, Intrinsic, Store, Var, te
 from uma.tir.schedule import Schedule
 
-__all__ = ["transposed"]
+__all__ = ["transposed", "transposition"]
 
 _BLOCK_BYTES = 16
 """Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
@@ -50,7 +50,7 @@ def transposed(fusion: Fusion) -> Scheduled | Declined | None:
     loops = s.loops(kernel.labels[result])
     row, column = loops[last], loops[place[last]]
     s.reorder(*(loops[dim] for dim in place if loops[dim] not in (row, column)), column, row)
-    s.tensorize(column, _matrix(rows, columns, data.dtype))
+    s.tensorize(column, transposition(rows, columns, data.dtype))
     return Scheduled(replace(kernel, func=s.func))
 
 
@@ -80,7 +80,8 @@ def merged(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], 
 
 
 @cache
-def _matrix(rows: int, columns: int, dtype: str) -> Intrinsic:
+def transposition(rows: int, columns: int, dtype: str) -> Intrinsic:
+    """``y[j, i] = x[i, j]`` for a matrix ``x`` of so many rows and columns, in ``uma_transpose.h``."""
     y, x = Buffer("y", (columns, rows), dtype), Buffer("x", (rows, columns), dtype)
     j, i = Var("j"), Var("i")
     body = For(j, Imm(columns, INDEX), For(i, Imm(rows, INDEX), Store(y, (j, i), x[i, j])))
