@@ -106,6 +106,23 @@ def test_a_float_sum_is_formed_in_the_order_of_the_loops() -> None:
     assert interpret(func, {"x0": values})["out0"] == partial[0]
 
 
+def test_a_sum_over_dimensions_that_lie_side_by_side_is_one_long_sum() -> None:
+    """Of a row of 10 it would have no partial sums."""
+    x, flat = data(5, 6, 8, 10), data(5, 480)
+    axes = [te.reduce_axis(extent, "k") for extent in (6, 8, 10)]
+    k = te.reduce_axis(480, "k")
+    sums = lowered(te.compute((5,), lambda i: te.sum(x[(i, *axes)] * x[(i, *axes)], axes), "sums"), inputs=[x])
+    long = lowered(te.compute((5,), lambda i: te.sum(flat[i, k] * flat[i, k], k), "sums"), inputs=[flat])
+    assert extents(simplify(sums)) == extents(simplify(long)) == [5, 32, 15, 32, 16, 8, 4, 2]
+    values = np.random.default_rng(0).standard_normal((5, 480)).astype(np.float32)
+    one, other = (interpret(func, {"x0": values.reshape(func.buffers("input")[0].shape)}) for func in (sums, long))
+    assert same_bits(one["out0"], other["out0"])
+    parted = lowered(
+        te.compute((8,), lambda i: te.sum(x[0, axes[0], i, axes[2]], [axes[0], axes[2]]), "sums"), inputs=[x]
+    )
+    assert 6 in extents(simplify(parted))  # what lies between is no part of it
+
+
 # The form of the loops
 
 

@@ -159,7 +159,8 @@ def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:
     var = Var(state.names().new(f"{outer.var.name}_{inner.var.name}"))
     count = _constant(inner)
     values = {outer.var: Bin("floordiv", var, Imm(count, INDEX)), inner.var: var % count}
-    return state.put(outer, For(var, outer.extent * count, substituted(inner.body, values))), var
+    extent = const(_constant(outer) * count) if isinstance(outer.extent, Imm) else outer.extent * count
+    return state.put(outer, For(var, extent, substituted(inner.body, values))), var
 
 
 def merge(state: State, order: Sequence[Var | str], levels: int = 1) -> tuple[State, list[Var]]:

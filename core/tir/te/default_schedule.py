@@ -7,13 +7,15 @@ code, whatever the machine.
   results; and a softmax is maximum, exponentials, sum and quotients, row by row.
 - Rows that only pass through are cut into blocks of constant length, which fit registers.
 - A reduction accumulates a row at a time, by several steps at once, where all that it reads lies still or side by side
-  along the row; otherwise an element at a time, the axis along which it reads side by side innermost. A float reduction
-  then has several partial results, so that the compiler need not reorder anything, and folds them pairwise at the end.
+  along the row; otherwise an element at a time, the axis along which it reads side by side innermost. Where it reads one
+  tensor, axes before that are one with it if it goes on where the inner one ends. A float reduction then has several
+  partial results, so that the compiler need not reorder anything, and folds them pairwise at the end.
 - Conditions of a reduction stand innermost here: `simplify` asks them as far out as they can be decided.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -209,11 +211,16 @@ class _Scheduling:
         inner = stage.contiguous
         if inner is None:
             return
-        var = steps[nest.steps.index(inner)]
-        if var is not steps[-1]:
-            self.s.reorder(*(loop for loop in steps if loop is not var), var)
+        wholes = (inner, *nest.going_on(inner))
+        var, *outer = (steps[nest.steps.index(loop)] for loop in wholes)
+        inside = [*reversed(outer), var]
+        if steps[len(steps) - len(inside) :] != inside:
+            self.s.reorder(*(loop for loop in steps if loop not in inside), *inside)
+        for before in outer:
+            var = self.s.fuse(before, var)
+        extent = math.prod(map(extent_of, wholes))
         lanes = self.numbers.lanes_bytes // itemsize(stage.buffer.dtype)
-        while lanes >= 8 and extent_of(inner) < 2 * lanes:
+        while lanes >= 8 and extent < 2 * lanes:
             lanes //= 2
         if is_float(stage.buffer.dtype) and lanes >= 8 and not nest.asks_for(inner):
             block, lane = self.s.split(var, lanes, tail="peel")

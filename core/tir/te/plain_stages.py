@@ -39,6 +39,24 @@ class Nest:
         found = [part for part in walk(self.update.value) if isinstance(part, Load)]
         return {flat_index(load.buffer, load.indices).stride(loop.var) for load in found}
 
+    def going_on(self, inner: For) -> Iterator[For]:
+        """The loops of a reduction of one tensor, innermost first, that go on where one within them ends: of all these
+        together the elements lie side by side as those of ``inner`` do.
+        """
+        assert self.update is not None
+        found = {part for part in walk(self.update.value) if isinstance(part, Load)}
+        if len(found) != 1 or self.condition is not None:
+            return
+        (load,) = found
+        form = flat_index(load.buffer, load.indices)
+        reach = extent_of(inner)
+        for loop in reversed(self.steps[: self.steps.index(inner)]):
+            if extent_of(loop) > 1 and form.stride(loop.var) != reach:
+                return
+            if extent_of(loop) > 1:
+                yield loop
+                reach *= extent_of(loop)
+
     def asks_for(self, loop: For) -> bool:
         """Whether the condition depends on a loop."""
         return self.condition is not None and loop.var in variables(self.condition)
