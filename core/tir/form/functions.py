@@ -228,6 +228,8 @@ FUNCTIONS: dict[str, Function] = {
     "log1p": _defined("log1p", _log1p),
     "sin": _defined("sin", _finite(math.sin)),
     "cos": _defined("cos", _finite(math.cos)),
+    # exp of what is at most 88, as in a softmax: results below 2**-126.5 are 0.
+    "exp_flushed": replace(_defined("exp_flushed", _exp), takes=("float32",)),
     # Parts of sin and cos: of angles beyond `maths.angles.NEAR`.
     "sin_far": replace(_defined("sin_far", _finite(math.sin)), takes=("float32",)),
     "cos_far": replace(_defined("cos_far", _finite(math.cos)), takes=("float32",)),

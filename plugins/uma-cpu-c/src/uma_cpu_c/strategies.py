@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
 from uma.target import Target
 
+from .along_rows import ROW_OPS, along_rows
 from .attention import ATTENTION, attended, attention_patterns
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
@@ -82,6 +83,7 @@ def strategies_of(target: Target) -> list[Strategy]:
     if any(name in features for name in _WORDS):
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
     found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
+    found += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion)) for name in _TRANSPOSITIONS)]
 
 

@@ -1,0 +1,95 @@
+"""The schedule of what is computed along rows: softmax, normalisations, with what is done to their elements before and
+after. All stages of a row follow one another while it is in the cache of a core, in vectors.
+
+Sums of a row have as many parts as the default schedule gives them, and are folded as there: so a result has the same
+bits on every machine, whatever its vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.relay import TensorType
+from uma.tir import Var
+from uma.tir.schedule import Schedule, VectorUnit
+
+from .units import Unit
+
+__all__ = ["ROW_OPS", "along_rows"]
+
+ROW_OPS = ("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm")
+
+_PARTS = 32
+"""Of a sum, in the default schedule."""
+
+
+def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor works along the last axis; or why it has none here.
+
+    Args:
+        fusion: whose anchor it is.
+        unit: of the CPU.
+    """
+    call, result = fusion.anchor, fusion.function.body.type
+    assert call is not None
+    if (
+        not isinstance(result, TensorType)
+        or call.dtype != "float32"
+        or any(c.shape != call.shape for c in fusion.calls)
+    ):
+        return None
+    shape = call.shape
+    if shape[-1] < 2 * _PARTS:
+        return Declined(f"no vectors along rows of {shape[-1]} elements: they have less than {2 * _PARTS}")
+    kernel = fusion.plain()
+    stages = list(kernel.labels.items())
+    rank = len(shape) - 1
+    if any(stage.shape not in (shape, shape[:-1]) for stage, _ in stages) or not rank:
+        return Declined("no vectors along rows: it works along other axes than the last")
+    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
+    at = s.merge(*(s.loops(label)[0] for _, label in stages), levels=rank)[-1]
+    s.store_at([kernel.buffers[stage] for stage, _ in stages[:-1]], at)
+    for stage, label in stages:
+        loops = s.loops(label)
+        if len(loops) == rank:
+            continue
+        if stage.shape == shape:
+            _spread(s, label, shape[-1], unit.lanes)
+        else:
+            _reduced(s, loops[-1], unit.lanes)
+    return Scheduled(replace(kernel, func=s.func))
+
+
+def _spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
+    """What is computed element by element, in vectors: what is left in the end in ever smaller ones, as functions of
+    single numbers take as much code and time as those of vectors."""
+    while extent > 1:
+        outer, lane = s.split(s.loops(label)[-1], lanes, tail="peel")
+        extent %= lanes
+        if extent & (extent - 1):
+            s.peel(outer)
+        s.vectorize(lane)
+        if not extent & (extent - 1):
+            return
+        lanes = 1 << (extent.bit_length() - 1)
+
+
+def _reduced(s: Schedule, loop: Var, lanes: int) -> None:
+    """A sum over a row in `_PARTS` parts, which are folded pairwise."""
+    _, part = s.split(loop, _PARTS, tail="peel")
+    parts = s.rfactor(part, pairwise=True).name
+    for several in (part, f"{parts}_init"):
+        vector, lane = s.split(several, lanes, tail="peel")
+        s.unroll(vector)
+        s.vectorize(lane)
+    half = _PARTS // 2
+    for level in range(_PARTS.bit_length() - 2):
+        fold = f"{parts}_fold_{level}" if level else f"{parts}_fold"
+        if half > lanes:
+            vector, lane = s.split(fold, lanes)
+            s.unroll(vector)
+            s.vectorize(lane)
+        else:
+            s.vectorize(fold)
+        half //= 2

@@ -1,0 +1,104 @@
+"""What is computed along rows, in vectors: the same bits as from the default lowering; and what is left to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests._support.built_layers import PLUGINS, SETS, target_for
+from tests._support.random_layers import reference
+
+import uma
+from uma.hookspecs import Declined, Fusion
+from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
+from uma_cpu_c.along_rows import along_rows
+from uma_cpu_c.units import Unit
+
+UNIT = Unit(64, 32, 2, 2, 4)
+
+
+def softmax(x: Expr) -> Expr:
+    return call("nn.softmax", x)
+
+
+def attention(x: Expr) -> Expr:
+    """With a prologue that two stages read: scaled, and a mask added."""
+    mask = np.where(np.arange(x.shape[-1]) % 7 == 3, -np.inf, 0).astype(np.float32)
+    return call("nn.softmax", call("add", call("multiply", x, const(np.float32(0.125))), const(mask)))
+
+
+def log_softmax(x: Expr) -> Expr:
+    return call("negative", call("nn.log_softmax", x))
+
+
+def layer_norm(x: Expr) -> Expr:
+    gamma, beta = np.random.default_rng(5).uniform(-1, 1, (2, x.shape[-1])).astype(np.float32)
+    made = call("nn.layer_norm", call("add", x, x), axis=(-1,), epsilon=1e-5)
+    return call("nn.gelu", call("add", call("multiply", made, const(gamma)), const(beta)))
+
+
+def rms_norm(x: Expr) -> Expr:
+    return call("nn.rms_norm", x, axis=(-1,), epsilon=1e-6)
+
+
+KINDS: dict[str, Callable[[Expr], Expr]] = {
+    made.__name__: made for made in (softmax, attention, log_softmax, layer_norm, rms_norm)
+}
+SHAPES = ((3, 64), (1, 1000), (2, 3, 197), (5, 127), (2, 1, 2, 100), (7, 4099), (2, 65), (96,))
+
+
+def module(kind: str, *shapes: tuple[int, ...]) -> IRModule:
+    params = [Var(f"x{number}", TensorType(shape, "float32")) for number, shape in enumerate(shapes)]
+    from uma.relay import Tuple
+
+    return IRModule.of({"main": Function(params, Tuple([KINDS[kind](param) for param in params]))})
+
+
+def check(kind: str, target: str, shapes: tuple[tuple[int, ...], ...]) -> str:
+    """The same bits as without strategies, and about what the references give; the C."""
+    made = module(kind, *shapes)
+    rng = np.random.default_rng(7)
+    values = {f"x{n}": (rng.standard_normal(shape) * 4).astype(np.float32) for n, shape in enumerate(shapes)}
+    artifact = uma.build(made, target, name="rows", plugins=PLUGINS)
+    got = artifact.run(values)
+    plain = uma.build(made, target.replace("-opt=2", "-opt=1"), name="rows", plugins=PLUGINS).run(values)
+    for one, other, wanted in zip(got.values(), plain.values(), reference(made, values), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, wanted, rtol=2e-5, atol=2e-6)
+    return artifact.files["rows.c"].decode()
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("kind", ["attention", "softmax", "log_softmax", "layer_norm", "rms_norm"])
+def test_they_give_the_same_bits(kind: str) -> None:
+    text = check(kind, "c -opt=2", SHAPES[2:4])
+    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+        assert "_parts_" in text and "UMA_LOAD(f32" in text
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_by_each_instruction_set(kind: str, name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(kind, target_for(name, cc, monkeypatch), SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda x: call("nn.softmax", x, axis=0), "it works along other axes than the last"),
+        (lambda x: call("nn.layer_norm", x, axis=(0, 1)), "it works along other axes than the last"),
+        (lambda x: call("nn.softmax", call("reshape", x, newshape=(256, 32))), "elements: they have less than 64"),
+    ],
+)
+def test_what_is_declined(made: Callable[[Expr], Expr], reason: str) -> None:
+    x = Var("x", TensorType((64, 128), "float32"))
+    found = along_rows(Fusion(Function((x,), made(x))), UNIT)
+    assert isinstance(found, Declined) and reason in found.reason
+
+
+def test_other_floats_are_left_to_the_default() -> None:
+    x = Var("x", TensorType((64, 128), "float64"))
+    assert along_rows(Fusion(Function((x,), softmax(x))), UNIT) is None
