@@ -7,9 +7,9 @@ code, whatever the machine.
   results; and a softmax is maximum, exponentials, sum and quotients, row by row.
 - Rows that only pass through are cut into blocks of constant length, which fit registers.
 - A reduction accumulates a row at a time, by several steps at once, where all that it reads lies still or side by side
-  along the row; otherwise an element at a time, the axis along which it reads side by side innermost. Where it reads one
-  tensor, axes before that are one with it if it goes on where the inner one ends. A float reduction then has several
-  partial results, so that the compiler need not reorder anything, and folds them pairwise at the end.
+  along the row; otherwise an element at a time, the axis along which it reads side by side innermost. Where it reads
+  one tensor, axes before that are one with it if they go on where it ends. A float reduction then has several partial
+  results, so that the compiler need not reorder anything, and folds them pairwise at the end.
 - Conditions of a reduction stand innermost here: `simplify` asks them as far out as they can be decided.
 """
 
