@@ -233,13 +233,16 @@ class Artifact:
         except UnicodeDecodeError as error:
             raise UsageError(f"the file {name!r} is not text", hint="its bytes are in Artifact.files") from error
 
-    def session(self, *, trace: str | os.PathLike[str] | None = None) -> ModelSession:
+    def session(self, *, trace: str | os.PathLike[str] | None = None, threads: int | None = None) -> ModelSession:
         """A context of the model with buffers of its own: on this machine, or in the emulator that its target names.
 
         Args:
             trace: a file for what the drivers do to their devices: registers, memory, interrupts, with the model's
                 steps. It is written when the session is closed, and replaces one that is there. Such a session is one
                 of this machine.
+            threads: how many threads run the model on this machine, the caller's included: as many as it is built for
+                (``-threads``), or fewer; None for so many as that, and as there are processors that this process may
+                use. Results are the same to the last bit. In an emulator there is one.
 
         Raises:
             ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
@@ -247,19 +250,19 @@ class Artifact:
             RequirementError: the emulated board has less memory than the model takes.
             UsageError: the model is for another machine, and names no emulator; or for a CPU with instructions that
                 this one's has not; or a device is at an address of the machine that it was built for; or there is no
-                device to trace, or the file cannot be written.
+                device to trace, or the file cannot be written; or there are not so many threads.
         """
         if trace is not None:
-            return self._traced_session(path_of(trace, "a trace"))
+            return self._traced_session(path_of(trace, "a trace"), threads)
         with self._lock:
             if self._model is None:
                 made = self._compiled
                 self._model = made.load(made.library()) if self.is_native else made.emulated()
-            session = self._model.session()
+            session = self._model.session(threads)
             session.open_shapes = self._open_shapes()
             return session
 
-    def _traced_session(self, path: Path) -> ModelSession:
+    def _traced_session(self, path: Path, threads: int | None) -> ModelSession:
         from ..runtime.recording import TracedSession
 
         if self.emulator is not None:
@@ -276,7 +279,7 @@ class Artifact:
             )
         with self._lock:
             model = self._compiled.load(self._compiled.library("traced"))
-            session = TracedSession(model, path, self.constant_bytes)
+            session = TracedSession(model, path, self.constant_bytes, threads)
             session.open_shapes = self._open_shapes()
             return session
 
@@ -340,7 +343,7 @@ class Artifact:
         with self._lock:
             self._own_session().reset()
 
-    def profile(self, inputs: Any = None, repeat: int = 10) -> Profile:
+    def profile(self, inputs: Any = None, repeat: int = 10, *, threads: int | None = None) -> Profile:
         """Run the model with a clock between its calls, in a library of its own; `Profile.ticks` tells what that costs.
 
         These runs begin as after `reset`, and those of `run` do not see them.
@@ -351,9 +354,11 @@ class Artifact:
         Args:
             inputs: as for `run`.
             repeat: how many runs to measure, after one that is not. In an emulator all runs are alike.
+            threads: as for `session`. What a step takes is the time from its begin to its end, by all of them.
 
         Raises:
-            UsageError: `repeat` is not positive, or the model is for another machine and names no emulator.
+            UsageError: `repeat` is not positive, the model is for another machine and names no emulator, or there are
+                not so many threads.
             ModelError, ToolchainError, DeviceError: as for `run`.
         """
         import numpy as np
@@ -367,7 +372,7 @@ class Artifact:
         if not self.is_native:
             from .counted import counted_profile
 
-            with self._lock, contextlib.closing(self._compiled.emulated(counted=True).session()) as emulated:
+            with self._lock, contextlib.closing(self._compiled.emulated(counted=True).session(threads)) as emulated:
                 emulated.open_shapes = self._open_shapes()
                 stacks = {} if self.record.compile.remote_hosts else self.kernel_stack_bytes
                 return counted_profile(self.record, emulated, emulated.run(inputs), stacks)
@@ -380,7 +385,7 @@ class Artifact:
                 self._session.close()
                 self._session = None
             try:
-                with Session(model) as session:
+                with Session(model, threads) as session:
                     session.open_shapes = self._open_shapes()
                     outputs = session.run(inputs)
                     since = TicksSince(model)

@@ -187,7 +187,9 @@ _COMPLETERS: dict[str, Completer] = {
     "device": _traced,
     "partition": _partitioners,
     "stop_after": _stages,
-    **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),
+    **dict.fromkeys(
+        ("name", "shape", "state", "constant", "input", "repeat", "threads", "require_offload", "format"), _nothing
+    ),
     **dict.fromkeys(
         (
             "samples",

@@ -53,6 +53,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
     parser.add_argument("--repeat", metavar="N", type=int, help="then measure N runs more, and print their median")
     parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="how many threads run it: as many as it is built for (-threads of its host), the default, or fewer",
+    )
+    parser.add_argument(
         "--profile",
         action="store_true",
         help=f"time every layer instead: medians of --repeat runs (default: {_PROFILED_RUNS}); in an emulator, count "
@@ -99,7 +105,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.step("compile and run")
     if profiled:
         with blaming_sources(members):
-            profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
+            profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS, threads=args.threads)
         outputs = dict(profile.outputs)
         estimates = estimated(costs, profile)
         peaks = peaks_of(artifact, out) if artifact.is_native else {}
@@ -112,7 +118,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         )
     else:
         with blaming_sources(members):
-            session = artifact.session(trace=args.device_trace)
+            session = artifact.session(trace=args.device_trace, threads=args.threads)
         # What a device that stopped the run has been told is in the trace, too.
         with session if args.device_trace is not None else contextlib.nullcontext():
             outputs = session.run(inputs)

@@ -18,6 +18,7 @@ from .externs import extern_source, takes_bases
 from .functions import function_texts
 from .header import Port, ports, taken
 from .kernel import headers, kernel_source
+from .ranges import Ranges, has_ranges
 from .units import Own, Unit
 from .weights import Weights
 
@@ -37,6 +38,7 @@ class Emission:
         loads_weights: whether the caller brings the constants.
         stepwise: whether single steps can be run.
         own: what the first host's plugin brings of the functions that it runs; None where the core prints them.
+        threads: for how many its parallel loops are; one runs them all in a row.
     """
 
     program: Program
@@ -47,6 +49,7 @@ class Emission:
     loads_weights: bool = False
     stepwise: bool = False
     own: Own | None = None
+    threads: int = 1
 
     @property
     def name(self) -> str:
@@ -174,14 +177,25 @@ class Emission:
     def _own_kernel(self, function: str) -> str:
         return self._brought.get(function, f"{self.name}_k_{function}")
 
+    @cached_property
+    def in_threads(self) -> frozenset[str]:
+        """Those of `own_functions` that have loops which several threads may run."""
+        functions = ((name, self.program.functions[name]) for name in self.own_functions if self.threads > 1)
+        return frozenset(name for name, func in functions if isinstance(func, PrimFunc) and has_ranges(func))
+
     def definition(self, function: str) -> str:
         """The C of one of `own_functions`, for the model's own file alone."""
         func = self.program.functions[function]
+        ranges: list[str] = []
         if isinstance(func, Extern):
             source = extern_source(self._own_kernel(function), func, self.routine(function))
+        elif function in self.in_threads:
+            made = Ranges(lambda number: f"{self.name}_r{number}_{function}")
+            source = kernel_source(self._own_kernel(function), func, ranges=made)
+            ranges = made.sources
         else:
             source = kernel_source(self._own_kernel(function), func)
-        return "UMA_NOINLINE\n" + source.rstrip("\n")
+        return "\n\n".join([*ranges, "UMA_NOINLINE\n" + source.rstrip("\n")])
 
     def routine(self, function: str) -> Routine:
         """The routine that a function, which is an extern, calls."""

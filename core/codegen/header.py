@@ -27,7 +27,7 @@ __all__ = [
     "taken",
 ]
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 """``UMA_ABI_VERSION`` that generated code keeps to; it refuses to be compiled with another."""
 
 
@@ -126,8 +126,9 @@ def header_text(
     slots: Sequence[Slot] = (),
     remote: Sequence[Unit] = (),
     loaded: Weights | None = None,
+    threads: int = 1,
 ) -> str:
-    """``NAME.h``; ``loaded`` are weights that the caller loads."""
+    """``NAME.h``; ``loaded`` are weights that the caller loads; ``threads`` may run loops, 1 where there are none."""
     name = program.name
     states = ports(program.states)
     by_rows = {one.input: one for one in streams(program)}
@@ -171,6 +172,7 @@ def header_text(
 
 {_state_macros(program, plan, states) if states else ""}\
 {weights_macros}\
+{_threads_macro(name, threads) if threads > 1 else ""}\
 {macros}
 {_device_macros(name, slots)}\
 #ifdef __cplusplus
@@ -183,6 +185,7 @@ typedef struct {name}_context {{
     unsigned char *arena;
 {_state_members(bool(slots)) if states else ""}\
 {_device_members(name, slots)}\
+{_THREADS_MEMBER if threads > 1 else ""}\
 {_stream_members(bool(states and not slots)) if by_rows else ""}\
 }} {name}_context;
 
@@ -202,6 +205,7 @@ uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes{
  * Contexts are independent of each other; one context must not be used by two threads at once.
 {_run_open(program)}\
 {_RUN_DEVICES if slots else ""}\
+{_RUN_THREADS if threads > 1 else ""}\
 {_RUN_ROWS if by_rows else ""}\
 {_run_broken(name, bool(slots), bool(by_rows)) if states else ""}\
  */
@@ -227,6 +231,18 @@ _RUN_DEVICES = """\
  * The devices are activated before and deactivated after it, also where it fails. Where it gives UMA_ERR_DEVICE,
  * context->fault says which device stopped it, and in which step.
 """
+
+_THREADS_MEMBER = "    uma_threads threads; /* what has loops run by several threads: none, unless it is set */\n"
+
+_RUN_THREADS = """\
+ * Where context->threads has a function, loops are run by it: see uma_threads in uma_runtime.h. Else this thread runs
+ * them. Results are the same.
+"""
+
+
+def _threads_macro(model: str, threads: int) -> str:
+    return f"/* Loops are marked for so many threads. */\n#define {model}_THREADS {threads}\n\n"
+
 
 _RUN_ROWS = """\
  * A function `row` gives an input row by row, so that it need not be whole anywhere: it writes the row of that number,

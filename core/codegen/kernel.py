@@ -9,6 +9,9 @@ memory under a condition are marked for gcc, which would get them wrong.
 A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories, queues and intrinsics
 name. The first expression among these that is not 0 ends it with that code.
 
+A loop of kind ``parallel`` is a function of a range of its iterations where that is asked for (see `ranges`); where
+not, or within another such one, it is a loop as all are.
+
 A queue of a device counts transfers, a function copies. Where a copy is not one transfer, and all but the last copies
 are waited for, the function counts the transfers of these.
 """
@@ -54,12 +57,23 @@ from ..tir.form.nodes import (
     Wait,
 )
 from ..tir.form.transfers import Transfer, transfer
-from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, statements, uses_device, walk
+from ..tir.form.visit import (
+    buffers,
+    buffers_read,
+    declared,
+    fresh_name,
+    operands,
+    rebuild,
+    statements,
+    uses_device,
+    walk,
+)
 from ..tir.proofs.accumulators import exact_sums
 from ..tir.proofs.bounds import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer
+from .ranges import Handed, Ranges, has_ranges
 from .registers import Registers
 from .vectors import VectorLoop, headers
 
@@ -68,7 +82,7 @@ __all__ = ["C_TYPES", "Writer", "headers", "kernel_prototype", "kernel_source"]
 _INDENT = "    "
 
 
-def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
+def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True, ranges: Ranges | None = None) -> str:
     """The definition of a function.
 
     Args:
@@ -79,24 +93,28 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
             Where it has rows, the function runs one: behind the pointers come its number and, for each parameter that
             lies by rows, in their order, the first element that is held of it, all ``int32_t``; the pointer is to that.
         is_static: whether it is for its own file alone.
+        ranges: gets the functions of ranges, which stand before this one: its first parameter then is what has these
+            run, a ``uma_threads *``, and it needs ``uma_parallel.h``. None for loops that one thread runs.
 
     Returns:
-        The text, which ends with a line break. It depends on ``name`` and ``func`` only.
+        The text, which ends with a line break. It depends on ``name``, ``func`` and the names of ranges only.
 
     Raises:
         InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for; a vectorized loop does
             what has no form in vectors; of a buffer in registers it is not known which one an index means.
     """
-    writer = Writer(func)
+    writer = Writer(func, ranges=ranges if has_ranges(func) else None)
     text = writer.function(name)
     text = Writer(func, writer.uneven).function(name) if writer.uneven else text
     return f"static {text}" if is_static else text
 
 
-def kernel_prototype(name: str, func: PrimFunc) -> str:
-    """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon."""
-    shared = {name for pair in func.may_alias for name in pair} | {name for pair in func.overlaps for name in pair[:2]}
-    params = [_param(param, param.buffer.name in shared) for param in func.params]
+def kernel_prototype(name: str, func: PrimFunc, *, in_threads: bool = False) -> str:
+    """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon; with
+    functions of ranges where it is run in threads."""
+    shared = _shared(func)
+    params = ["uma_threads *threads"] if in_threads else []
+    params += [_param(param, param.buffer.name in shared) for param in func.params]
     params += [f"int32_t {_name(var)}" for var in _row_vars(func)]
     on_device = uses_device(func)
     if on_device:
@@ -123,10 +141,13 @@ class Writer:
     Args:
         func: the function.
         counted: queues the transfers of which it counts.
+        ranges: gets the functions of ranges; None where there are none.
     """
 
-    def __init__(self, func: PrimFunc, counted: Collection[Queue] = ()) -> None:
+    def __init__(self, func: PrimFunc, counted: Collection[Queue] = (), ranges: Ranges | None = None) -> None:
         self.func = func
+        self.ranges = ranges
+        self.is_within_range = False
         self.lines: list[str] = []
         self.depth = 1
         # What is read in the text so far; compilers warn of the rest.
@@ -147,7 +168,9 @@ class Writer:
         self.registers = Registers(func)
         self.row_vars = _row_vars(func)
         self.held = dict(zip(_by_rows(func), self.row_vars[1:], strict=True))
-        self.reached = {param.buffer for param in func.params}  # what has a name where the text is now
+        # What has a name where the text is now, in the order in which it was declared.
+        self.reached = dict.fromkeys(param.buffer for param in func.params)
+        self.visible: dict[Var, None] = {}
 
     def function(self, name: str) -> str:
         known = Bounds.around(self.func)
@@ -171,7 +194,8 @@ class Writer:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
         head += [f"{_INDENT}(void){_name(var)};" for var in self.row_vars if var not in self.read]
         head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
-        return "\n".join([kernel_prototype(name, self.func), "{", *head, *self.lines, "}", ""])
+        prototype = kernel_prototype(name, self.func, in_threads=self.ranges is not None)
+        return "\n".join([prototype, "{", *head, *self.lines, "}", ""])
 
     def line(self, text: str) -> None:
         self.lines.append(f"{_INDENT * self.depth}{text}")
@@ -190,7 +214,7 @@ class Writer:
     @contextmanager
     def brace(self, head: str) -> Iterator[None]:
         """What is written within stands in braces after ``head``."""
-        self.line(f"{head} {{")
+        self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
         self.depth -= 1
@@ -219,8 +243,10 @@ class Writer:
 
     def bind(self, stmt: Bind, known: Bounds) -> None:
         self.line(f"const {C_TYPES[stmt.var.dtype]} {_name(stmt.var)} = {self.printer(known).text(stmt.value)};")
+        self.visible[stmt.var] = None
         for body, inside in known.inside(stmt):
             self.declared(stmt.var, body, inside)
+        del self.visible[stmt.var]
 
     def alloc(self, stmt: Alloc, known: Bounds) -> None:
         if stmt.buffer.scope == "register":
@@ -235,9 +261,9 @@ class Writer:
             what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
             raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
         self.line(f"{_local(stmt.buffer)};")
-        self.reached.add(stmt.buffer)
+        self.reached[stmt.buffer] = None
         self.declared(stmt.buffer, stmt.body, known)
-        self.reached.remove(stmt.buffer)
+        del self.reached[stmt.buffer]
 
     def store(self, stmt: Store, known: Bounds) -> None:
         # Compilers warn of a variable that is assigned to itself.
@@ -393,15 +419,61 @@ class Writer:
     def loop(self, stmt: For, known: Bounds) -> None:
         if stmt.kind == "vectorized":
             VectorLoop(self, stmt).write(known)
+        elif stmt.kind == "parallel" and self.ranges is not None and self.can_be_range(stmt):
+            self.range(stmt, known, self.ranges)
         else:
             self.counted(stmt, known, self.stmt)
 
-    def counted(self, stmt: For, known: Bounds, write: Callable[[Stmt, Bounds], None]) -> None:
-        """A loop of C, around what ``write`` writes."""
+    def can_be_range(self, stmt: For) -> bool:
+        """Whether what is around a loop can be handed to it: nothing of that is in registers."""
+        own = {part.buffer for part in statements(stmt.body) if isinstance(part, Alloc)}
+        used = (buffer for buffer in buffers(stmt.body) if buffer not in own)
+        return not self.is_within_range and all(
+            buffer in self.reached and (buffer.scope == "global" or bool(buffer.shape)) for buffer in used
+        )
+
+    def range(self, stmt: For, known: Bounds, ranges: Ranges) -> None:
+        """A loop that several threads may run."""
+        around = self.lines, self.depth, self.read, self.written
+        self.lines, self.depth, self.read, self.written = [], 1, set(), set()
+        self.is_within_range = True
+        self.counted(stmt, known, self.stmt, ("begin", "end"))
+        self.is_within_range = False
+        loop, read, written = self.lines, self.read, self.written
+        self.lines, self.depth, self.read, self.written = around
+        handed = [self.handed(buffer, buffer in written) for buffer in self.reached if buffer in read | written]
+        handed += [Handed(_name(var), f"{C_TYPES[var.dtype]} {_name(var)}") for var in self.visible if var in read]
+        self.read |= read
+        self.written |= written
+        name, count = ranges.add(handed, loop), self.printer(known).text(stmt.extent)
+        if not handed:
+            self.line(f"uma_parallel_for(threads, {name}, NULL, {count});")
+            return
+        with self.brace(""):
+            self.line(f"const struct {name}_args args = {{{', '.join(one.name for one in handed)}}};")
+            self.lines.append("")
+            self.line(f"uma_parallel_for(threads, {name}, &args, {count});")
+
+    def handed(self, buffer: Buffer, is_written: bool) -> Handed:
+        """How a range is handed a buffer."""
+        self.read.add(buffer)
+        const = "" if is_written else "const "
+        restrict = "" if buffer.name in _shared(self.func) else "restrict "
+        aligned = buffer.alignment if buffer.alignment > itemsize(buffer.dtype) else 0
+        return Handed(_name(buffer), f"{const}{C_TYPES[buffer.dtype]} *{restrict}{_name(buffer)}", aligned)
+
+    def counted(
+        self,
+        stmt: For,
+        known: Bounds,
+        write: Callable[[Stmt, Bounds], None],
+        of: tuple[str, str] | None = None,
+    ) -> None:
+        """A loop of C, around what ``write`` writes: of all iterations, or ``of`` those from one to another."""
         var = _name(stmt.var)
-        end = self.printer(known).text(stmt.extent)
-        head = f"for (int32_t {var} = 0; {var} < {end}; ++{var})"
-        if not isinstance(stmt.extent, (Imm, Var)):
+        first, end = ("0", self.printer(known).text(stmt.extent)) if of is None else of
+        head = f"for (int32_t {var} = {first}; {var} < {end}; ++{var})"
+        if of is None and not isinstance(stmt.extent, (Imm, Var)):
             # What it is computed from may change within the loop.
             head = f"for (int32_t {var} = 0, {var}_end = {end}; {var} < {var}_end; ++{var})"
         if _stays_rolled(stmt):
@@ -409,8 +481,10 @@ class Writer:
         with self.brace(head):
             if _misleads_gcc(stmt.body):
                 self.line("UMA_KEEP_SCALAR;")
+            self.visible[stmt.var] = None
             for body, inside in known.inside(stmt):
                 write(body, inside)
+            del self.visible[stmt.var]
 
     def condition(self, stmt: If, known: Bounds) -> None:
         self.branches(stmt, known, self.stmt)
@@ -504,6 +578,11 @@ def _name(symbol: Var | Buffer) -> str:
         return f"u{name}_0"
     # No other name of the language or its headers ends in an underscore.
     return name if _PLAIN.fullmatch(name) and name not in _TAKEN else f"{name}_"
+
+
+def _shared(func: PrimFunc) -> set[str]:
+    """The names of the parameters that may be the same memory as another, or overlap it."""
+    return {name for pair in func.may_alias for name in pair} | {name for pair in func.overlaps for name in pair[:2]}
 
 
 def _by_rows(func: PrimFunc) -> list[Buffer]:

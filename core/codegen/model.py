@@ -34,6 +34,8 @@ __all__ = ["ModelFiles", "emit_model"]
 _CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SHARED_HEADERS = ("uma_math.h", "uma_runtime.h", "uma_ticks.h")
 _DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h", "uma_uio.h")
+_THREADS_FILES = ("uma_parallel.h", "uma_pool.c", "uma_pool.h")
+"""Of models with loops that several threads may run; the pool is for programs that want it."""
 _OFFERED = {"uma_fixed.h": ("uma_fixed.h",), "uma_sim.h": ("uma_sim.h", "uma_device.h", "uma_fixed.h")}
 """What plugins' files may include besides, with what that includes."""
 
@@ -78,6 +80,7 @@ def emit_model(
     weights_form: WeightsForm = "assembly",
     stepwise: bool = False,
     executor: str = "aot",
+    threads: int = 1,
 ) -> ModelFiles:
     """Write a model as C99.
 
@@ -92,6 +95,7 @@ def emit_model(
         weights_form: how the weights get into the image.
         stepwise: write a model of which single steps can be run; see `stepwise_text`.
         executor: what runs the steps, one of `EXECUTORS`.
+        threads: for how many parallel loops are, with the executor ``aot``; 1 for none.
 
     Raises:
         InternalError: the program's name is not safe in C, its buffers are in several pools of the host, or a device
@@ -113,14 +117,17 @@ def emit_model(
     units = units_of(program, remote, devices, own, apart)
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     loaded = weights if weights.data and weights_form == "file" else None
-    model = Emission(program, plan, weights, used, units, loaded is not None, stepwise, own.get(None))
+    many = threads if executor == "aot" else 1
+    model = Emission(program, plan, weights, used, units, loaded is not None, stepwise, own.get(None), many)
     run = EXECUTORS[executor](model)
     elsewhere = [unit for unit in units.values() if unit.is_remote]
     inputs, outputs = model.inputs, model.outputs
     devices_of_steps = [step.device for step in program.steps]
     contents: dict[str, str | bytes] = {
         f"{name}.c": source_text(model, run),
-        f"{name}.h": header_text(program, plan, inputs, outputs, driven, elsewhere, loaded),
+        f"{name}.h": header_text(
+            program, plan, inputs, outputs, driven, elsewhere, loaded, threads if model.in_threads else 1
+        ),
         f"{name}_entry.c": entry_text(name, loaded),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven, loaded is not None),
         f"{name}_profile.c": profile_text(name, devices_of_steps, driven, loaded, run.included, has_control(program)),
@@ -141,7 +148,11 @@ def emit_model(
             others.append(f"{name}_weights.S")
             contents[others[0]] = assembly_text(name, weights)
     on_linux = any(slot.device.implementation.bus == "uma_uio_bus" for slot in slots(used))
-    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS[: 2 + on_linux] if driven else ())):
+    for header in (
+        *_SHARED_HEADERS,
+        *(_THREADS_FILES if model.in_threads else ()),
+        *(_DEVICE_HEADERS[: 2 + on_linux] if driven else ()),
+    ):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     needed = dict.fromkeys([*model.own_headers, *(header for unit in units.values() for header in unit.brought)])
     for header in needed:

@@ -59,6 +59,8 @@ class _Source:
         if model.states or model.moves_rows or model.program.placed or model.streams:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
+        if model.in_threads:
+            yield '#include "uma_parallel.h"'
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
         yield from (f'#include "{header}"' for bus, header in CORE_BUSES.items() if bus in buses)
         headers = [target.runtime.header for target in model.used]
@@ -98,6 +100,8 @@ class _Source:
                 fits = f"uma_device_fits(devices->{slot.identifier}, &{name}_device_table[{slot.position}])"
                 checks.append(f"if (!{fits}) return UMA_ERR_ARGUMENT;")
             bound += ["context->devices = *devices;", "memset(&context->fault, 0, sizeof context->fault);"]
+        if model.in_threads:
+            bound += [f"context->threads.{member};" for member in ("parallel_for = NULL", "user = NULL", "faults = 0")]
         return _function(head, [*checks, "context->arena = (unsigned char *)arena;", *bound, done])
 
     def reset(self) -> str:
@@ -217,6 +221,9 @@ class _Source:
                     [f"return &((const {name}_context *)context)->fault;"],
                 )
             )
+        if model.in_threads:
+            given = f"&(({name}_context *)context)->threads"
+            parts.append(_function(f"static uma_threads *{name}_threads(void *context)", [f"return {given};"]))
         parts.append(invoke_text(model))
         tables = [self.static("input_table") if model.inputs else "NULL", self.static("output_table")]
         fields = [
@@ -237,6 +244,8 @@ class _Source:
             f"{name}_reset_untyped" if model.states else "NULL",
             f"{name}_invoke",
             *((f"{name}_fault", "uma_device_open") if model.slots else ("NULL", "NULL")),
+            str(model.threads),
+            f"{name}_threads" if model.in_threads else "NULL",
         ]
         description = [f"    {field}," for field in fields]
         parts.append("\n".join([f"static const uma_model {name}_description = {{", *description, "};"]))

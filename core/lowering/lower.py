@@ -23,6 +23,7 @@ from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
 from ..tir.rewrites.local_alignment import least_aligned
+from ..tir.schedule.threads import in_threads
 from .blame import located
 from .declines import Decline
 from .fuse import is_view
@@ -205,9 +206,12 @@ def _on_host(
         if call.pin not in (None, host.label):
             continue
         declined: list[Decline] = []
+        threads = host.threads if host is (first or hosts[0]) else 1
         given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
         try:
-            made = _lower_call(given, args, extents, kernels, taken, layers, host, declined, asked)
+            made = _lower_call(
+                given, args, extents, kernels, taken, layers, host, declined, replace(asked, threads=threads)
+            )
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
@@ -268,16 +272,21 @@ def _lower_call(
         asked.known.instructions.pop(asked.expr, None)
     else:
         asked.known.instructions[asked.expr] = loops.instructions
-    return Call(_named(_for_cpu(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
+    func = _for_cpu(loops.func, host)
+    if asked.by_rows is None and asked.threads > 1:
+        func = in_threads(func, asked.threads)
+    return Call(_named(func, name, kernels, taken), loops.arguments(given, extents))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of hosts for one kernel: the call ``expr`` of ``main``."""
+    """What is asked of hosts for one kernel: the call ``expr`` of ``main``; and for how many threads its loops are
+    marked where the first host runs it."""
 
     known: KnownLoops
     expr: Expr
     by_rows: bool | None = None
+    threads: int = 1
 
 
 def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> Loops:

@@ -117,6 +117,14 @@ class Member:
             raise self.plugin.fault(f"gave {told(features)} for the features of {self.target.kind.name}")
         return features
 
+    @property
+    def threads(self) -> int:
+        """For how many threads loops are marked where this host runs the model's steps: 1 if its kind says nothing of
+        threads, or these steps are a table, whose kernels models share."""
+        if not self.target.kind.has("threads") or self.target.get_attr("executor") == "graph":
+            return 1
+        return int(self.target.get_attr("threads"))
+
     @cached_property
     def fixed_point(self) -> FixedPointForm | None:
         """What it is offered float scales in, with consent; PluginError where the plugin is at fault."""

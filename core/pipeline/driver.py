@@ -648,6 +648,7 @@ def make_artifact(
         weights_form=weights,
         stepwise=stepwise,
         executor=_executor(members),
+        threads=members.host.threads,
     )
     hosts = tuple(
         HostRecord(
@@ -703,17 +704,19 @@ def make_artifact(
 
 
 def _executor(members: Members) -> str:
-    """What runs the steps of the model: that is the first host's to say.
+    """What runs the steps of the model: that is the first host's to say, and for how many threads loops are marked.
 
     Raises:
         UsageError: another host says it.
     """
     for host in members.hosts:
-        if host is not members.host and "executor" in host.target.attrs:
-            raise UsageError(
-                f"host {host.label!r} has the attribute 'executor', but {members.host.label!r} runs the model's steps",
-                hint=f"give it to {members.host.label!r}",
-            )
+        for attribute in ("executor", "threads"):
+            if host is not members.host and attribute in host.target.attrs:
+                raise UsageError(
+                    f"host {host.label!r} has the attribute {attribute!r}, but {members.host.label!r} runs the model's "
+                    "steps",
+                    hint=f"give it to {members.host.label!r}",
+                )
     return str(members.host.target.get_attr("executor"))
 
 

@@ -47,6 +47,10 @@ const uma_device_info *uma_replayed_info(void);
 int32_t uma_replayed_open(uma_device *device, void *state, void *memory);
 void uma_tell_steps(void (*tell)(void *, int32_t), void *whom);
 const unsigned char *uma_traced_weights(void);
+typedef struct uma_pool uma_pool;
+uma_pool *uma_pool_make(int32_t threads);
+void uma_pool_run(void *pool, uma_body body, const void *args, int32_t n);
+void uma_pool_end(uma_pool *pool);
 """
 
 

@@ -23,6 +23,7 @@ from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
 from .state import SessionState, check_state
 from .tensors import TensorInfo
+from .threads import threads_of
 
 __all__ = ["EmulatedModel", "EmulatedSession"]
 
@@ -71,8 +72,9 @@ class EmulatedModel:
     model_digest: str | None = None
     is_counted: bool = False
 
-    def session(self) -> EmulatedSession:
-        """A context of the model."""
+    def session(self, threads: int | None = None) -> EmulatedSession:
+        """A context of the model; UsageError for more than one thread."""
+        threads_of(threads, 1, f"model {self.name}", self.runner.name)
         return EmulatedSession(self)
 
 

@@ -22,6 +22,7 @@ from .devices import DeviceInfo, Devices, device_infos
 from .session import ModelSession
 from .state import SessionState, check_state
 from .tensors import TensorInfo
+from .threads import Pool, threads_of
 
 __all__ = ["DeviceInfo", "NativeModel", "Session", "SessionState", "TensorInfo"]
 
@@ -61,6 +62,7 @@ class NativeModel:
         name: C identifier of the model.
         arena_bytes: working memory that a session needs, in bytes.
         inputs, outputs, states, devices: as given, else as the library describes them.
+        threads: for how many its loops were marked; 1 where they were not.
         layers, parts, model_digest: as given.
 
     Raises:
@@ -109,6 +111,7 @@ class NativeModel:
         if name is not None and self.name != name:
             raise ModelError(f"the library holds the model {self.name!r}, expected {name!r}", where=where)
         self.arena_bytes = int(self._descriptor.arena_bytes)
+        self.threads = int(self._descriptor.n_threads)
         self.inputs = _tensors("input", self._descriptor.inputs, self._descriptor.n_inputs, inputs, where)
         self.outputs = _tensors("output", self._descriptor.outputs, self._descriptor.n_outputs, outputs, where)
         self.states = _tensors("state", self._descriptor.states, self._descriptor.n_states, states, where)
@@ -117,9 +120,9 @@ class NativeModel:
         self.layers = tuple(tuple(step) for step in layers)
         self.parts = tuple(tuple(step) for step in parts)
 
-    def session(self) -> Session:
-        """A context of the model."""
-        return Session(self)
+    def session(self, threads: int | None = None) -> Session:
+        """A context of the model; for arguments and errors see `Session`."""
+        return Session(self, threads)
 
     def step_ticks(self) -> Array:
         """How long all runs so far, of all sessions, spent in each step: uint64 [steps], in ticks of `tick_counter`.
@@ -177,12 +180,26 @@ class Session(ModelSession):
     has the session any more. Simulators are the session's own. Hardware is there once: no two sessions may be open
     on it.
 
-    Attributes:
+    Loops that are marked for that are run by several threads of the session's own, which wait meanwhile and end with
+    it: the caller's is one of them. Results are the same. A process that is forked from this one has no such threads:
+    there, the session runs all by the caller's.
+
+    Args:
         model: the model; it stays loaded as long as the session lives.
+        threads: how many threads run it: as many as its loops are marked for, or fewer; None for so many as that, and
+            as there are processors that this process may use.
+
+    Attributes:
+        model: as given.
+        threads: how many threads run it, the caller's included.
         inputs, outputs: aligned to 64 bytes.
+
+    Raises:
+        UsageError: that is no number of threads, more than the model is built for, or than the system gives.
+        ToolchainError: the threads' C cannot be compiled or loaded.
     """
 
-    def __init__(self, model: NativeModel) -> None:
+    def __init__(self, model: NativeModel, threads: int | None = None) -> None:
         ffi = abi().ffi
         self.model = model
         inputs, outputs = ({info.name: _buffer(info) for info in infos} for infos in (model.inputs, model.outputs))
@@ -206,6 +223,10 @@ class Session(ModelSession):
             ffi.new("void *[]", [pointer(array) for array in self.outputs.values()] or [ffi.NULL]),
         )
         self._context = pointer(context)
+        self.threads = threads_of(threads, model.threads, self._where)
+        if descriptor.threads == ffi.NULL:  # it has no loop that would pay
+            self.threads = 1
+        self._pool = Pool(self.threads) if self.threads > 1 else None
         self._invoke: Callable[[], int | None] = _not_open
         self._devices: Devices | None = None
         if model.devices:
@@ -233,6 +254,8 @@ class Session(ModelSession):
         status = descriptor.init(self._context, arena, descriptor.arena_bytes, state, descriptor.state_bytes, devices)
         if status != 0:
             self._fail("initialisation", status)
+        if self._pool is not None:
+            self._pool.serve(descriptor.threads(self._context))
         # Converting the pointers once leaves one C call, and no Python frame around it, per invocation.
         inputs, outputs = ffi.cast("const void *const *", self._tables[0]), ffi.cast("void *const *", self._tables[1])
         with_bound = getattr(self.model._library, "uma_model_invoke", None)
@@ -246,6 +269,8 @@ class Session(ModelSession):
         with self._lock:
             self._closed = True
             self._invoke = _not_open
+            if self._pool is not None:
+                self._pool.end()
             if self._devices is None:
                 return
             if not raising:

@@ -139,15 +139,16 @@ class TracedSession(Session):
         model: from a library that tells when its steps end.
         path: the file. One that is there is replaced.
         constant_bytes: of the model's weights.
+        threads: as for `Session`.
 
     Raises:
         UsageError: the file cannot be written.
         ToolchainError: what records cannot be compiled or loaded.
     """
 
-    def __init__(self, model: NativeModel, path: Path, constant_bytes: int) -> None:
+    def __init__(self, model: NativeModel, path: Path, constant_bytes: int, threads: int | None = None) -> None:
         self._devices_of = _Described()
-        super().__init__(model)
+        super().__init__(model, threads)
         arena, _, state = self._memory
         address = int(abi().ffi.cast("uintptr_t", model._library.uma_traced_weights()))
         memories: dict[str, Array | tuple[int, int]] = {

@@ -40,7 +40,8 @@ class TargetKind:
 
     Args:
         name: ``[a-z][a-z0-9_]*``; the name of the entry point that serves it.
-        attributes: its own, in the order in which targets are printed; besides them it has those of `common`.
+        attributes: its own, in the order in which targets are printed; besides them it has those of `common`. Where a
+            host has an int ``threads``, loops are marked for so many threads.
         help: one line for users.
         device_type: the class of hardware, for example ``cpu``.
         is_host: whether it runs every op, and so can be the one that takes what others leave.

@@ -36,7 +36,8 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     return UMA_OK;
 }
 static const uma_model model = {
-    UMA_ABI_VERSION, "scale", 16, 16, 0, 1, sizeof(int32_t *), 1, 1, 0, 0, &in, &out, 0, 0, 0, init, 0, invoke, 0, 0
+    UMA_ABI_VERSION, "scale", 16, 16, 0, 1, sizeof(int32_t *), 1, 1, 0, 0, &in, &out, 0, 0, 0, init, 0, invoke, 0, 0,
+    1, 0
 };
 const uma_model *scale_model(void) { return &model; }
 """

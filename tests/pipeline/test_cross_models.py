@@ -316,7 +316,7 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     return sum(zeros, DEPTH);
 }
 static const uma_model runaway = {
-    UMA_ABI_VERSION, "runaway", 0, 1, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, init, 0, invoke, 0, 0
+    UMA_ABI_VERSION, "runaway", 0, 1, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, init, 0, invoke, 0, 0, 1, 0
 };
 const uma_model *uma_model_entry(void) { return &runaway; }
 """

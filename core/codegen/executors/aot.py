@@ -60,6 +60,8 @@ class Aot:
         yield ""
         if model.slots and "inputs" in model.taken and not model.inputs:
             yield "(void)inputs;"
+        if model.in_threads:
+            yield "context->threads.faults = 0;"
         yield "UMA_RUN_BEGINS();"
         deep = 0
         inner = positions_in_rows(model.program)
@@ -78,7 +80,9 @@ class Aot:
                 lines = self._call(position, step) if isinstance(step, Call) else self._way(position, step)
             yield from (f"{'    ' * deep}{line}" if line else "" for line in lines)
             deep += isinstance(step, (If, Else, Loop))
-        yield "return UMA_OK;"
+        yield (
+            "return context->threads.faults == 0 ? UMA_OK : UMA_ERR_THREADS;" if model.in_threads else "return UMA_OK;"
+        )
 
     def _way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
         """The lines by which a branch or a loop begins or ends."""
@@ -149,6 +153,8 @@ class Aot:
         slot = model.slot(step)
         if slot is not None:
             arguments.insert(0, f"context->devices.{slot.identifier}")
+        elif step.function in model.in_threads and unit is None:
+            arguments.insert(0, "&context->threads")
         regions: list[tuple[str, str, bool]] = []
         if model.takes_bases(step.function):
             regions = list(self._regions(step))

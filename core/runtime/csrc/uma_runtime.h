@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
-#define UMA_ABI_VERSION 5
+#define UMA_ABI_VERSION 6
 
 #define UMA_OK 0           /* done */
 #define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one;
@@ -26,6 +26,8 @@
 #define UMA_ERR_WEIGHTS 7  /* the weights, which the caller loads, are missing, not aligned, or another model's */
 #define UMA_ERR_ROWS 8     /* a function that gives an input row by row gave another row than was asked for, or none:
                             * the context says which */
+#define UMA_ERR_THREADS 9  /* what has loops run by several threads did not run every iteration once, which is looked
+                            * for where the model is compiled with -DUMA_DEBUG: the outputs are not right */
 
 /* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. Who compiles may define another. */
 #if defined(UMA_ALIGNAS)
@@ -80,6 +82,22 @@ typedef struct uma_span {
     int32_t written; /* 0: it is only read */
 } uma_span;
 
+/* Runs the iterations begin to end - 1 of a loop of a model. It does not fail. */
+typedef void (*uma_body)(const void *args, int32_t begin, int32_t end);
+
+/* What has the loops of a context run by several threads. The model's function NAME_init sets it to none.
+ *
+ * parallel_for calls body(args, begin, end) for ranges in which each of the numbers 0 to n - 1 is once: as many ranges
+ * as it likes, in any order, on any threads, at one time or not; n is 1 or more. It returns when all calls have, and what
+ * they have written can be read by its caller. Where it is null the model itself calls body(args, 0, n). A range takes
+ * the stack that the model takes; it must run with the floating-point mode of the caller, and may be interrupted.
+ */
+typedef struct uma_threads {
+    void (*parallel_for)(void *user, uma_body body, const void *args, int32_t n);
+    void *user;     /* is handed to it */
+    int32_t faults; /* loops of the last run that it did not run so, where the model is compiled with -DUMA_DEBUG */
+} uma_threads;
+
 /* Of uma_device.h. */
 struct uma_device;
 struct uma_device_info;
@@ -115,6 +133,9 @@ typedef struct uma_model {
     /* What stopped the last run that gave UMA_ERR_DEVICE; and uma_device_open. Null in a model without devices. */
     const struct uma_fault *(*fault)(const void *context);
     int32_t (*open)(struct uma_device *device, const struct uma_device_info *info, void *state, void *memory);
+    int32_t n_threads; /* for so many its loops were marked; 1: none are */
+    /* What has the loops of a context run, after init. Null in a model that has none to run so. */
+    uma_threads *(*threads)(void *context);
 } uma_model;
 
 #ifdef __cplusplus

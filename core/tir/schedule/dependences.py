@@ -16,6 +16,7 @@ from ..form.nodes import Alloc, Bin, Bind, Buffer, Call, Expr, For, Imm, Load, S
 from ..form.printer import headline
 from ..form.visit import accesses, bodies, buffers_read, operands, statements, substitute, variables, walk
 from ..proofs.affine import Affine, affine
+from ..proofs.alias import joined
 from ..proofs.bounds import Bounds, Interval
 
 __all__ = [
@@ -217,9 +218,25 @@ def distances(first: Use, second: Use, band: Sequence[Var]) -> dict[Var, Interva
     system = _System(first, second, frozenset(band))
     for a, b in zip(first.forms, second.forms, strict=True):
         system.equal(a, b)
+    if any(_is_divided(form) for form in (*first.forms, *second.forms)):
+        # Of e // c and e % c in two dimensions the flat index has e itself.
+        system.equal(_flat(first), _flat(second))
     if not system.narrow():
         return None
     return {var: system.spans.get(("apart", var), system.span(var)) for var in band}
+
+
+def _is_divided(form: Affine) -> bool:
+    return any(isinstance(term, Bin) and term.op in ("floordiv", "floormod") for term in form.terms)
+
+
+def _flat(use: Use) -> Affine:
+    """Which element of all it is."""
+    total, stride = Affine({}, 0), 1
+    for form, extent in zip(reversed(use.forms), reversed(use.buffer.shape), strict=True):
+        total += form.scaled(stride)
+        stride *= extent
+    return joined(total)
 
 
 class _System:

@@ -49,7 +49,7 @@ def test_it_is_a_host_for_cpus(host: PluginHost) -> None:
     kind = host.kind("c")
     assert (kind.name, kind.device_type, kind.is_host) == ("c", "cpu", True)
     assert [attribute.name for attribute in kind.attributes] == [
-        "mcpu", "mtriple", "cc", "opt", "cflags", "runner", "clock_hz",
+        "mcpu", "mtriple", "cc", "opt", "cflags", "runner", "clock_hz", "threads",
     ]  # fmt: skip
 
 

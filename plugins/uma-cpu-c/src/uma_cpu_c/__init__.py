@@ -18,6 +18,8 @@ __all__ = ["KIND", "patterns", "register_target", "strategies", "tir_to_runtime"
 
 UMA_PLUGIN_API = (0, 6)
 
+_MOST_THREADS = 256
+
 _CSRC = Path(__file__).parent / "csrc"
 
 KIND = TargetKind(
@@ -56,6 +58,15 @@ KIND = TargetKind(
             unit="Hz",
             help="clock of another machine's CPU, by which cycles that are estimated in its emulator are seconds; the "
             "default is a round number",
+        ),
+        Attribute(
+            "threads",
+            int,
+            default=1,
+            low=1,
+            high=_MOST_THREADS,
+            help="for how many threads a model's loops are marked, where that is predicted to pay: whoever runs it "
+            "brings so many, or fewer; for the first host, and with -executor=aot",
         ),
     ),
     help="a CPU, through C99; runs every op",

@@ -583,6 +583,8 @@ static const uma_model m_digits_description = {
     m_digits_invoke,
     NULL,
     NULL,
+    1,
+    NULL,
 };
 
 const uma_model *m_digits_model(void)

@@ -429,6 +429,8 @@ static const uma_model m_residual_description = {
     m_residual_invoke,
     NULL,
     NULL,
+    1,
+    NULL,
 };
 
 const uma_model *m_residual_model(void)

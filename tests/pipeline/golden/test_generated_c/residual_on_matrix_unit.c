@@ -423,6 +423,8 @@ static const uma_model m_residual_on_matrix_unit_description = {
     m_residual_on_matrix_unit_invoke,
     m_residual_on_matrix_unit_fault,
     uma_device_open,
+    1,
+    NULL,
 };
 
 const uma_model *m_residual_on_matrix_unit_model(void)

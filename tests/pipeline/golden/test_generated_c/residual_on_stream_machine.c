@@ -228,6 +228,8 @@ static const uma_model m_residual_on_stream_machine_description = {
     m_residual_on_stream_machine_invoke,
     m_residual_on_stream_machine_fault,
     uma_device_open,
+    1,
+    NULL,
 };
 
 const uma_model *m_residual_on_stream_machine_model(void)

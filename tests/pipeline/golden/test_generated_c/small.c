@@ -19,18 +19,16 @@ UMA_HIDDEN int uma_interrupted(void);
 
 UMA_HIDDEN extern const unsigned char m_small_weights[];
 
-static UMA_FUNCTION float uma_exp_f32(float x)
+static UMA_FUNCTION float uma_exp_flushed_f32(float x)
 {
-    const float v0 = uma_max_f32(-104.0f, uma_min_f32(89.0f, x));
-    const float v1 = v0 * 0x1.715476p+0f + 0x1.8001fcp+23f;
-    const float v2 = v1 - 0x1.8001fcp+23f;
+    const float v0 = uma_max_f32(-0x1.60147ap+6f, x);
+    const float v1 = v0 * 0x1.715476p+0f + 0x1.8000fep+23f;
+    const float v2 = v1 - 0x1.8000fep+23f;
     const float v3 = v0 - v2 * 0.693359375f;
     const float v4 = v2 * -0x1.bd0106p-13f;
     const float v5 = v3 - v4;
     const float v6 = (((0x1.6b9cccp-10f * v5 + 0x1.122562p-7f) * v5 + 0x1.5556f2p-5f) * v5 + 0x1.5554b4p-3f) * v5 + 0x1.fffffep-2f;
-    const uint32_t v7 = uma_float_bits_f32(v1);
-    const uint32_t v8 = v7 >> UINT32_C(1);
-    return (v3 + (v5 * v5 * v6 - v4) + 1.0f) * uma_bits_float_f32(v8 << UINT32_C(23)) * uma_bits_float_f32((v7 - v8) << UINT32_C(23));
+    return (v3 + (v5 * v5 * v6 - v4) + 1.0f) * uma_bits_float_f32(uma_float_bits_f32(v1) << UINT32_C(23));
 }
 
 UMA_NOINLINE
@@ -102,7 +100,7 @@ static void m_small_k_softmax(const float *x0, float *out0)
     }
     /* compute0 */ {
         for (int32_t i1 = 0; i1 < 2; ++i1) {
-            a1[i1] = uma_exp_f32(x0[i1] - a0);
+            a1[i1] = uma_exp_flushed_f32(x0[i1] - a0);
         }
     }
     /* reduce1 */ {
@@ -221,6 +219,8 @@ static const uma_model m_small_description = {
     NULL,
     m_small_invoke,
     NULL,
+    NULL,
+    1,
     NULL,
 };
 

@@ -193,6 +193,8 @@ static const uma_model m_tc_resnet8_on_ultra_trail_description = {
     m_tc_resnet8_on_ultra_trail_invoke,
     m_tc_resnet8_on_ultra_trail_fault,
     uma_device_open,
+    1,
+    NULL,
 };
 
 const uma_model *m_tc_resnet8_on_ultra_trail_model(void)

@@ -1,0 +1,109 @@
+"""Threads that run the loops of models in this process: ``csrc/uma_pool.c``."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import os
+import weakref
+from pathlib import Path
+from typing import Any
+
+from ..arguments import told
+from ..errors import ToolchainError, UsageError
+from ..toolchain.cache import Cache, library_key, on_trial
+from ..toolchain.compile import Part, compile_shared
+from ..toolchain.discovery import find_compiler
+from .abi import abi
+
+__all__ = ["Pool", "threads_of"]
+
+_CSRC = Path(__file__).with_name("csrc")
+_SOURCE, _HEADERS = "uma_pool.c", ("uma_pool.h", "uma_runtime.h", "uma_math.h")
+
+
+def threads_of(asked: int | None, marked: int, where: str, emulator: str | None = None) -> int:
+    """How many threads a session has.
+
+    Args:
+        asked: how many the user wants; None for as many as the model's loops are marked for, and this process may use
+            processors.
+        marked: for how many that is, 1 for none.
+        where: names the model in errors.
+        emulator: that it runs in, where it does; there is one thread there.
+
+    Raises:
+        UsageError: that is no number of threads, or the model's loops are marked for fewer.
+    """
+    if asked is None:
+        return min(marked, _processors())
+    given: object = asked
+    if isinstance(given, bool) or not isinstance(given, int) or asked < 1:
+        raise UsageError(f"{told(asked)} is no number of threads", where=where, hint="give 1 or more")
+    if emulator is not None and asked > 1:
+        what = f"the model runs in {emulator}, which has one thread and not {asked}"
+        raise UsageError(what, where=where, hint="leave out the threads")
+    if asked > marked:
+        built = "one thread" if marked == 1 else f"{marked} threads"
+        raise UsageError(
+            f"the model was built for {built}, and cannot be run by {asked}",
+            where=where,
+            hint=f"build it for a host with -threads={asked}, or ask for fewer",
+        )
+    return asked
+
+
+def _processors() -> int:
+    """That this process may use, where the system tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
+
+
+class Pool:
+    """Threads that wait for loops to run, until `end` is called, or nobody has the pool any more.
+
+    Args:
+        threads: how many, 2 or more; whoever runs the model is one of them.
+
+    Raises:
+        UsageError: the system does not give so many.
+        ToolchainError: the C cannot be compiled or loaded.
+    """
+
+    def __init__(self, threads: int) -> None:
+        ffi, library = abi().ffi, _library()
+        ffi.errno = 0
+        pool = library.uma_pool_make(threads)
+        if pool == ffi.NULL:
+            why = errno.errorcode.get(ffi.errno, str(ffi.errno))
+            raise UsageError(
+                f"the system gives this process no {threads} threads ({why})", hint="ask for fewer, or for 1"
+            )
+        self._pool = pool
+        self._run = library.uma_pool_run
+        # What ends the threads must not need the library to be found any more.
+        self._ended = weakref.finalize(self, library.uma_pool_end, pool)
+        self._ended.atexit = False  # they end with the process, which need not wait for a run that is under way
+
+    def serve(self, threads: Any) -> None:
+        """Have the pool run the loops of a context, by its ``uma_threads *``. The pool must outlive the context."""
+        threads.parallel_for, threads.user = self._run, self._pool
+
+    def end(self) -> None:
+        """End the threads; nobody may be running a model with them. To end it again is no harm."""
+        self._ended()
+
+
+@functools.cache
+def _library() -> Any:
+    """``csrc/uma_pool.c``, compiled for this machine and loaded."""
+    part = Part(find_compiler(), [_SOURCE], ["-std=c99", "-O2"])
+    files = {name: (_CSRC / name).read_bytes() for name in (_SOURCE, *_HEADERS)}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    path = Cache().library(library_key(digests, [part]), lambda output: compile_shared([part], files, output))
+    with on_trial(path):
+        try:
+            return abi().ffi.dlopen(str(path))
+        except OSError as error:
+            raise ToolchainError(f"cannot load the threads that run models: {error}", where=str(path)) from error
