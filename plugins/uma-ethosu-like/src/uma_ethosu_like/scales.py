@@ -126,11 +126,17 @@ class _Layer:
     at: Expr
 
     def holds(self, a: _Floats, b: _Floats) -> NDArray[np.bool_]:
-        """For which candidates there are scales of weights that give all multipliers."""
-        weights = _weight_scales(a, b, self.fixed).astype(np.float64)
-        multipliers, shifts = multipliers_of(a[:, None] * weights / b[:, None])
-        right = (multipliers == np.array(self.fixed.multiplier)) & (shifts == np.array(self.fixed.shift))
-        found: NDArray[np.bool_] = right.all(axis=1)
+        """For which candidates there are scales of weights that give all multipliers. Each channel leaves about one of
+        a hundred, so one after the other is looked at.
+        """
+        rows = np.arange(len(a))
+        for multiplier, shift in dict.fromkeys(zip(self.fixed.multiplier, self.fixed.shift, strict=True)):
+            one = FixedPoint((multiplier,), (shift,), self.fixed.rounding)
+            weights = _weight_scales(a[rows], b[rows], one)[:, 0].astype(np.float64)
+            multipliers, shifts = multipliers_of(a[rows] * weights / b[rows])
+            rows = rows[(multipliers == multiplier) & (shifts == shift)]
+        found = np.zeros(len(a), np.bool_)
+        found[rows] = True
         return found
 
 

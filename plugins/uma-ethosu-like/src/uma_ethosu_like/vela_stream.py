@@ -62,7 +62,7 @@ class _Made:
         return Job(Payload(macs, tuple(words)), regions)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _compiled(model: bytes, macs: int, arena_cache_bytes: int | None, where: str) -> Compiled:
     """What Vela makes of a file: a region is compiled, and its cost estimated."""
     return compile_model(model, macs, arena_cache_bytes=arena_cache_bytes, where=where)
