@@ -139,7 +139,9 @@ def _with_whole(module: IRModule, hosts: Sequence[Owner]) -> tuple[IRModule, _Fu
     if not any(ATTENTION in pattern.keys for host in hosts for pattern in host.patterns):
         return module, _Fusion(graph, hosts, groups)
     # What a partitioner has given to different kernels stays apart.
-    apart = {one.result for one in attentions(graph) if len({groups.get(piece) for piece in one.covered}) > 1}
+    apart: set[Expr] = {
+        one.result for one in attentions(graph) if len({groups.get(piece) for piece in one.covered}) > 1
+    }
     while True:
         made = with_attention(module, apart)
         fusion = _Fusion(Graph(made.module.main), hosts, made.module.spans.groups)
