@@ -95,8 +95,6 @@ class Problem:
         ]
 
 
-_NOWHERE = (1 << 63) - 1
-
 Search = Callable[[Problem, Sequence[int], int, int], Attempt]
 """What does as `attempt` does, for the same arguments."""
 
@@ -145,10 +143,9 @@ class _Search:
         self.offsets = [-1] * len(problem.blocks)
         self.unplaced = len(problem.blocks)
         self.left = list(problem.left)  # bytes that the unplaced blocks of a section take at least
-        self.lowest = [0] * len(self.left)  # of the floors of a section's unplaced blocks
-        self.lowest_one = [members[0] for members in problem.members]  # one of these blocks
+        self.witness = [0] * len(self.left)  # which member of a section is known to be low enough, if it is still so
         self.fails = [0] * len(self.left)
-        self.trail: list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]] = []
+        self.trail: list[tuple[int, list[tuple[int, int]]]] = []
 
     def candidates(self, reached: int, last: int) -> list[int]:
         """Which blocks may come next, the most promising last, where that of rank ``last`` is at ``reached``."""
@@ -166,56 +163,52 @@ class _Search:
 
     def place(self, i: int, offset: int) -> tuple[bool, int]:
         """Place a block; whether the others still fit, and the work that it was."""
-        problem, floor, offsets, lowest, left = self.problem, self.floor, self.offsets, self.lowest, self.left
+        problem, floor, offsets, left, limit = self.problem, self.floor, self.offsets, self.left, self.limit
         offsets[i] = offset
         self.unplaced -= 1
         span = problem.spans[i]
         for section, size in zip(span, problem.taken[i], strict=True):
             left[section] -= size
         raised: list[tuple[int, int]] = []
-        changed: list[tuple[int, int]] = []
-        self.trail.append((i, raised, changed))
-        work = len(problem.above[i]) + len(left) // 4
+        self.trail.append((i, raised))
         first, stop = span.start, span.stop
         for j, apart in problem.above[i]:
             if offsets[j] < 0 and floor[j] < offset + apart:
                 raised.append((j, floor[j]))
                 floor[j] = round_up(offset + apart, problem.blocks[j].alignment)
                 first, stop = min(first, problem.spans[j].start), max(stop, problem.spans[j].stop)
-        work += (stop - first) // 4
-        # Nothing that lives with it is lower than its end, unless there is what may overlap it.
-        least = -1 if problem.pairs[i] else offset + problem.blocks[i].size
-        for section in range(first, stop):
-            if offsets[self.lowest_one[section]] < 0 and floor[self.lowest_one[section]] == lowest[section]:
-                continue
-            low = _NOWHERE
-            for j in problem.members[section]:
-                work += 1
-                if offsets[j] < 0 and floor[j] < low:
-                    low = floor[j]
-                    self.lowest_one[section] = j
-                    if low == least and section in span:
-                        break
-            if lowest[section] < low < _NOWHERE:
-                changed.append((section, lowest[section]))
-                lowest[section] = low
+        work = len(problem.above[i]) + (len(left) + stop - first) // 4
         for section, size in enumerate(left):
-            if size and max(lowest[section], offset) + size - problem.padding[section] >= self.limit:
+            if not size:
+                continue
+            room = limit - size + problem.padding[section]  # the lowest of what is left must be below this
+            fits = offset < room
+            if fits and first <= section < stop:
+                # Nothing changed elsewhere. Most often the member that was low enough before is so still.
+                members, at = problem.members[section], self.witness[section]
+                for looked in range(len(members)):
+                    j = members[(at + looked) % len(members)]
+                    if offsets[j] < 0 and floor[j] < room:
+                        self.witness[section] = (at + looked) % len(members)
+                        work += looked
+                        break
+                else:
+                    fits = False
+                    work += len(members)
+            if not fits:
                 self.fails[section] += 1
                 return False, work
         return True, work
 
     def take_back(self) -> None:
         """Take the last block that was placed away."""
-        i, raised, changed = self.trail.pop()
+        i, raised = self.trail.pop()
         self.offsets[i] = -1
         self.unplaced += 1
         for section, size in zip(self.problem.spans[i], self.problem.taken[i], strict=True):
             self.left[section] += size
         for j, before in raised:
             self.floor[j] = before
-        for section, before in changed:
-            self.lowest[section] = before
 
 
 def _sections(blocks: Sequence[Block]) -> list[int]:

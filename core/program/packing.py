@@ -100,8 +100,8 @@ class Packer:
         self.budget.work -= rest - self._eject(problem, eject, rest)
         engine = None if self._done() or self.engine is None else self.engine()
         if engine is not None:
-            self._bound_branches(problem, engine.attempt, _FASTER * left // 2)
-            self._eject(problem, engine.eject, _FASTER * left // 2)
+            self._bound_branches(problem, engine.attempt, _FASTER * left * 3 // 4)
+            self._eject(problem, engine.eject, _FASTER * left // 4)
 
     def _bound_branches(self, problem: Problem, search: Search, work: int) -> int:
         """Have exact searches find a better packing, or prove that there is none; what is left of the work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 from .exact import Problem, Search
 
@@ -12,6 +13,12 @@ _PATIENCE = 20
 _TRIES = 8
 """After so many searches without success the next ones look for less: fewer where the work is not enough for this to
 happen so many times."""
+
+_PLACED = 4
+"""A search is as much work as placing all blocks so many times."""
+
+_LEAST = 2
+"""Where there is work for fewer searches, none is made."""
 
 _EVERY = 9
 _FIRST = 8
@@ -46,8 +53,9 @@ def improved(problem: Problem, search: Search, peak: int, bound: int, work: int)
     """A packing below ``peak``, as low as the work allows, and what is left of the work.
 
     Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
-    times. The ranks of the blocks go by four measures in turn; what lives where a search failed often gains weight. The
-    first search and some of the later ones are longer, for anything better, so that what is small is proven.
+    times. The ranks of the blocks go by four measures in turn; what lives where a search failed often gains weight by
+    that measure, and what it gained before counts a little less each time. The first search and some of the later ones
+    are longer, for anything better, so that what is small is proven.
 
     Args:
         problem: what to pack.
@@ -57,14 +65,17 @@ def improved(problem: Problem, search: Search, peak: int, bound: int, work: int)
         work: how much may be done.
     """
     found = Found(peak, bound)
+    short = _PLACED * _once(problem)
+    if work < _LEAST * short:
+        return found, work
     measures = _measures(problem)
-    weights = [1.0] * len(problem.blocks)
-    short = 25 * len(problem.blocks) + 2 * sum(len(one) ** 2 for one in problem.members)
+    learned = [[1.0] * len(problem.blocks) for _ in measures]
     aim, misses, turn = _aim(found), 0, 0
     patience = max(1, min(_PATIENCE, work // short // _TRIES))
     first, later = work // _FIRST, work // _LATER
     while work > 0 and not found.is_proven:
-        measure = measures[turn % len(measures)]
+        which = turn % len(measures)
+        measure, weights = measures[which], learned[which]
         rank = _ranks([one * weight for one, weight in zip(measure, weights, strict=True)])
         is_long = turn % _EVERY == 0
         given = min(work, max(short, later if turn else first) if is_long else short)
@@ -84,11 +95,36 @@ def improved(problem: Problem, search: Search, peak: int, bound: int, work: int)
             if misses % patience == 0:
                 aim = min(found.peak - 1, (aim + found.peak) // 2)
             total = sum(tried.fails) + 1
-            worst = [max(tried.fails[section] for section in span) for span in problem.spans]
+            worst = _maxima(tried.fails, problem.spans)
             weights = [weight * (1 + fails / total) for weight, fails in zip(weights, worst, strict=True)]
             most = max(weights)
-            weights = [weight / most for weight in weights]
+            learned[which] = [_nearer_to_1(weight / most) for weight in weights]
     return found, work
+
+
+def _once(problem: Problem) -> int:
+    """About how much work it is to place all blocks."""
+    blocks, sections = len(problem.blocks), len(problem.left)
+    return blocks * (1 + (blocks + sections) // 4) + sum(map(len, problem.near)) + sum(map(len, problem.spans))
+
+
+def _maxima(values: Sequence[int], spans: Sequence[range]) -> list[int]:
+    """The largest value in each span, of which none is empty."""
+    tables = [list(values)]
+    while 2 * (width := 1 << (len(tables) - 1)) <= len(values):
+        last = tables[-1]
+        tables.append([max(pair) for pair in zip(last, last[width:], strict=False)])
+    found = []
+    for span in spans:
+        level = len(span).bit_length() - 1
+        table = tables[level]
+        found.append(max(table[span.start], table[span.stop - (1 << level)]))
+    return found
+
+
+def _nearer_to_1(weight: float) -> float:
+    """Its power of 7/8, by what is rounded in the same way everywhere."""
+    return weight / sqrt(sqrt(sqrt(weight)))
 
 
 def _aim(found: Found) -> int:
@@ -98,7 +134,7 @@ def _aim(found: Found) -> int:
 def _measures(problem: Problem) -> list[list[float]]:
     """How important blocks are, in four senses of the word."""
     blocks, spans = problem.blocks, problem.spans
-    crowd = [max(problem.left[section] for section in span) for span in spans]
+    crowd = _maxima(problem.left, spans)
     area = [one.size * len(span) for one, span in zip(blocks, spans, strict=True)]
     crowds, areas = max(crowd), max(area)
     longest, largest = max(map(len, spans)), max(one.size for one in blocks)

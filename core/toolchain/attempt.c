@@ -21,61 +21,68 @@ struct change {
 };
 
 struct level {
-    number block, raised, changed; /* how long both trails were before it */
-    number reached, last;          /* offset and rank of the block below it */
-    number tried, tried_rank;      /* floor and rank of the last one tried */
+    number block, raised;      /* how long the trail was before it */
+    number reached, last;      /* offset and rank of the block below it */
+    number tried, tried_rank;  /* floor and rank of the last one tried */
+};
+
+/* What is looked at of all blocks for each that is placed, in one place. */
+struct state {
+    number floor, rank, size, lies_over, twin, is_open;
 };
 
 /* The block to be tried next, or -1: the one of the lowest floor and then rank behind those of the last one tried. */
-static number candidate(const struct problem *p, const number *floor, const number *offset, const number *rank,
-                        const struct level *level)
+static number candidate(number blocks, const struct state *state, const struct level *level)
 {
-    number roof = INT64_MAX, chosen = -1;
-    for (number i = 0; i < p->blocks; ++i) {
-        if (offset[i] < 0 && floor[i] + p->size[i] < roof) {
-            roof = floor[i] + p->size[i];
+    number roof = INT64_MAX, chosen = -1, lowest = INT64_MAX, lowest_rank = 0;
+    for (number i = 0; i < blocks; ++i) {
+        const struct state *one = &state[i];
+        number floor = one->floor;
+        if (!one->is_open) {
+            continue;
+        }
+        if (floor + one->size < roof) {
+            roof = floor + one->size;
+        }
+        if (floor > lowest || floor < level->tried) {
+            continue;
+        }
+        if ((floor < lowest || one->rank < lowest_rank) && (floor > level->tried || one->rank > level->tried_rank) &&
+            (floor > level->reached || one->rank > level->last || one->lies_over) &&
+            (one->twin < 0 || !state[one->twin].is_open)) {
+            chosen = i, lowest = floor, lowest_rank = one->rank;
         }
     }
-    for (number i = 0; i < p->blocks; ++i) {
-        if (offset[i] < 0 && floor[i] < roof && floor[i] >= level->tried &&
-            (floor[i] > level->tried || rank[i] > level->tried_rank) &&
-            (floor[i] > level->reached || rank[i] > level->last || p->lies_over[i]) &&
-            (p->twin[i] < 0 || offset[p->twin[i]] >= 0) &&
-            (chosen < 0 || floor[i] < floor[chosen] || (floor[i] == floor[chosen] && rank[i] < rank[chosen]))) {
-            chosen = i;
-        }
-    }
-    return chosen;
+    return lowest < roof ? chosen : -1;
 }
 
 number uma_attempt(const struct problem *p, const number *rank, number limit, number *work_left, number *offset,
                    number *fails)
 {
-    number n = p->blocks, sections = p->sections, work = *work_left, depth = 0, result = -1;
-    number *floor = malloc(sizeof(number) * (size_t)(n + 3 * sections));
+    number n = p->blocks, sections = p->sections, work = *work_left, depth = 0, result = -1, raises = 0;
+    struct state *state = malloc(sizeof(struct state) * (size_t)n);
+    number *room = malloc(sizeof(number) * (size_t)(2 * sections)), *witness = room + sections;
     struct level *levels = malloc(sizeof(struct level) * (size_t)(n + 1));
     struct change *raised = malloc(sizeof(struct change) * (size_t)(p->near_at[n] + 1));
-    struct change *changed = malloc(sizeof(struct change) * (size_t)(n * sections + 1));
-    if (!floor || !levels || !raised || !changed) {
-        free(floor), free(levels), free(raised), free(changed);
+    if (!state || !room || !levels || !raised) {
+        free(state), free(room), free(levels), free(raised);
         return -2;
     }
-    number *left = floor + n, *lowest = left + sections, *lowest_one = lowest + sections;
-    number raises = 0, changes = 0;
     for (number i = 0; i < n; ++i) {
-        floor[i] = 0;
+        struct state one = {0, rank[i], p->size[i], p->lies_over[i], p->twin[i], 1};
+        state[i] = one;
         offset[i] = -1;
     }
     for (number t = 0; t < sections; ++t) {
-        left[t] = p->left[t];
-        lowest[t] = fails[t] = 0;
-        lowest_one[t] = p->member[p->member_at[t]];
+        room[t] = limit - p->left[t] + p->padding[t]; /* the lowest of what is left must be below this */
+        witness[t] = p->member_at[t]; /* which member is known to be low enough, if it is still so */
+        fails[t] = 0;
     }
     levels[0].reached = levels[0].tried = 0;
     levels[0].last = levels[0].tried_rank = -1;
     while (work > 0) {
         struct level *level = &levels[depth];
-        number i = candidate(p, floor, offset, rank, level);
+        number i = candidate(n, state, level);
         int back = 0;
         work -= 1 + n / 4;
         if (i < 0) {
@@ -86,7 +93,7 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
             --depth;
             back = 1;
         } else {
-            number at = floor[i];
+            number at = state[i].floor, first = p->first[i], stop = p->stop[i];
             level->tried = at;
             level->tried_rank = rank[i];
             if (at + p->size[i] >= limit) {
@@ -94,52 +101,43 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
             }
             level->block = i;
             level->raised = raises;
-            level->changed = changes;
             offset[i] = at;
-            for (number t = p->first[i]; t < p->stop[i]; ++t) {
-                left[t] -= p->taken[p->taken_at[i] + t - p->first[i]];
+            state[i].is_open = 0;
+            for (number t = first; t < stop; ++t) {
+                room[t] += p->taken[p->taken_at[i] + t - p->first[i]];
             }
-            number first = p->first[i], stop = p->stop[i];
-            number least = p->is_paired[i] ? -1 : at + p->size[i]; /* of what lives with it */
             for (number k = p->near_at[i]; k < p->near_at[i + 1]; ++k) {
                 number j = p->near[k];
-                if (offset[j] < 0 && floor[j] < at + p->apart[k]) {
+                if (state[j].is_open && state[j].floor < at + p->apart[k]) {
                     raised[raises].what = j;
-                    raised[raises++].before = floor[j];
-                    floor[j] = (at + p->apart[k] + p->mask[j]) & ~p->mask[j];
+                    raised[raises++].before = state[j].floor;
+                    state[j].floor = (at + p->apart[k] + p->mask[j]) & ~p->mask[j];
                     first = p->first[j] < first ? p->first[j] : first;
                     stop = p->stop[j] > stop ? p->stop[j] : stop;
                 }
             }
-            work -= p->near_at[i + 1] - p->near_at[i] + sections / 4 + (stop - first) / 4;
-            for (number t = first; t < stop; ++t) {
-                int is_own = p->first[i] <= t && t < p->stop[i];
-                number low = INT64_MAX, k = p->member_at[t];
-                if (offset[lowest_one[t]] < 0 && floor[lowest_one[t]] == lowest[t]) {
-                    continue;
+            work -= p->near_at[i + 1] - p->near_at[i] + (sections + stop - first) / 4;
+            for (number t = 0; t < sections; ++t) {
+                number least = room[t], from = p->member_at[t], end = p->member_at[t + 1], k = witness[t], looked = 0;
+                if (least == limit + p->padding[t]) {
+                    continue; /* nothing is left */
                 }
-                while (k < p->member_at[t + 1]) {
-                    number j = p->member[k++];
-                    if (offset[j] < 0 && floor[j] < low) {
-                        low = floor[j];
-                        lowest_one[t] = j;
-                        if (is_own && low == least) {
+                back = at >= least;
+                if (!back && first <= t && t < stop) {
+                    /* Nothing changed elsewhere. Most often the member that was low enough before is so still. */
+                    while (!(state[p->member[k]].is_open && state[p->member[k]].floor < least)) {
+                        k = k + 1 < end ? k + 1 : from;
+                        if (++looked == end - from) {
+                            back = 1;
                             break;
                         }
                     }
+                    witness[t] = k;
+                    work -= looked;
                 }
-                work -= k - p->member_at[t];
-                if (low != INT64_MAX && low > lowest[t]) {
-                    changed[changes].what = t;
-                    changed[changes++].before = lowest[t];
-                    lowest[t] = low;
-                }
-            }
-            for (number t = 0; t < sections && !back; ++t) {
-                number low = lowest[t] > at ? lowest[t] : at;
-                if (left[t] && low + left[t] - p->padding[t] >= limit) {
+                if (back) {
                     ++fails[t];
-                    back = 1;
+                    break;
                 }
             }
             if (!back && depth + 1 == n) {
@@ -156,20 +154,17 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
         if (back) {
             i = levels[depth].block;
             offset[i] = -1;
+            state[i].is_open = 1;
             for (number t = p->first[i]; t < p->stop[i]; ++t) {
-                left[t] += p->taken[p->taken_at[i] + t - p->first[i]];
+                room[t] -= p->taken[p->taken_at[i] + t - p->first[i]];
             }
             while (raises > levels[depth].raised) {
                 --raises;
-                floor[raised[raises].what] = raised[raises].before;
-            }
-            while (changes > levels[depth].changed) {
-                --changes;
-                lowest[changed[changes].what] = changed[changes].before;
+                state[raised[raises].what].floor = raised[raises].before;
             }
         }
     }
     *work_left = work;
-    free(floor), free(levels), free(raised), free(changed);
+    free(state), free(room), free(levels), free(raised);
     return result;
 }

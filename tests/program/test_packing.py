@@ -186,7 +186,7 @@ def test_a_proof_that_nothing_is_smaller() -> None:
 
 @pytest.mark.parametrize(
     ("count", "most"),
-    [(30, 1.005), *(pytest.param(*one, marks=pytest.mark.soak) for one in ((100, 1.005), (300, 1.005), (1000, 1.015)))],
+    [(30, 1.005), *(pytest.param(*one, marks=pytest.mark.soak) for one in ((100, 1.005), (300, 1.005), (1000, 1.005)))],
 )
 def test_random_lives_are_packed_to_what_is_live_at_once(count: int, most: float) -> None:
     found = [packed(network(count, seed), {}, engine=packing_engine) for seed in range(8)]
@@ -194,8 +194,8 @@ def test_random_lives_are_packed_to_what_is_live_at_once(count: int, most: float
 
 
 @pytest.mark.soak
-def test_blocks_with_nearly_no_room_between() -> None:
-    found = [
-        packed(cut(count, seed, 40), {}, engine=packing_engine) for count in (100, 200, 400) for seed in range(50, 54)
-    ]
-    assert sum(packer.peak / bound for packer, bound in found) <= 1.05 * len(found)
+@pytest.mark.parametrize(("count", "most"), [(100, 1.005), (200, 1.03), (400, 1.04)])
+def test_blocks_with_nearly_no_room_between(count: int, most: float) -> None:
+    """The optimum is at most the rectangle that they were cut from, and mostly that."""
+    found = [packed(cut(count, seed, 40), {}, engine=packing_engine) for seed in range(50, 54)]
+    assert sum(packer.peak / bound for packer, bound in found) <= most * len(found)
