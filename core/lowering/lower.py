@@ -31,6 +31,7 @@ from .graph import as_function, unique_name
 from .members import Member
 from .offers import Loops, bound, lower_match, own_loops
 from .regions import label_of
+from .tables import table_kernel
 
 __all__ = ["KnownLoops", "lower", "lower_tracing"]
 
@@ -293,7 +294,7 @@ def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, note
     """The loops of a kernel: the host's, else those of its op, else those that the core makes."""
     loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
     try:
-        return loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
+        return loops or own_loops(fusion) or bound(table_kernel(fusion) or fusion.kernel(), fusion)
     except OpenExtentError as error:
         ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
         what = f"{ops} takes no open extents yet: {error.what}"
