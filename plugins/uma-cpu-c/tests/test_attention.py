@@ -38,12 +38,12 @@ def kernels(module: IRModule, target: str) -> list[str]:
 
 
 CASES: list[tuple[Sequence[int], tuple[int, int, int, int], Sequence[int] | None]] = [
-    ((2,), (16, 32, 16, 32), None),
-    ((1, 2), (20, 37, 12, 20), (37,)),
-    ((), (11, 8, 5, 12), (11, 8)),
+    ((2,), (16, 64, 16, 32), None),
+    ((1, 2), (20, 77, 12, 20), (77,)),
+    ((), (11, 68, 5, 12), (11, 68)),
     ((2, 3), (24, 70, 8, 36), (2, 1, 24, 70)),
     ((1, 1), (9, 100, 24, 4), (1, 1, 1, 100)),
-    ((3,), (8, 3, 16, 8), (1,)),
+    ((3,), (8, 65, 16, 8), (1,)),
 ]
 
 
@@ -64,7 +64,7 @@ def test_random_attention(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -
     target, made = target_for(name, cc, monkeypatch), Layers(20)
     for _ in range(20):
         outer = made.pick((), (1,), (3,), (2, 2))
-        m, n, d, c = (int(made.rng.integers(low, high)) for low, high in ((8, 40), (1, 80), (1, 80), (1, 20)))
+        m, n, d, c = (int(made.rng.integers(low, high)) for low, high in ((8, 40), (64, 150), (1, 80), (1, 20)))
         c *= 4
         masks = (None, (n,), (m, 1), (m, n), (*outer, m, n), (*(1 for _ in outer), 1, n))
         made.outputs.append(attention(made, outer, (m, n, d, c), masks[made.rng.integers(len(masks))]))
@@ -76,15 +76,15 @@ def test_random_attention(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -
 def test_large_scores_and_what_is_masked_out() -> None:
     """The greatest score is subtracted before powers are taken; a score of minus infinity counts for nothing."""
     made = Layers(5)
-    made.outputs.append(attention(made, (2,), (8, 24, 8, 8), (8, 24)))
+    made.outputs.append(attention(made, (2,), (8, 80, 8, 8), (8, 80)))
     q, k, v, mask = made.values().values()
     mask[:] = 0.0
-    mask[:, 5:] = -np.inf
+    mask[:, 69:] = -np.inf
     values = dict(zip(made.values(), (q * 1000, k * 1000, v, mask), strict=True))
     found = uma.build(made.module, "c -opt=2", plugins=PLUGINS).run(values)
     few = Layers(5)
-    few.outputs.append(attention(few, (2,), (8, 5, 8, 8), (8, 5)))
-    fewer = dict(zip(few.values(), (q * 1000, k[:, :5] * 1000, v[:, :5], mask[:, :5]), strict=True))
+    few.outputs.append(attention(few, (2,), (8, 69, 8, 8), (8, 69)))
+    fewer = dict(zip(few.values(), (q * 1000, k[:, :69] * 1000, v[:, :69], mask[:, :69]), strict=True))
     same(found, reference(few.module, fewer))
 
 
@@ -92,10 +92,11 @@ def test_large_scores_and_what_is_masked_out() -> None:
     ("outer", "extents", "target"),
     [
         ((2,), (1, 64, 16, 16), V3),  # keys are read once: there is nothing to gain
-        ((2,), (16, 32, 16, 33), V3),  # values that are no vectors
+        ((2,), (16, 64, 16, 33), V3),  # values that are no vectors
         ((2,), (521, 512, 16, 16), V3),  # a prime number of queries, whose scores the cache does not hold
-        ((2,), (16, 32, 16, 32), f"{V3} -opt=s"),
-        ((2,), (16, 32, 16, 32), "c -mtriple=x86_64-linux-gnu"),
+        ((2,), (16, 63, 16, 32), V3),  # few keys
+        ((2,), (16, 64, 16, 32), f"{V3} -opt=s"),
+        ((2,), (16, 64, 16, 32), "c -mtriple=x86_64-linux-gnu"),
     ],
 )
 def test_where_it_stays_in_pieces(outer: Sequence[int], extents: tuple[int, int, int, int], target: str) -> None:
@@ -104,11 +105,23 @@ def test_where_it_stays_in_pieces(outer: Sequence[int], extents: tuple[int, int,
     assert "attention" not in kernels(made.module, target)
 
 
+def test_bits_do_not_depend_on_the_vectors() -> None:
+    made = Layers(3)
+    made.outputs.append(attention(made, (2,), (19, 75, 12, 20), (75,)))
+    values, found = made.values(), []
+    for mcpu in ("x86-64-v3", "x86-64-v4"):
+        target = f"c -mtriple=x86_64-linux-gnu -mcpu={mcpu}"
+        loops = uma.build(made.module, target, plugins=PLUGINS, stop_after="flatten")
+        assert isinstance(loops, IRModule)
+        found.append(next(iter(uma.build(loops, "c -opt=2", plugins=PLUGINS).run(values).values())))
+    np.testing.assert_array_equal(found[0], found[1])
+
+
 def test_keys_and_masks_that_are_constants() -> None:
     """They are brought into order at build time."""
     made = Layers(1)
-    q, v = made.input((2, 12, 8), "float32"), made.input((2, 20, 8), "float32")
-    keys, mask = const(made.numbers((2, 8, 20), "float32")), const(made.numbers((12, 20), "float32"))
+    q, v = made.input((2, 12, 8), "float32"), made.input((2, 70, 8), "float32")
+    keys, mask = const(made.numbers((2, 8, 70), "float32")), const(made.numbers((12, 70), "float32"))
     made.outputs.append(call("matmul", call("nn.softmax", call("add", call("matmul", q, keys), mask)), v))
     values = made.values()
     assert kernels(made.module, V3) == ["attention"]
@@ -117,7 +130,7 @@ def test_keys_and_masks_that_are_constants() -> None:
 
 def test_pieces_that_are_used_elsewhere_stay_pieces() -> None:
     made = Layers(1)
-    made.outputs.append(attention(made, (2,), (16, 32, 16, 32), None))
+    made.outputs.append(attention(made, (2,), (16, 64, 16, 32), None))
     whole = made.outputs[0]
     assert isinstance(whole, Call)
     made.outputs.append(call("nn.relu", whole.args[0]))

@@ -16,11 +16,11 @@ from uma.tir.schedule import Schedule, VectorUnit
 
 from .units import Unit
 
-__all__ = ["ROW_OPS", "along_rows"]
+__all__ = ["PARTS", "ROW_OPS", "along_rows", "folded", "spread"]
 
 ROW_OPS = ("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm")
 
-_PARTS = 32
+PARTS = 32
 """Of a sum, in the default schedule."""
 
 
@@ -40,8 +40,8 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     ):
         return None
     shape = call.shape
-    if shape[-1] < 2 * _PARTS:
-        return Declined(f"no vectors along rows of {shape[-1]} elements: they have less than {2 * _PARTS}")
+    if shape[-1] < 2 * PARTS:
+        return Declined(f"no vectors along rows of {shape[-1]} elements: they have less than {2 * PARTS}")
     kernel = fusion.plain()
     stages = list(kernel.labels.items())
     rank = len(shape) - 1
@@ -55,13 +55,13 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
         if len(loops) == rank:
             continue
         if stage.shape == shape:
-            _spread(s, label, shape[-1], unit.lanes)
+            spread(s, label, shape[-1], unit.lanes)
         else:
-            _reduced(s, loops[-1], unit.lanes)
+            folded(s, loops[-1], unit.lanes)
     return Scheduled(replace(kernel, func=s.func))
 
 
-def _spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
+def spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
     """What is computed element by element, in vectors: what is left in the end in ever smaller ones, as functions of
     single numbers take as much code and time as those of vectors."""
     while extent > 1:
@@ -75,16 +75,16 @@ def _spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
         lanes = 1 << (extent.bit_length() - 1)
 
 
-def _reduced(s: Schedule, loop: Var, lanes: int) -> None:
-    """A sum over a row in `_PARTS` parts, which are folded pairwise."""
-    _, part = s.split(loop, _PARTS, tail="peel")
+def folded(s: Schedule, loop: Var, lanes: int) -> None:
+    """A sum over a row in `PARTS` parts, which are folded pairwise."""
+    _, part = s.split(loop, PARTS, tail="peel")
     parts = s.rfactor(part, pairwise=True).name
     for several in (part, f"{parts}_init"):
         vector, lane = s.split(several, lanes, tail="peel")
         s.unroll(vector)
         s.vectorize(lane)
-    half = _PARTS // 2
-    for level in range(_PARTS.bit_length() - 2):
+    half = PARTS // 2
+    for level in range(PARTS.bit_length() - 2):
         fold = f"{parts}_fold_{level}" if level else f"{parts}_fold"
         if half > lanes:
             vector, lane = s.split(fold, lanes)

@@ -17,6 +17,7 @@ from uma.tir import INDEX, Expr, Imm, Select, minimum, te
 from uma.tir import Call as Apply
 from uma.tir.schedule import Schedule, VectorUnit
 
+from .along_rows import PARTS, folded, spread
 from .products import LANES
 from .schedules import Nest, in_registers
 from .tiles import Tile, choose
@@ -84,7 +85,7 @@ def _blocks(call: Call, unit: Unit) -> _Blocks | None:
     outer, (m, d), (n, c) = q.shape[:-2], q.shape[-2:], v.shape[-2:]
     widths = (unit.lanes, unit.lanes // 2, unit.lanes // 4)
     lanes = next((lanes for lanes in widths if lanes >= LANES and c % lanes == 0), 0)
-    if not outer == k.shape[:-2] == v.shape[:-2] or m < _FEWEST_ROWS or not lanes:
+    if not outer == k.shape[:-2] == v.shape[:-2] or m < _FEWEST_ROWS or n < 2 * PARTS or not lanes:
         return None
     most = min(m, unit.cache_bytes // (16 * n))
     for pixels in range(unit.registers, 0, -1):
@@ -132,7 +133,7 @@ def attended(fusion: Fusion, unit: Unit) -> Scheduled:
     if batches:
         s.merge(*(s.loops(label[stage])[0] for stage in made if stage not in (*stages.mask, scores)), levels=batches)
     (block,) = s.merge(*starts)
-    _softmax(s, [label[stage] for stage in stages.softmax], how.scored.lanes, batches + 1)
+    _softmax(s, [label[stage] for stage in stages.softmax], scores.shape[-1], unit.lanes, batches + 1)
     s.store_at([buffer[stage] for stage in (scores, *stages.softmax)], block)
     if stages.keys in label:
         *around, tap, _ = s.loops(label[stages.keys])
@@ -143,15 +144,13 @@ def attended(fusion: Fusion, unit: Unit) -> Scheduled:
     return Scheduled(replace(kernel, func=s.func))
 
 
-def _softmax(s: Schedule, labels: Sequence[str], lanes: int, depth: int) -> None:
-    """The rows of a block one by one, in vectors."""
+def _softmax(s: Schedule, labels: Sequence[str], columns: int, lanes: int, depth: int) -> None:
+    """The rows of a block one by one, in vectors; sums have as many parts as those of a softmax alone."""
     top, power, total = labels
     s.merge(*(s.loops(one)[depth] for one in labels), levels=2)
     for label in (top, total):
-        lane = s.loops(label)[-1]
-        s.rfactor(lane, pairwise=True)
-        s.vectorize(lane)
-    s.vectorize(s.split(s.loops(power)[-1], lanes)[1])
+        folded(s, s.loops(label)[-1], lanes)
+    spread(s, power, columns, lanes)
 
 
 def _product(nest: Nest, tile: Tile, unit: Unit, depth: int) -> None:
@@ -196,7 +195,7 @@ class _Stages:
 def _stages(fusion: Fusion, call: Call, how: _Blocks) -> _Stages:
     """Of the scores there are as many columns as tiles have; those beyond the keys are minus infinity."""
     q, k, v, *mask = (fusion.tensors.of[arg][0] for arg in call.args)
-    width, lanes = how.scored.channels, how.scored.lanes
+    width = how.scored.channels
     count = -(-how.keys // width)
     padded = count * width
 
@@ -227,12 +226,10 @@ def _stages(fusion: Fusion, call: Call, how: _Blocks) -> _Stages:
         return value if mask or padded == how.keys else Select(at[-1] < how.keys, value, beyond)
 
     scores = te.compute(products.shape, score, "scores")
-    i, j = te.reduce_axis(padded // lanes, "i"), te.reduce_axis(padded // lanes, "j")
-    a, b = te.reduce_axis(lanes, "a"), te.reduce_axis(lanes, "b")
-    rows = scores.shape[:-1]
-    top = te.compute(rows, lambda *at: te.max(scores[(*at, i * lanes + a)], (i, a)), "top")
+    i, j, rows = te.reduce_axis(padded, "i"), te.reduce_axis(padded, "j"), scores.shape[:-1]
+    top = te.compute(rows, lambda *at: te.max(scores[(*at, i)], (i,)), "top")
     power = te.compute(scores.shape, lambda *at: Apply("exp", scores[at] - top[at[:-1]]), "power")
-    total = te.compute(rows, lambda *at: te.sum(power[(*at, j * lanes + b)], (j, b)), "total")
+    total = te.compute(rows, lambda *at: te.sum(power[(*at, j)], (j,)), "total")
     number = te.reduce_axis(how.keys, "n")
 
     def mix(*at: Expr) -> te.Reduction:
