@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests._support.built_layers import PLUGINS, SETS, target_for
+from tests._support.built_layers import PLUGINS, SETS, same, target_for
+from tests._support.random_layers import reference
 
 import uma
 from uma.hookspecs import Declined, Fusion, Scheduled
-from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, Var, call
+from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.transposes import merged, transposed
+from uma_cpu_c.units import Unit
 
 CASES = [
     *(((16, 40), (1, 0), dtype) for dtype in ("int8", "int16", "float16", "float32", "int32", "float64", "int64")),
@@ -59,6 +61,30 @@ def test_every_instruction_set(name: str, cc: str, monkeypatch: pytest.MonkeyPat
     check(target_for(name, cc, monkeypatch))
 
 
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_what_is_transposed_may_be_computed_first(cc: str) -> None:
+    """Part by part, with constants of its own and for elements of another width."""
+    rng = np.random.default_rng(5)
+    x = Var("x", TensorType((2, 6, 17, 20), "float32"))
+    bias = const(rng.standard_normal(20).astype(np.float32))
+    quantised = call(
+        "qnn.quantize", call("add", x, bias), scale=(0.05,), zero_point=(3,), dtype="int8", rounding="even"
+    )
+    several = call("nn.relu", call("multiply", x, x))
+    made = [
+        call("transpose", quantised, axes=(0, 3, 1, 2)),
+        call("transpose", several, axes=(0, 3, 1, 2)),
+        call("transpose", call("nn.relu", x), axes=(2, 3, 0, 1)),
+        call("transpose", call("cast", x, dtype="int16"), axes=(3, 1, 0, 2)),
+    ]
+    module = IRModule.of({"main": Function((x,), Tuple(made))})
+    values = {"x": 9 * rng.standard_normal(x.shape).astype(np.float32)}
+    artifact = uma.build(module, f"c -cc={cc} -opt=2", name="layers", plugins=PLUGINS)
+    same(artifact.run(values), reference(module, values))
+    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+        assert all(f"uma_transpose_{bits}(" in artifact.files["layers.c"].decode() for bits in (8, 16, 32))
+
+
 def test_dimensions_that_stay_together_are_one() -> None:
     assert merged((2, 8, 4, 4), (0, 2, 3, 1)) == ((2, 8, 16), (0, 2, 1))
     assert merged((1, 8, 4, 4), (0, 2, 3, 1)) == ((8, 16), (1, 0))
@@ -71,11 +97,13 @@ def test_what_is_no_transposition_of_blocks() -> None:
     def answer(shape: tuple[int, ...], *axes: int, is_alone: bool = True) -> Scheduled | Declined | None:
         x = Var("x", TensorType(shape, "int8"))
         made: Call = call("transpose", x if is_alone else call("nn.relu", x), axes=axes)
-        return transposed(Fusion(Function((x,), made)))
+        return transposed(Fusion(Function((x,), made)), Unit(32, 16, 2, 2, 4))
 
     assert isinstance(answer((16, 16), 1, 0), Scheduled)
-    assert answer((16, 16), 1, 0, is_alone=False) is None
+    assert isinstance(answer((16, 3, 16), 2, 1, 0, is_alone=False), Scheduled)
+    assert answer((16, 16), 1, 0, is_alone=False) is None  # it would be the whole of it that is computed first
     assert answer((16, 3, 16), 1, 0, 2) is None
     assert answer((16, 1, 1), 1, 0, 2) is None
     few = "no blocks that are transposed in registers: its matrices have 15 columns of int8, fewer than 16"
     assert answer((16, 15), 1, 0) == Declined(few)
+    assert answer((16, 2, 15), 2, 1, 0, is_alone=False) == Declined(few)

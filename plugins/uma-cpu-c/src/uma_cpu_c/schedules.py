@@ -34,7 +34,7 @@ from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
-__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "spread", "sums_of", "tiled"]
+__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "spread", "sums_of", "tiled", "widest"]
 
 Extents = tuple[int, ...]
 
@@ -177,7 +177,7 @@ def in_registers(
     s, sums, last = nest.schedule, nest.sums, nest.last
     start = s.decompose_reduction(nest.product, inner[0])
     s.reorder(*reduction, *inner, *grouped)
-    fewer = min(lanes, unit.bytes // _widest(nest.kernel.func, last))
+    fewer = min(lanes, unit.bytes // widest(nest.kernel.func, last))
     if fewer == lanes and _work(nest.kernel.func, last) <= _MOST_WORK:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
@@ -220,7 +220,7 @@ def _work(func: PrimFunc, label: str) -> int:
     return len(done) + (_WIDE_WORK - 1) * len(wide)
 
 
-def _widest(func: PrimFunc, label: str) -> int:
+def widest(func: PrimFunc, label: str) -> int:
     """The bytes of the widest numbers that a block reads."""
     (block,) = (part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
     return max(part.buffer.nbytes // part.buffer.size for part in walk(block) if isinstance(part, Load))

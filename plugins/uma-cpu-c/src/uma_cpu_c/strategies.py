@@ -84,7 +84,7 @@ def strategies_of(target: Target) -> list[Strategy]:
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
     found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
     found += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
-    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion)) for name in _TRANSPOSITIONS)]
+    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS)]
 
 
 def patterns_of(target: Target) -> list[Pattern]:

@@ -13,35 +13,40 @@ from uma.relay import Call
 from uma.tir import INDEX, Buffer, For, Imm, Intrinsic, Store, Var, te
 from uma.tir.schedule import Schedule
 
+from .products import LANES
+from .schedules import widest
+from .units import Unit
+
 __all__ = ["transposed", "transposition"]
 
 _BLOCK_BYTES = 16
 """Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
 
 
-def transposed(fusion: Fusion) -> Scheduled | Declined | None:
-    """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something is
-    computed in the same loops, and where elements that lie side by side stay so.
-
-    Dimensions that stay side by side are one, so that matrices are as large as can be.
+def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something follows
+    it in the same loops, and where elements that lie side by side stay so.
 
     Args:
         fusion: whose anchor it is.
+        unit: of the CPU.
     """
     call = fusion.anchor
     assert call is not None
-    if len(fusion.calls) > 1 or fusion.known:
+    if fusion.epilogue:
         return None
+    (data,) = fusion.tensors.of[call.args[0]]
     shape, axes = merged(call.args[0].shape, _axes(call))
     last = len(axes) - 1
     if last < 1 or axes[last] == last:
         return None
+    if fusion.prologue:
+        return _after(fusion, call, data, unit)
+    if fusion.known:
+        return None
     rows, columns = shape[axes[last]], shape[last]
-    (data,) = fusion.tensors.of[call.args[0]]
-    least = _BLOCK_BYTES * data.size // data.nbytes
-    if min(rows, columns) < least:
-        few = f"{min(rows, columns)} {'rows' if rows < columns else 'columns'} of {data.dtype}"
-        return Declined(f"no blocks that are transposed in registers: its matrices have {few}, fewer than {least}")
+    if few := _too_few(rows, columns, data):
+        return few
     place = [axes.index(dim) for dim in range(len(axes))]
     source = te.reshape(data, shape)
     result = te.compute([shape[axis] for axis in axes], lambda *i: source[tuple(i[dim] for dim in place)], "transposed")
@@ -52,6 +57,40 @@ def transposed(fusion: Fusion) -> Scheduled | Declined | None:
     s.reorder(*(loops[dim] for dim in place if loops[dim] not in (row, column)), column, row)
     s.tensorize(column, transposition(rows, columns, data.dtype))
     return Scheduled(replace(kernel, func=s.func))
+
+
+def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled | Declined | None:
+    """The same where the data is computed first: as much of it as one matrix has, in memory of its own."""
+    axes, shape = _axes(call), data.shape
+    row_dim = next(dim for dim in reversed(axes) if shape[dim] > 1)
+    column_dim = max(dim for dim in axes if shape[dim] > 1)
+    if few := _too_few(shape[row_dim], shape[column_dim], data):
+        return few
+    result = fusion.tensors.results[0]
+    kernel = fusion.plain(None, (data,))
+    around = [dim for dim in range(len(axes)) if shape[dim] > 1 and dim not in (row_dim, column_dim)]
+    if set(kernel.labels) != {data, result} or not around:
+        return None
+    s = Schedule(kernel.func)
+    loops = dict(zip(axes, s.loops(kernel.labels[result]), strict=True))
+    outer = [dim for dim in range(len(axes)) if dim not in (row_dim, column_dim)]
+    s.reorder(*(loops[dim] for dim in outer), loops[column_dim], loops[row_dim])
+    s.compute_at(kernel.labels[data], loops[around[-1]])
+    (held,) = s.store_at(kernel.buffers[data], loops[around[-1]])
+    s.set_scope(held, "global")
+    lanes = math.gcd(shape[column_dim], unit.bytes // widest(kernel.func, kernel.labels[data]))
+    if lanes >= LANES:
+        s.vectorize(s.split(s.loops(kernel.labels[data])[-1], lanes)[1])
+    s.tensorize(loops[column_dim], transposition(shape[row_dim], shape[column_dim], data.dtype))
+    return Scheduled(replace(kernel, func=s.func))
+
+
+def _too_few(rows: int, columns: int, data: te.Tensor) -> Declined | None:
+    least = _BLOCK_BYTES * data.size // data.nbytes
+    if min(rows, columns) >= least:
+        return None
+    few = f"{min(rows, columns)} {'rows' if rows < columns else 'columns'} of {data.dtype}"
+    return Declined(f"no blocks that are transposed in registers: its matrices have {few}, fewer than {least}")
 
 
 def _axes(call: Call) -> tuple[int, ...]:
