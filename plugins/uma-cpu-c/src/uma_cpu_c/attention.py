@@ -228,7 +228,7 @@ def _stages(fusion: Fusion, call: Call, how: _Blocks) -> _Stages:
     scores = te.compute(products.shape, score, "scores")
     i, j, rows = te.reduce_axis(padded, "i"), te.reduce_axis(padded, "j"), scores.shape[:-1]
     top = te.compute(rows, lambda *at: te.max(scores[(*at, i)], (i,)), "top")
-    power = te.compute(scores.shape, lambda *at: Apply("exp", scores[at] - top[at[:-1]]), "power")
+    power = te.compute(scores.shape, lambda *at: Apply("exp_flushed", scores[at] - top[at[:-1]]), "power")
     total = te.compute(rows, lambda *at: te.sum(power[(*at, j)], (j,)), "total")
     number = te.reduce_axis(how.keys, "n")
 
