@@ -13,7 +13,7 @@ from tests._support.c_programs import NATIVE, SANITIZED, STRICT, Run, run_compil
 
 import uma
 from uma.codegen.functions import function_texts
-from uma.relay import Call, Function, IRModule, TensorType, Var
+from uma.relay import Function, IRModule, TensorType, Var, call
 from uma.tir.form.functions import FUNCTIONS
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import Call as Apply
@@ -171,7 +171,7 @@ def test_machines_give_the_same_bits(name: str, machine: str) -> None:
     op = {"pow": "power"}.get(name, name)
     size = 1 << 17
     params = [Var(one, TensorType((size,), "float32")) for one in ("x", "y")[: 2 if name == "pow" else 1]]
-    art = uma.build(IRModule({"main": Function(params, Call(op, params))}), target=target)
+    art = uma.build(IRModule.of({"main": Function(params, call(op, *params))}), target=target)
     args = maths.arguments(name, 1 << 22)
     for first in range(0, len(args[0]), size):
         part = tuple(np.resize(arg[first : first + size], size) for arg in args)

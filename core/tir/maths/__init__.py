@@ -52,7 +52,7 @@ ERRORS: Mapping[str, float] = {
     "sinh": 2.36,
     "cosh": 1.4,
     "atanh": 2.1,
-    "erf": 1.3,
+    "erf": 1.36,
     "sin": 2.4,
     "cos": 2.4,
 }
