@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.extents import Dim
-from ...tir.form.nodes import Call, Imm
+from ...tir.form.nodes import Imm
 from ..op import Attr, Attrs, Op, Real, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float
+from .reduce import falling_exp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +79,7 @@ def _compute(attrs: Attrs, out: TensorType, *tensors: te.Tensor) -> te.Tensor:
 
     scores = te.compute((*outer, m, n), score, "scores")
     greatest = te.compute((*outer, m), lambda *at: te.max(scores[(*at, i)], (i,)), "greatest")
-    power = te.compute((*outer, m, n), lambda *at: Call("exp", scores[at] - greatest[at[:-1]]), "power")
+    power = te.compute((*outer, m, n), lambda *at: falling_exp(scores[at] - greatest[at[:-1]]), "power")
     total = te.compute((*outer, m), lambda *at: te.sum(power[(*at, j)], (j,)), "total")
     inverse = te.compute((*outer, m), lambda *at: Imm(1.0, out.dtype) / total[at], "inverse")
     weight = te.compute((*outer, m, n), lambda *at: power[at] * inverse[at[:-1]], "weight")

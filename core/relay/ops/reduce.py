@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Full = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]
 _Rest = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
-__all__ = ["reduced_load", "reduced_shape", "sum_bounds"]
+__all__ = ["falling_exp", "reduced_load", "reduced_shape", "sum_bounds"]
 
 _AXES = (
     Attr("axis", Ints(), "axes to reduce; () is all of them"),
@@ -186,7 +186,7 @@ def _along(attrs: Attrs, out: TensorType, name: str) -> tuple[te.IterVar, tuple[
     return te.reduce_axis(out.shape[axis], name), rest(out.shape), full, rest
 
 
-def _power(x: Expr) -> Expr:
+def falling_exp(x: Expr) -> Expr:
     """exp of a number that is not positive."""
     return Call("exp_flushed" if x.dtype == "float32" else "exp", x)
 
@@ -195,7 +195,7 @@ def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tenso
     k, outer, full, rest = _along(attrs, out, "k")
     j = te.reduce_axis(k.extent, "j")
     greatest = te.compute(outer, lambda *i: te.max(data[full(i, k)], (k,)), "greatest")
-    power = te.compute(out.shape, lambda *i: _power(data[i] - greatest[rest(i)]), "power")
+    power = te.compute(out.shape, lambda *i: falling_exp(data[i] - greatest[rest(i)]), "power")
     total = te.compute(outer, lambda *i: te.sum(power[full(i, j)], (j,)), "total")
     inverse = te.compute(outer, lambda *i: Imm(1.0, out.dtype) / total[i], "inverse")
     return te.compute(out.shape, lambda *i: power[i] * inverse[rest(i)], "softmax")
@@ -205,7 +205,7 @@ def _log_softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.T
     k, outer, full, rest = _along(attrs, out, "k")
     j = te.reduce_axis(k.extent, "j")
     greatest = te.compute(outer, lambda *i: te.max(data[full(i, k)], (k,)), "greatest")
-    total = te.compute(outer, lambda *i: te.sum(_power(data[full(i, j)] - greatest[i]), (j,)), "total")
+    total = te.compute(outer, lambda *i: te.sum(falling_exp(data[full(i, j)] - greatest[i]), (j,)), "total")
     logarithm = te.compute(outer, lambda *i: Call("log", total[i]), "logarithm")
     return te.compute(out.shape, lambda *i: data[i] - greatest[rest(i)] - logarithm[rest(i)], "log_softmax")
 
