@@ -58,6 +58,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="how many layers that the plugin takes are wanted (default: 60)",
     )
     parser.add_argument(
+        "--seconds",
+        metavar="N",
+        type=_count(1),
+        default=600,
+        help="how long one check of a target may take before it leaves out the rest, and says what (default: 600)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="DIR",
@@ -109,6 +116,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             target=None if args.target is None else target_text(args.target),
             seed=args.seed,
             layers=args.layers,
+            seconds=args.seconds,
             only=args.only,
             folder=args.output,
             plugins=plugin_host(args),

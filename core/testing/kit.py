@@ -11,12 +11,16 @@ from pathlib import Path
 from ..errors import ToolchainError, UmaError, UsageError
 from ..plugins import PluginHost, default_host
 from ..target.kind import suggest
+from .deadline import DEFAULT_SECONDS, OutOfTime, place_in, stopped_after
 from .outcome import Check, Outcome, Progress, quiet
 from .record import CheckResult, Conformance
 from .subject import DEFAULT_LAYERS, Subject, find_subjects
 from .suite import CHECKS
 
 __all__ = ["BoundCheck", "check", "check_names", "checks", "repeat", "run_check"]
+
+_GRACE_S = 60.0
+"""How much longer than twice its time a check may take before it is stopped in the middle of a step."""
 
 
 def check_names() -> tuple[str, ...]:
@@ -35,6 +39,7 @@ def check(
     folder: str | os.PathLike[str] = "uma-check",
     plugins: PluginHost | None = None,
     progress: Progress = quiet,
+    seconds: float = DEFAULT_SECONDS,
 ) -> tuple[Conformance, ...]:
     """Check whether a plugin keeps to the contract, and whether what it takes is computed as it must be.
 
@@ -50,6 +55,8 @@ def check(
         folder: where files go that repeat what was found; it is made when there is something to write.
         plugins: where targets come from (default: what is installed).
         progress: is told what is done next.
+        seconds: how long one check of one target may take, more than 0. After that it begins nothing new, and its
+            notes say what it did not come to. One that takes more than twice as long in a single step is stopped.
 
     Returns:
         What was found, for each target.
@@ -62,6 +69,8 @@ def check(
     chosen = _chosen(only)
     if type(layers) is not int or layers < 1:
         raise UsageError(f"{layers!r} is no number of layers", hint="at least 1")
+    if not seconds > 0:
+        raise UsageError(f"{seconds!r} is no time that a check could take", hint="seconds, more than 0")
     subjects = find_subjects(
         plugin,
         tuple(Path(model) for model in models),
@@ -70,6 +79,7 @@ def check(
         folder=Path(folder),
         seed=seed,
         layers=layers,
+        seconds=seconds,
     )
     for subject in subjects[:1]:
         _read_models(subject)
@@ -136,14 +146,26 @@ def _told(subject: Subject, results: tuple[CheckResult, ...]) -> Conformance:
 
 
 def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
-    """One check of one target. A plugin that fails in it, so that it cannot go on, is a finding of the part that the
-    check is about; a compiler that is missing is why it was skipped, or could not be ended."""
+    """One check of one target. A plugin that fails in it, so that it cannot go on, or does not come back, is a finding
+    of the part that the check is about; a compiler that is missing is why it was skipped, or could not be ended."""
+    steps = [one.title]
+
+    def step(text: str) -> None:
+        steps.append(text)
+        progress(text)
+
     progress(f"{subject.target.name}: {one.title}")
     start, outcome = time.perf_counter(), Outcome(subject, one.name)
+    limit_s = 2 * subject.seconds + _GRACE_S
     try:
-        if one.runs:
-            _require_libraries(subject)
-        one.run(outcome, progress)
+        with stopped_after(limit_s):
+            if one.runs:
+                _require_libraries(subject)
+            one.run(outcome, step)
+    except OutOfTime as error:
+        package = subject.plugin.entry.value.partition(":")[0].partition(".")[0]
+        what = f"a step had no end, and was stopped after {limit_s:g} s: {steps[-1]}"
+        outcome.find(one.part, what, place_in(package, error.__traceback__), "end")
     except (UsageError, ToolchainError) as error:
         if outcome.findings or outcome.notes:
             outcome.notes.append(f"could not be ended: {error.what}")
@@ -181,7 +203,7 @@ class BoundCheck:
         plugin: as of `check`.
         name: of the check.
         target: text of the one target to check; None for all that `check` would.
-        models, seed, layers, folder, plugins: as of `check`.
+        models, seed, layers, folder, plugins, seconds: as of `check`.
     """
 
     plugin: str
@@ -192,6 +214,7 @@ class BoundCheck:
     layers: int = DEFAULT_LAYERS
     folder: str = "uma-check"
     plugins: PluginHost | None = None
+    seconds: float = DEFAULT_SECONDS
 
     def __str__(self) -> str:
         return self.name if self.target is None else f"{self.name}-{self.target}"
@@ -211,6 +234,7 @@ class BoundCheck:
             only=(self.name,),
             folder=self.folder,
             plugins=self.plugins,
+            seconds=self.seconds,
         )
         results = [result for one in found for result in one.results]
         first = results[0]
@@ -235,6 +259,7 @@ def checks(
     only: Sequence[str] = (),
     folder: str | os.PathLike[str] = "uma-check",
     plugins: PluginHost | None = None,
+    seconds: float = DEFAULT_SECONDS,
 ) -> tuple[BoundCheck, ...]:
     """The checks of a plugin, each to be run on its own: for ``pytest.mark.parametrize``. Imports no plugin::
 
@@ -243,12 +268,13 @@ def checks(
             check.run().raise_for_findings()
 
     Args:
-        plugin, target, models, seed, layers, only, folder, plugins: as of `check`.
+        plugin, target, models, seed, layers, only, folder, plugins, seconds: as of `check`.
 
     Raises:
         UsageError: there is no such check.
     """
     paths = tuple(os.fspath(model) for model in models)
     return tuple(
-        BoundCheck(plugin, one.name, target, paths, seed, layers, os.fspath(folder), plugins) for one in _chosen(only)
+        BoundCheck(plugin, one.name, target, paths, seed, layers, os.fspath(folder), plugins, seconds)
+        for one in _chosen(only)
     )

@@ -16,6 +16,7 @@ from ..plugins import LoadedPlugin, PluginHost
 from ..plugins.entry import normalised
 from ..target import Target, TargetKind
 from ..target.kind import shown
+from .deadline import DEFAULT_SECONDS
 
 __all__ = ["DEFAULT_LAYERS", "Subject", "find_subjects", "read_project"]
 
@@ -43,6 +44,7 @@ class Subject:
         source: the folder of the plugin's sources, where it is known.
         is_first: whether it is the first target of its kind that is checked.
         leads: whether it is the first of all of the plugin's.
+        seconds: how long a check may take before it leaves out what it has not come to.
         kept: what one check has made and others of this target may want, by the text of the target and what it is.
     """
 
@@ -58,6 +60,7 @@ class Subject:
     source: Path | None = None
     is_first: bool = True
     leads: bool = True
+    seconds: float = DEFAULT_SECONDS
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -102,13 +105,14 @@ def find_subjects(
     folder: Path = Path("uma-check"),
     seed: int = 0,
     layers: int = DEFAULT_LAYERS,
+    seconds: float = DEFAULT_SECONDS,
 ) -> tuple[Subject, ...]:
     """The targets that are checked of a plugin: of each of its accelerators the one with defaults, then those that the
     plugin claims.
 
     Args:
         plugin: the name of a distribution or of an entry point, in any spelling; or the folder of a plugin's sources.
-        models, plugins, folder, seed, layers: as of `Subject`.
+        models, plugins, folder, seed, layers, seconds: as of `Subject`.
         target: the text of the one target to check.
         host: the text of the host beside it, where that is not the one that the target names or has by default.
 
@@ -149,6 +153,7 @@ def find_subjects(
             source,
             is_first=True,
             leads=number == 0,
+            seconds=seconds,
         )
         found.append(subject)
         if target is None:

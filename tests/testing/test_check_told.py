@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,6 +24,7 @@ from uma.plugins import PluginHost, default_host
 from uma.plugins.entry import PluginEntry
 from uma.target import Target
 from uma.testing import ClauseCount, Conformance, Finding
+from uma.testing.deadline import OutOfTime, place_in, stopped_after
 from uma.testing.kit import check_names
 from uma.testing.output.html import as_html
 from uma.testing.output.junit import as_junit
@@ -198,6 +201,45 @@ def test_claims_that_cannot_be_had_and_hosts_that_are_not_clear_are_told() -> No
 def test_numbers_of_layers_are_checked() -> None:
     with pytest.raises(UsageError, match="is no number of layers"):
         uma.testing.check("null_unit", layers=0)
+
+
+def test_what_a_check_has_no_time_for_is_left_out_and_said(tmp_path: Path) -> None:
+    [one] = uma.testing.check(
+        "matrix_unit", only=["layers"], target="matrix_unit", folder=tmp_path, seconds=0.001, layers=6
+    )
+    [note] = [note for note in one.results[0].notes if note.startswith("out of time: no layers were made of")]
+    assert one.passed and "matrix_unit.conv2d" in note
+    assert f"      note: {note}" in text_lines(one)
+    with pytest.raises(UsageError, match="0 is no time that a check could take"):
+        uma.testing.check("matrix_unit", seconds=0)
+
+
+def test_a_hook_that_does_not_come_back_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def runtime(target: Target) -> Runtime:
+        while True:
+            pass
+
+    monkeypatch.setattr("uma.testing.kit._GRACE_S", 0.3)
+    host = stand_in(accelerator("npu"), runtime=runtime)
+    [one] = uma.testing.check("npu", plugins=host, only=["c"], target="npu -host=c", seconds=0.1)
+    [finding] = one.findings
+    assert (finding.part, finding.check) == ("driver", "c.end")
+    assert finding.what.startswith("a step had no end, and was stopped after 0.5 s")
+
+
+def test_timers_of_others_are_left_alone() -> None:
+    """Nothing is stopped then."""
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    try:
+        with stopped_after(0.01):
+            time.sleep(0.05)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(OutOfTime) as caught, stopped_after(0.01):
+        time.sleep(5)
+    assert place_in("nothing_of_the_kind", caught.tb) == ""
+    assert place_in(__name__.partition(".")[0], caught.tb).startswith(f"{__file__}:")
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
 def test_a_check_that_cannot_go_on_is_a_finding_of_its_part() -> None:

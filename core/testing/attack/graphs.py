@@ -16,6 +16,7 @@ from ...relay.types import TensorType
 from ...relay.visit import post_order, substitute
 from ...target import TargetKind
 from ...tir.form.dtype import is_integer
+from ..deadline import OUT_OF_TIME, Deadline
 from ..record import CheckResult
 from ..subject import Subject
 from .acceptance import Acceptance
@@ -59,12 +60,15 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
 
     start, rng, notes = time.perf_counter(), np.random.default_rng([subject.seed, 1]), list[str]()
     faults: list[Fault] = []
+    deadline = Deadline(subject.seconds)
     title = "random graphs around the layers, with the host and with others"
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
         acceptance, sizes = Acceptance(subject.member), sizes_of(subject.member)
         progress("layers for graphs")
         layers: list[Layer] = []
         for pattern in subject.member.patterns:
+            if deadline.is_over:
+                break
             found, _ = made_up(pattern, subject.target, acceptance, sizes, rng, most=2)
             layers += [layer for layer in found if work_of(layer) <= _MOST_WORK]
         if not layers:
@@ -72,9 +76,12 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
         graphs = [random_graph(layers, rng) for _ in range(_GRAPHS)]
         graphs = [graph for graph in graphs if graph.function.params]
         for members, beside in _companies(subject, layers):
+            if deadline.is_over:
+                notes.append(f"{OUT_OF_TIME}no graphs were run {beside}")
+                break
             progress(f"run {len(graphs)} graphs {beside}")
             faults += _run(subject, graphs, members, isolation, notes, beside)
-        findings = findings_of(subject, None, faults, isolation, progress, notes, "graphs")
+        findings = findings_of(subject, None, faults, isolation, progress, notes, "graphs", deadline)
     return CheckResult("graphs", title, tuple(findings), tuple(notes), "", time.perf_counter() - start)
 
 

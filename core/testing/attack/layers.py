@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from ...errors import UmaError
 from ...relay.expr import Expr
 from ...relay.module import IRModule
 from ...relay.op import Op
+from ..deadline import OUT_OF_TIME, Deadline
 from ..record import CheckResult, Finding
 from ..subject import Subject
 from .acceptance import Acceptance
@@ -48,6 +50,15 @@ _SHRINK_S, _ALL_SHRINK_S = 25.0, 100.0
 STEP_LIMIT_S = 10.0
 """How long one step may take before it hangs."""
 
+_LEAST_SHRINK_S = 20.0
+"""How long failures are made smaller, even if there is no time left."""
+
+_MADE_SHARE = 0.5
+"""Of the time that there is, in which layers are made up; the rest is for running them."""
+
+_SHARES = 3
+"""A pattern may take so many times its equal share: others take less."""
+
 _ALIKE = 2
 """Failures of one part that show alike, of one pattern, that are looked at: they may be different."""
 
@@ -67,20 +78,22 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
 
     from ...runtime.isolated import Isolation
 
-    start, member = time.perf_counter(), subject.member
+    start, member, deadline = time.perf_counter(), subject.member, Deadline(subject.seconds)
     rng = np.random.default_rng(subject.seed)
     notes: list[str] = []
     findings: list[Finding] = []
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
         acceptance = Acceptance(member)
-        layers = _layers(subject, acceptance, progress, rng, notes, findings)
+        layers = _layers(subject, acceptance, progress, rng, notes, findings, deadline.part(_MADE_SHARE))
         wrong: set[Layer] = set()
-        faults = run_layers(subject, layers, isolation, progress, notes, wrong=wrong)
-        if layers:
+        faults = run_layers(subject, layers, isolation, progress, notes, wrong=wrong, deadline=deadline)
+        if layers and deadline.is_over:
+            notes.append(f"{OUT_OF_TIME}layers were not run on two devices in one image")
+        elif layers:
             progress("two devices in one image")
             wrong |= {fault.layer for fault in faults}
             faults += check_devices(subject, [layer for layer in layers if layer not in wrong], isolation, notes)
-        findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers")
+        findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers", deadline)
     return CheckResult(
         "layers",
         "layers that the patterns take, computed three ways",
@@ -99,8 +112,9 @@ def _layers(
     rng: np.random.Generator,
     notes: list[str],
     findings: list[Finding],
+    deadline: Deadline,
 ) -> list[Layer]:
-    """The layers to run: of each pattern, of the models, and of the plugin."""
+    """The layers to run: of each pattern, of the models, and of the plugin. Each pattern has its share of the time."""
     member = subject.member
     sizes, patterns = sizes_of(member), list(member.patterns)
     cut: dict[str, list[Layer]] = {}
@@ -114,8 +128,13 @@ def _layers(
             cut.setdefault(taken, []).append(replace(layer, pattern=taken))
     share = max(_LEAST, subject.layers // max(1, len(patterns)))
     chosen: list[Layer] = []
-    for pattern in patterns:
+    for number, pattern in enumerate(patterns):
+        if deadline.is_over:
+            missing = ", ".join(other.name for other in patterns[number:])
+            notes.append(f"{OUT_OF_TIME}no layers were made of {missing}")
+            break
         progress(f"layers of {pattern.name}")
+        until = deadline.part(_SHARES / (len(patterns) - number))
         seeds, reasons = made_up(pattern, member.target, acceptance, sizes, rng)
         seeds += cut.get(pattern.name, [])
         if not seeds:
@@ -126,7 +145,7 @@ def _layers(
             else:
                 notes.append(f"{what}; give one with Claims.samples")
             continue
-        attack = Attack(seeds, acceptance, sizes, rng)
+        attack = Attack(seeds, acceptance, sizes, rng, until)
         for layer, text in attack.faults[:1]:
             what = f"a clause fails on {layer.title}: {text}"
             findings.append(Finding("pattern", "layers", what, pattern.name, layer_text(layer)))
@@ -135,6 +154,8 @@ def _layers(
             f"{pattern.name}: {len(seeds)} layers made up, {attack.tried} variations tried, {attack.refused} refused; "
             f"{len(some)} layers run"
         )
+        if attack.out_of_time:
+            notes.append(f"{OUT_OF_TIME}not all that can be varied of {pattern.name} was tried")
         notes += [f"{pattern.name}: {edge.text}" for edge in attack.edges]
         chosen += some
     return chosen
@@ -157,6 +178,7 @@ def run_layers(
     notes: list[str],
     before: Mapping[str, np.ndarray] | None = None,
     wrong: set[Layer] | None = None,
+    deadline: Deadline | None = None,
 ) -> list[Fault]:
     """What is wrong with layers, at most one fault of each.
 
@@ -168,28 +190,41 @@ def run_layers(
         notes: is told what was done.
         before: what the only layer is given before all else; None for nothing.
         wrong: gets the layers that differ, and were not looked into.
+        deadline: after which no more images are made; None for none.
     """
     import numpy as np
 
-    start, interpreted = time.perf_counter(), 0
-    progress(f"compile {len(layers)} layers")
-    images, unbuilt = images_of(layers, subject.members, isolation, _IMAGE)
-    faults = [fault_of_unbuilt(one) for one in unbuilt]
-    taken = 0
-    for number, image in enumerate(images, 1):
-        progress(f"run layers, image {number} of {len(images)}")
-        taken += sum(bool(names) for names in image.patterns)
-        judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance, before=before)
-        for fault in judge.run():
-            faults.append(fault)
-        if judge.more:
-            if wrong is not None:
-                wrong.update(judge.more)
-            notes.append(f"{len(judge.more)} more layers of one image differ, and were not looked into")
-        interpreted += judge.interpreted
+    start, interpreted, deadline = time.perf_counter(), 0, deadline or Deadline()
+    faults: list[Fault] = []
+    taken = count = at = 0
+    most = _IMAGE
+    while at < len(layers):
+        if deadline.is_over:
+            missing = Counter(layer.pattern for layer in layers[at:])
+            said = ", ".join(f"{number} of {pattern}" for pattern, number in missing.items())
+            notes.append(f"{OUT_OF_TIME}{len(layers) - at} layers were not run: {said}")
+            break
+        some, began = layers[at : at + most], time.monotonic()
+        at += len(some)
+        progress(f"compile layers {at - len(some) + 1} to {at} of {len(layers)}")
+        images, unbuilt = images_of(some, subject.members, isolation, most)
+        faults += [fault_of_unbuilt(one) for one in unbuilt]
+        for image in images:
+            progress(f"run layers {at - len(some) + 1} to {at} of {len(layers)}")
+            taken += sum(bool(names) for names in image.patterns)
+            judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance, before=before)
+            faults += judge.run()
+            if judge.more:
+                if wrong is not None:
+                    wrong.update(judge.more)
+                notes.append(f"{len(judge.more)} more layers of one image differ, and were not looked into")
+            interpreted += judge.interpreted
+        count += len(images)
+        one_s = (time.monotonic() - began) / len(some)
+        most = max(1, int(min(_IMAGE, deadline.left / one_s)))
     seconds = time.perf_counter() - start
     notes.append(
-        f"{len(layers)} layers in {len(images)} images, {taken} of them on the accelerator, {interpreted} interpreted, "
+        f"{at} layers in {count} images, {taken} of them on the accelerator, {interpreted} interpreted, "
         f"in {seconds:.0f} s"
     )
     return faults
@@ -203,6 +238,7 @@ def findings_of(
     progress: Progress,
     notes: list[str],
     check: str,
+    deadline: Deadline | None = None,
 ) -> list[Finding]:
     """Findings, one for faults that are alike, each with the smallest layer that shows it and a file that repeats
     it."""
@@ -211,7 +247,8 @@ def findings_of(
         pattern = fault.layer.pattern if fault.part in ("pattern", "lowering") else ""
         groups.setdefault((fault.part, fault.way, pattern), []).append(fault)
     shrinker = Shrinker(subject.members, acceptance, isolation, subject.claims.tolerance, subject.seed)
-    until = time.monotonic() + _ALL_SHRINK_S
+    left_s = _ALL_SHRINK_S if deadline is None else max(_LEAST_SHRINK_S, min(_ALL_SHRINK_S, deadline.left))
+    until = time.monotonic() + left_s
     found: dict[object, tuple[Fault, int]] = {}
     for group in groups.values():
         group.sort(key=lambda fault: measure(fault.layer))

@@ -3,9 +3,10 @@ there is room, and several are varied in one layer, so that few layers hold much
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from ..deadline import Deadline
 from .acceptance import Acceptance
 from .edges import Edge, edges
 from .layer import Layer, calls_in, macs_in
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["Attack"]
+
+_T = TypeVar("_T")
 
 _ORDER = {"extent": 0, "attribute": 1, "numbers": 2, "dtype": 3, "memory": 4, "scale": 5, "use": 6}
 """Extents before scales: these suit the sums that there are."""
@@ -38,9 +41,21 @@ class Attack:
         acceptance: asks it, and counts.
         sizes: what may matter to the machine.
         rng: decides what is random.
+        deadline: after which nothing more is tried; None for none.
+
+    Attributes:
+        out_of_time: whether some was not tried.
     """
 
-    def __init__(self, seeds: list[Layer], acceptance: Acceptance, sizes: Sizes, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        seeds: list[Layer],
+        acceptance: Acceptance,
+        sizes: Sizes,
+        rng: np.random.Generator,
+        deadline: Deadline | None = None,
+    ) -> None:
+        self._deadline, self.out_of_time = deadline or Deadline(), False
         self.seeds, self._acceptance, self._sizes, self._rng = seeds, acceptance, sizes, rng
         self.tried = self.refused = 0
         self.faults: list[tuple[Layer, str]] = []
@@ -51,15 +66,23 @@ class Attack:
         self._vary()
         self.edges: list[Edge] = []
         for seed in seeds[:1]:
-            self.edges += edges(seed, acceptance)
+            self.edges += self._within_time(edges(seed, acceptance))
             self._float_edges(seed)
+
+    def _within_time(self, made: Iterable[_T]) -> Iterator[_T]:
+        """What there is until the time is up."""
+        for one in made:
+            if self._deadline.is_over:
+                self.out_of_time = True
+                return
+            yield one
 
     def _vary(self) -> None:
         """One thing at a time, of each seed; of all but the first only what the first has not."""
         known: dict[str, bool] = {}
         for at, seed in enumerate(self.seeds):
             taken: list[Mutation] = []
-            for mutation in mutations(seed, self._sizes, self._rng):
+            for mutation in self._within_time(mutations(seed, self._sizes, self._rng)):
                 if at and mutation.kind == "memory":
                     continue
                 if mutation.text in known:
@@ -87,7 +110,8 @@ class Attack:
             made = scales[0].apply(seed) if scales else None
             if made is not None:
                 known = {edge.text for edge in self.edges}
-                self.edges += [edge for edge in edges(made, self._acceptance) if edge.text not in known]
+                found = self._within_time(edges(made, self._acceptance))
+                self.edges += [edge for edge in found if edge.text not in known]
 
     @property
     def accepted(self) -> int:
@@ -114,7 +138,7 @@ class Attack:
         few = [edge.taken for edge in self.edges if work_of(edge.taken) <= _MOST_EDGE_WORK]
         chosen += sorted(few, key=work_of)[: max(1, count // 16)]
         tries = 0
-        while len(chosen) < count and tries < 3 * count and self._taken:
+        while len(chosen) < count and tries < 3 * count and self._taken and not self._deadline.is_over:
             seed, taken = self._taken[tries % len(self._taken)]
             tries += 1
             made = self._combined(seed, taken)

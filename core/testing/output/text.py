@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...hookspecs import Claims
+from ..deadline import OUT_OF_TIME
 from ..record import CheckResult, ClauseCount, Conformance
 
 __all__ = ["CLAUSE_HEAD", "claims_lines", "clause_rows", "never_lines", "summary", "text_lines"]
@@ -18,7 +19,7 @@ def text_lines(found: Conformance, *, verbose: bool = False) -> Iterator[str]:
 
     Args:
         found: what the checks gave.
-        verbose: notes of checks that found nothing, too.
+        verbose: all notes, not only those of what there was no time for.
     """
     yield f"{found.distribution} {found.version}: {found.target}, with {found.host}"
     for line in claims_lines(found.claims):
@@ -43,8 +44,8 @@ def _result_lines(result: CheckResult, verbose: bool) -> Iterator[str]:
             yield f"      | {line}"
         if finding.repeat:
             yield f"      repeat: {finding.repeat}"
-    if verbose:
-        for note in result.notes:
+    for note in result.notes:
+        if verbose or note.startswith(OUT_OF_TIME):
             yield f"      note: {note}"
 
 
