@@ -79,12 +79,17 @@ def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
 
 
 def own_loops(fusion: Fusion) -> Loops | None:
-    """The loops that the one op of a fusion declares; None where it declares tensor expressions, or has several."""
+    """The loops that the one op of a fusion declares; None where it declares tensor expressions, or has several.
+
+    An op may declare both: then its loops are for fixed extents.
+    """
     call = fusion.calls[0] if len(fusion.calls) == 1 else None
     if call is None or not isinstance(call.op, Op) or call.op.loops is None or fusion.function.body is not call:
         return None
     symbols = symbols_of(dim for arg in call.args for dim in arg.tensor.shape)
     if symbols and not call.op.open_loops:
+        if call.op.compute is not None:
+            return None
         raise OpenExtentError(f"{call.op.name} takes no open extents yet")
     func = call.op.loops(call.attrs, call.type, *(arg.tensor for arg in call.args))
     count = len(call.args)

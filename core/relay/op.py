@@ -346,7 +346,7 @@ class Op:
             None where the op has no loops (its calls are removed or refused before lowering), or ``loops`` gives them.
         loops: ``loops(attrs, out, *types)`` gives them where elements depend on one another, from step to step: a
             function of the loop form with an input for each argument and an output for each tensor of the result. Such
-            an op is a kernel of its own.
+            an op is a kernel of its own. With ``compute``, which says the same, they are for fixed extents.
         open_loops: whether ``loops`` takes types with open extents: the symbols of these, by name, are further inputs
             behind those of the arguments, int32 (1,) each; buffers have the largest extents.
         kind: see `Kind`.

@@ -21,8 +21,9 @@ def kernel_of(made: Call, arrays: Sequence[np.ndarray]) -> Run:
     assert isinstance(made.op, Op)
     if made.op.loops is not None:
         func = made.op.loops(made.attrs, made.type, *(arg.tensor for arg in made.args))
-        names = [param.buffer.name for param in func.params]
-        return Run(unroll(simplify(func)), dict(zip(names, arrays)))  # noqa: B905 - outputs are behind
+        buffers = [param.buffer for param in func.params]
+        given = zip(buffers, arrays)  # noqa: B905 - outputs are behind
+        return Run(unroll(simplify(func)), {buffer.name: array.reshape(buffer.shape) for buffer, array in given})
     assert made.op.compute is not None
     tensors = [te.placeholder(a.shape, a.dtype.name, f"x{i}") for i, a in enumerate(arrays)]
     outputs = made.op.compute(made.attrs, made.type, *tensors)

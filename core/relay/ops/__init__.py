@@ -20,6 +20,7 @@ from . import (
     qnn_softmax,
     recurrent,
     reduce,
+    running,
     scatter,
     shape,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "qnn_softmax",
     "recurrent",
     "reduce",
+    "running",
     "scatter",
     "shape",
 ]
