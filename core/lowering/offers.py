@@ -210,16 +210,24 @@ def _asked(
 def _lowerings(
     member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None
 ) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What a plugin may have for a function, with a name for errors: by its pattern, then by its anchor."""
-    composite, anchor = fusion.function.attr("Composite"), fusion.anchor
+    """What a plugin may have for a function, with a name for errors: by its pattern, then by anchor or ops."""
+    composite = fusion.function.attr("Composite")
     pattern = None if composite is None else member.patterns.get(composite)
     if pattern is not None and pattern.lower is not None:
         match = match or match_alone(member, pattern, fusion.function, layers)
         if match is not None:
             yield f"lower of pattern {composite!r}", partial(pattern.lower, match, member.target)
-    for name in (composite, None if anchor is None else anchor.op_name):
+    for name in (composite, *_asked_for(fusion)):
         for strategy in member.strategies.get(name, ()) if name is not None else ():
             yield f"strategy {name!r}", partial(strategy.lower, fusion, member.target)
+
+
+def _asked_for(fusion: Fusion) -> tuple[str | None, ...]:
+    """The ops whose strategies may have loops for a fusion: its anchor, or all where it is elementwise throughout."""
+    if fusion.anchor is not None:
+        return (fusion.anchor.op_name,)
+    elementwise = all(isinstance(one.op, Op) and one.op.kind in ("elementwise", "broadcast") for one in fusion.calls)
+    return tuple(dict.fromkeys(one.op_name for one in fusion.calls)) if elementwise else ()
 
 
 def refusal_fault(refusal: Refuse, function: Function) -> str | None:

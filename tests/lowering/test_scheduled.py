@@ -94,6 +94,21 @@ def test_loops_that_nothing_was_done_to_are_lowered_as_others_are() -> None:
     assert len([name for name in made if "conv2d" in name]) == 1, "equal but for their constants"
 
 
+def test_what_is_elementwise_throughout_is_offered_by_any_of_its_ops() -> None:
+    """Not where a kernel has an anchor besides."""
+    asked: list[list[str | None]] = []
+
+    def negative(fusion: Fusion, target: Target) -> Scheduled:
+        asked.append([one.op_name for one in fusion.calls])
+        return Scheduled(fusion.plain())
+
+    made = call("abs", call("negative", call("multiply", X, X)))
+    kernels(
+        module_of(call("concatenate", made, call("negative", layer(WHOLE[0])), axis=-1)), host_of(negative, "negative")
+    )
+    assert asked == [["multiply", "negative", "abs"]]
+
+
 def test_an_anchor_may_be_computed_in_another_way() -> None:
     def conv2d(fusion: Fusion, target: Target) -> Scheduled:
         product, padded = padded_anchor(fusion)

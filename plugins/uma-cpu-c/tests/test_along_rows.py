@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -11,8 +12,8 @@ from tests._support.random_layers import reference
 
 import uma
 from uma.hookspecs import Declined, Fusion
-from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
-from uma_cpu_c.along_rows import along_rows
+from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const
+from uma_cpu_c.along_rows import along_rows, by_elements
 from uma_cpu_c.units import Unit
 
 UNIT = Unit(64, 32, 2, 2, 4)
@@ -42,22 +43,31 @@ def rms_norm(x: Expr) -> Expr:
     return call("nn.rms_norm", x, axis=(-1,), epsilon=1e-6)
 
 
+def waves(x: Expr) -> Expr:
+    """Elementwise throughout, with an operand that is the same in all rows; some of the angles are large."""
+    pitch = np.linspace(0, 9000, x.shape[-1], dtype=np.float32)
+    return call("add", call("sin", call("multiply", x, const(pitch))), call("cos", x))
+
+
+def angles(x: Expr) -> Expr:
+    """The same without such an operand: the tensor is one row."""
+    return call("multiply", call("sin", x), x)
+
+
 KINDS: dict[str, Callable[[Expr], Expr]] = {
-    made.__name__: made for made in (softmax, attention, log_softmax, layer_norm, rms_norm)
+    made.__name__: made for made in (attention, waves, angles, softmax, log_softmax, layer_norm, rms_norm)
 }
 SHAPES = ((3, 64), (1, 1000), (2, 3, 197), (5, 127), (2, 1, 2, 100), (7, 4099), (2, 65), (96,))
 
 
-def module(kind: str, *shapes: tuple[int, ...]) -> IRModule:
+def module_of(kind: str, *shapes: tuple[int, ...]) -> IRModule:
     params = [Var(f"x{number}", TensorType(shape, "float32")) for number, shape in enumerate(shapes)]
-    from uma.relay import Tuple
-
     return IRModule.of({"main": Function(params, Tuple([KINDS[kind](param) for param in params]))})
 
 
 def check(kind: str, target: str, shapes: tuple[tuple[int, ...], ...]) -> str:
     """The same bits as without strategies, and about what the references give; the C."""
-    made = module(kind, *shapes)
+    made = module_of(kind, *shapes)
     rng = np.random.default_rng(7)
     values = {f"x{n}": (rng.standard_normal(shape) * 4).astype(np.float32) for n, shape in enumerate(shapes)}
     artifact = uma.build(made, target, name="rows", plugins=PLUGINS)
@@ -69,12 +79,27 @@ def check(kind: str, target: str, shapes: tuple[tuple[int, ...], ...]) -> str:
     return artifact.files["rows.c"].decode()
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("kind", ["attention", "softmax", "log_softmax", "layer_norm", "rms_norm"])
+@pytest.mark.few(2)
+@pytest.mark.parametrize("kind", KINDS)
 def test_they_give_the_same_bits(kind: str) -> None:
     text = check(kind, "c -opt=2", SHAPES[2:4])
     if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
-        assert "_parts_" in text and "UMA_LOAD(f32" in text
+        assert ("uma_sin_f32x" if kind in ("waves", "angles") else "_parts_") in text
+
+
+@pytest.mark.parametrize("function", ["nn.gelu", "tanh"])
+def test_functions_are_done_to_tiles_in_vectors(function: str) -> None:
+    """In a loop over the sums of a tile, which is written once."""
+    x, weight = Var("x", TensorType((16, 24), "float32")), np.random.default_rng(3).uniform(-1, 1, (40, 24))
+    made = call(function, call("nn.dense", x, const(weight.astype(np.float32))))
+    module = IRModule.of({"main": Function((x,), Tuple([made]))})
+    artifact = uma.build(module, "c -opt=2", name="rows", plugins=PLUGINS)
+    values = {"x": np.random.default_rng(4).uniform(-1, 1, (16, 24)).astype(np.float32)}
+    (got,), (wanted,) = artifact.run(values).values(), reference(module, values)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+        text = artifact.files["rows.c"].decode()
+        assert 1 <= len(re.findall(r"UMA_CALL\(f32, [0-9]+, uma_(erf|tanh)_f32x", text)) <= 3
 
 
 @pytest.mark.soak
@@ -102,3 +127,5 @@ def test_what_is_declined(made: Callable[[Expr], Expr], reason: str) -> None:
 def test_other_floats_are_left_to_the_default() -> None:
     x = Var("x", TensorType((64, 128), "float64"))
     assert along_rows(Fusion(Function((x,), softmax(x))), UNIT) is None
+    assert by_elements(Fusion(Function((x,), call("sin", x))), UNIT) is None
+    assert by_elements(Fusion(Function((y := Var("y", TensorType((5, 3), "float32")),), call("sin", y))), UNIT) is None

@@ -1,5 +1,6 @@
 """The schedule of what is computed along rows: softmax, normalisations, with what is done to their elements before and
-after. All stages of a row follow one another while it is in the cache of a core, in vectors.
+after; and of some that is computed element by element. All stages of a row follow one another while it is in the cache
+of a core, in vectors.
 
 Sums of a row have as many parts as the default schedule gives them, and are folded as there: so a result has the same
 bits on every machine, whatever its vectors.
@@ -16,9 +17,12 @@ from uma.tir.schedule import Schedule, VectorUnit
 
 from .units import Unit
 
-__all__ = ["PARTS", "ROW_OPS", "along_rows", "folded", "spread"]
+__all__ = ["ELEMENTS", "PARTS", "ROW_OPS", "along_rows", "by_elements", "folded", "spread"]
 
 ROW_OPS = ("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm")
+
+ELEMENTS = ("sin", "cos")
+"""Of which compilers make no vectors by themselves: what large angles take is a branch."""
 
 PARTS = 32
 """Of a sum, in the default schedule."""
@@ -58,6 +62,30 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
             spread(s, label, shape[-1], unit.lanes)
         else:
             folded(s, loops[-1], unit.lanes)
+    return Scheduled(replace(kernel, func=s.func))
+
+
+def by_elements(fusion: Fusion, unit: Unit) -> Scheduled | None:
+    """The loops of a fusion that is elementwise throughout; None where it is not one stage of float32, or a row of it
+    does not fill a vector.
+
+    Args:
+        fusion: that.
+        unit: of the CPU.
+    """
+    result = fusion.function.body.type
+    if not isinstance(result, TensorType) or result.dtype != "float32" or not result.shape:
+        return None
+    kernel = fusion.plain()
+    (label, *others), shape = kernel.labels.values(), result.shape
+    is_flat = all(param.type is result for param in fusion.function.params)
+    extent = result.size if is_flat else shape[-1]
+    if others or extent < unit.lanes:
+        return None
+    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
+    while is_flat and len(loops := s.loops(label)) > 1:
+        s.fuse(*loops[:2])
+    spread(s, label, extent, unit.lanes)
     return Scheduled(replace(kernel, func=s.func))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uma.hookspecs import Fusion, Scheduled
 from uma.relay import Constant
 from uma.tir import (
+    FUNCTIONS,
     INDEX,
     Bin,
     Block,
@@ -217,7 +218,8 @@ def _work(func: PrimFunc, label: str) -> int:
     (block,) = (part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
     done = [part for part in walk(block) if isinstance(part, (Bin, Call, Cast, Select, Un))]
     wide = [part for part in done if part.dtype in ("int64", "uint64") or getattr(part, "name", "") == "mul_high"]
-    return len(done) + (_WIDE_WORK - 1) * len(wide)
+    functions = [part for part in done if isinstance(part, Call) and FUNCTIONS[part.name].defined]
+    return len(done) + (_WIDE_WORK - 1) * len(wide) + _MOST_WORK * len(functions)
 
 
 def widest(func: PrimFunc, label: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
 from uma.target import Target
 
-from .along_rows import ROW_OPS, along_rows
+from .along_rows import ELEMENTS, ROW_OPS, along_rows, by_elements
 from .attention import ATTENTION, attended, attention_patterns
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
@@ -84,6 +84,7 @@ def strategies_of(target: Target) -> list[Strategy]:
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
     found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
     found += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
+    found += [Strategy(name, lambda fusion, _: by_elements(fusion, unit)) for name in ELEMENTS]
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS)]
 
 
