@@ -20,6 +20,7 @@ from uma.plugins import PluginHost
 from uma.relay.pattern import op, wildcard
 from uma.target import Attribute, ListOf, MapOf, Target, TargetKind
 from uma.testing import Conformance, Finding
+from uma.testing.elsewhere import NotElsewhere, asked_elsewhere
 from uma.testing.fingerprint import fingerprint, first_difference
 from uma.testing.perturbed import Access
 from uma.testing.suite.faults import cases_of
@@ -344,6 +345,25 @@ class TestFaults:
         assert [one.check for one in told] == ["faults.claims"]
 
 
+class TestElsewhere:
+    @pytest.mark.parametrize(
+        ("code", "said"),
+        [
+            ("print('a word')", "what it printed is no JSON"),
+            ("raise ValueError('not today')", "ValueError: not today"),
+            ("import os; os._exit(3)", "it ended with 3"),
+        ],
+    )
+    def test_a_process_that_gives_no_answer_is_told(self, code: str, said: str) -> None:
+        with pytest.raises(NotElsewhere, match=said):
+            asked_elsewhere(code, None)
+
+    def test_a_process_that_cannot_be_started_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(NotElsewhere, match="No such file"):
+            asked_elsewhere("print(1)", None)
+
+
 class TestCost:
     @pytest.mark.soak
     def test_a_constant_estimate_is_found_though_nothing_is_claimed(self, tmp_path: Path) -> None:
@@ -360,10 +380,31 @@ class TestCost:
         assert [one.check for one in told] == ["cost.cycles"] and "50.0% off" in told[0].what
 
     @pytest.mark.soak
+    def test_an_estimate_that_is_another_one_each_time_is_found(self, tmp_path: Path) -> None:
+        edits = (
+            ("cost.py", "__all__ =", "_asked: list[int] = []\n\n__all__ ="),
+            (
+                "cost.py",
+                "    return Cost(cycles=elapsed,",
+                "    _asked.append(1)\n    return Cost(cycles=elapsed + len(_asked),",
+            ),
+            ("__init__.py", "cycles=0.0)", ")"),
+        )
+        told = found(tmp_path, *edits, only=["cost"], target="matrix_unit")
+        assert [(one.part, one.check) for one in told] == [("cost", "cost.repeated")]
+        assert "hook estimate_cost gives something else a second time" in told[0].what
+
+    @pytest.mark.soak
     def test_claims_of_a_counter_that_is_not_there_are_found(self, tmp_path: Path) -> None:
         edit = ("__init__.py", "cycles=0.0)", 'cycles=0.0, counter="ticks")')
         told = found(tmp_path, edit, only=["cost"], target="matrix_unit")
         assert "by the counter 'ticks', which the Runtime does not have" in told[0].what
+
+    @pytest.mark.soak
+    def test_an_estimate_in_another_process_is_the_same(self) -> None:
+        """Nothing is noted: that process gave an answer."""
+        [one] = uma.testing.check("matrix_unit", only=["cost"], target="matrix_unit")
+        assert one.passed and not [note for note in one.results[0].notes if "another process" in note]
 
     def test_cycles_that_are_claimed_and_not_estimated_are_found(self) -> None:
         host = stand_in(accelerator("npu"), claims=lambda: Claims(cycles=0.1))

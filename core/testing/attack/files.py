@@ -22,7 +22,7 @@ from .verdicts import Fault
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Written", "command", "layer_text", "read_file", "write_file"]
+__all__ = ["Written", "command", "layer_text", "read_array", "read_file", "write_file", "written_array"]
 
 _VERSION = 1
 
@@ -58,7 +58,8 @@ def layer_text(layer: Layer) -> str:
     return print_module(IRModule.of({"main": layer.function}))[0]
 
 
-def _array(array: np.ndarray) -> dict[str, Any]:
+def written_array(array: np.ndarray) -> dict[str, Any]:
+    """An array as plain data, for JSON."""
     import numpy as np
 
     data = np.ascontiguousarray(array)
@@ -67,7 +68,8 @@ def _array(array: np.ndarray) -> dict[str, Any]:
     return {"dtype": data.dtype.name, "shape": list(array.shape), "data": content}
 
 
-def _read_array(given: Any) -> np.ndarray:
+def read_array(given: Any) -> np.ndarray:
+    """The array that `written_array` was given."""
     import numpy as np
 
     content = base64.b64decode(given["data"], validate=True)
@@ -95,10 +97,10 @@ def write_file(fault: Fault, subject: Subject, check: str) -> Path:
         "seed": subject.seed,
         "sample": fault.sample,
         "text": text.splitlines(),
-        "constants": {digest: _array(array) for digest, array in constants.items()},
-        "inputs": {name: _array(array) for name, array in (fault.arrays or {}).items()},
-        "expected": [_array(array) for array in fault.expected or ()],
-        "got": [_array(array) for array in fault.got or ()],
+        "constants": {digest: written_array(array) for digest, array in constants.items()},
+        "inputs": {name: written_array(array) for name, array in (fault.arrays or {}).items()},
+        "expected": [written_array(array) for array in fault.expected or ()],
+        "got": [written_array(array) for array in fault.got or ()],
     }
     content = json.dumps(record, indent=1) + "\n"
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
@@ -133,7 +135,7 @@ def read_file(path: Path) -> Written:
         given = json.loads(content)
         if given["schema_version"] != _VERSION:
             raise ModelError(f"the file is of version {given['schema_version']}, not {_VERSION}", where=str(path))
-        constants = {digest: _read_array(array) for digest, array in given["constants"].items()}
+        constants = {digest: read_array(array) for digest, array in given["constants"].items()}
         module = parse_module("\n".join(given["text"]) + "\n", constants, str(path))
         function = module.main
         layer = Layer(function, str(given["pattern"]), "file", tuple(map(str, given["varied"])))
@@ -144,9 +146,9 @@ def read_file(path: Path) -> Written:
             given["part"],
             str(given["way"]),
             int(given["seed"]),
-            {name: _read_array(array) for name, array in given["inputs"].items()},
-            tuple(map(_read_array, given["expected"])),
-            tuple(map(_read_array, given["got"])),
+            {name: read_array(array) for name, array in given["inputs"].items()},
+            tuple(map(read_array, given["expected"])),
+            tuple(map(read_array, given["got"])),
             str(given["check"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...artifact import Artifact
 from ...artifact.random_inputs import random_inputs
 from ...contract.cost import Cost
 from ...errors import DeviceError, PluginError, ToolchainError, UmaError
+from ...lowering.members import resolve_targets
+from ...pipeline.stages import Build
+from ...plugins import PluginHost, default_host
 from ...relay.expr import Var
+from ...relay.text import parse_module, print_module
 from ...reports.costs import RegionCost, region_costs
 from ..accepted import artifact_of, built, macs_or_elements, small_layers
 from ..attack.acceptance import Acceptance
-from ..attack.files import layer_text
-from ..attack.layer import Layer, number_of
+from ..attack.files import layer_text, read_array, written_array
+from ..attack.layer import Layer, module_of, number_of
 from ..attack.rebuilt import Changes, fitted, leaves_of, rebuilt
+from ..elsewhere import NotElsewhere, asked_elsewhere
 from ..outcome import Check, Outcome, Progress
 from ..record import Finding
 
-__all__ = ["COST"]
+__all__ = ["COST", "estimates_elsewhere"]
+
+_CHILD = """
+import json, sys
+from uma.testing.suite.cost import estimates_elsewhere
+print(json.dumps(estimates_elsewhere(json.load(sys.stdin))))
+"""
 
 _LAYERS, _COUNTED, _TOGETHER = 6, 6, 20
 _TIMES = (4,)
@@ -75,9 +87,57 @@ def _cost(outcome: Outcome, progress: Progress) -> None:
         return
     _growth(outcome, known)
     _counted(outcome, known)
+    if subject.is_first and not outcome.findings:
+        _again(outcome, [row.layer for row in known][:_LAYERS])
 
 
 COST = Check("cost", "estimated against counted cycles", "cost", _cost, "target", runs=True)
+
+
+def _again(outcome: Outcome, layers: Sequence[Layer]) -> None:
+    """Estimates are the same when they are asked for again, here and in another process."""
+    subject = outcome.subject
+    text, constants = print_module(module_of(layers))
+    asked = {
+        "targets": [target.to_json() for target in subject.targets],
+        "text": text,
+        "constants": {digest: written_array(array) for digest, array in constants.items()},
+    }
+    try:
+        first = _estimates(asked, subject.plugins)
+        given = [("a second time", _estimates(asked, subject.plugins))]
+    except UmaError:
+        return  # what cannot be built is for others to say
+    if subject.plugins is default_host():
+        try:
+            given.append(("in another process", asked_elsewhere(_CHILD, asked)))
+        except NotElsewhere as error:
+            outcome.note(f"costs were not estimated in another process: {error}")
+    for how, again in given:
+        if again != first:
+            pairs = zip(first, again, strict=False)
+            one, other = next(((a, b) for a, b in pairs if a != b), (f"{len(first)} regions", f"{len(again)} regions"))
+            what = f"hook estimate_cost gives something else {how}: {one}, then {other}"
+            outcome.find("cost", what, f"target {subject.target}", "repeated")
+            return
+
+
+def estimates_elsewhere(asked: Mapping[str, Any]) -> list[Any]:
+    """What the regions of a module are estimated to cost, in this process.
+
+    Args:
+        asked: ``targets`` as JSON, ``text`` and ``constants`` of the module.
+    """
+    return _estimates(asked, default_host())
+
+
+def _estimates(asked: Mapping[str, Any], plugins: PluginHost) -> list[Any]:
+    members = resolve_targets([plugins.target(one) for one in asked["targets"]], plugins)
+    constants = {digest: read_array(array) for digest, array in asked["constants"].items()}
+    build = Build("estimated", members)
+    with members.known_ops():
+        build.run(parse_module(asked["text"], constants), "fuse")
+        return [one.record()["cost"] for one in region_costs(build)]
 
 
 def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:

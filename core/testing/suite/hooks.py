@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ToolchainError, UmaError, UsageError
 from ...plugins import default_host
 from ...target import Attribute, Target
+from ..elsewhere import NotElsewhere, asked_elsewhere
 from ..fingerprint import fingerprint, first_difference
 from ..outcome import Outcome, Progress
 from .limits import limits_of
 
 _CHILD = """
 import json, sys
-from uma.plugins import default_host
-from uma.testing.fingerprint import fingerprint
-
-host = default_host()
-target = host.target(json.loads(sys.argv[1]))
-found = {}
-for hook in sys.argv[2:]:
-    given = host.plugin_for(target.kind.name).call(hook, target=target)
-    found[hook] = None if given is None else fingerprint(given)
-print(json.dumps(found))
+from uma.testing.suite.hooks import given_elsewhere
+print(json.dumps(given_elsewhere(json.load(sys.stdin))))
 """
-_CHILD_S = 60.0
 
-__all__ = ["HOOKS", "check_hooks", "other_targets"]
+__all__ = ["HOOKS", "check_hooks", "given_elsewhere", "other_targets"]
 
 HOOKS = ("patterns", "passes", "strategies", "runtime", "claims")
 """Those that are asked with the target alone."""
@@ -68,21 +57,35 @@ def _elsewhere(outcome: Outcome) -> None:
     if subject.plugins is not default_host():
         outcome.note("hooks were not called in another process: the plugin is known to this one alone")
         return
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-c", _CHILD, json.dumps(subject.target.to_json()), *HOOKS]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_CHILD_S, check=True)
-        given = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        given = asked_elsewhere(_CHILD, {"target": subject.target.to_json(), "hooks": HOOKS})
+    except NotElsewhere as error:
         outcome.note(f"hooks were not called in another process: {error}")
         return
-    for hook in HOOKS:
-        here = _given(outcome, hook, subject.target, quietly=True)
-        if here is None or given[hook] is None:
+    here = {hook: _given(outcome, hook, subject.target, quietly=True) for hook in HOOKS}
+    here["register_target"] = fingerprint(subject.plugin.hooks.register_target())
+    for hook, first in here.items():
+        if first is None or given[hook] is None:
             continue
-        if difference := first_difference(here, given[hook]):
+        if difference := first_difference(first, given[hook]):
             what = f"hook {hook} gives something else in another process: {difference}"
             outcome.find("registration", what, f"target {subject.target}", "hooks")
+
+
+def given_elsewhere(asked: Mapping[str, Any]) -> dict[str, list[str] | None]:
+    """What hooks give here, as fingerprints.
+
+    Args:
+        asked: the ``target`` as JSON, and the names of the ``hooks`` that are asked with it.
+    """
+    host = default_host()
+    target = host.target(asked["target"])
+    plugin = host.plugin_for(target.kind.name)
+    found: dict[str, list[str] | None] = {"register_target": fingerprint(plugin.hooks.register_target())}
+    for hook in asked["hooks"]:
+        given = plugin.call(hook, target=target)
+        found[hook] = None if given is None else fingerprint(given)
+    return found
 
 
 def other_targets(target: Target) -> list[Target]:
