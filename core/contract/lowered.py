@@ -122,8 +122,8 @@ class Strategy:
     """How a target computes what one of its patterns takes, or kernels around an op.
 
     Args:
-        name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``); of a kernel
-            that is elementwise throughout, and has no anchor, of any op in it (``sin``).
+        name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``); of a host's
+            kernel that is elementwise throughout, and no pattern's, of any op in it (``sin``).
         lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, as
             `Lowered` or `Scheduled`; or `Declined` or None where this one is not for it. It may raise `Refuse`.
 

@@ -223,9 +223,12 @@ def _lowerings(
 
 
 def _asked_for(fusion: Fusion) -> tuple[str | None, ...]:
-    """The ops whose strategies may have loops for a fusion: its anchor, or all where it is elementwise throughout."""
+    """The ops whose strategies may have loops for a fusion: its anchor, or all where it is elementwise throughout and
+    no pattern's."""
     if fusion.anchor is not None:
         return (fusion.anchor.op_name,)
+    if fusion.function.attr("Composite") is not None:
+        return ()
     elementwise = all(isinstance(one.op, Op) and one.op.kind in ("elementwise", "broadcast") for one in fusion.calls)
     return tuple(dict.fromkeys(one.op_name for one in fusion.calls)) if elementwise else ()
 
