@@ -409,8 +409,8 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
     Asked where ``relay_to_runtime``, ``relay_to_tir`` and the pattern's ``lower`` give nothing: first those of the
     pattern's name, then those of the op that is the anchor, whatever comes before and after it in the kernel; of a
-    kernel that is elementwise throughout, and no pattern's, those of any of its ops. A host's strategies go before the loops that the
-    core makes.
+    kernel that is elementwise throughout, and no pattern's, those of any of its ops. A host's strategies go before the
+    loops that the core makes.
 
     Args:
         target: the target, with the attributes that the user gave.
