@@ -54,7 +54,7 @@ def test_what_is_compiled_gives_what_is_meant(tmp_path: Path) -> None:
 def test_whatever_the_compiler_it_gives_what_is_meant(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}")
-    check_compiled(compiler, flags, (1, 2, 4, 8, 16, 32), 1 << 18, tmp_path)
+    check_compiled(compiler, flags, (1, 2, 4, 8, 16, 32), 1 << 16, tmp_path)
 
 
 @pytest.mark.parametrize("name", maths.all_names())

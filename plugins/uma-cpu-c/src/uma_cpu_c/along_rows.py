@@ -21,8 +21,8 @@ __all__ = ["ELEMENTS", "PARTS", "ROW_OPS", "along_rows", "by_elements", "folded"
 
 ROW_OPS = ("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm")
 
-ELEMENTS = ("sin", "cos")
-"""Of which compilers make no vectors by themselves: what large angles take is a branch."""
+ELEMENTS = ("sin", "cos", "exp", "sigmoid")
+"""Of which compilers make no vectors by themselves, as what large angles take is a branch; or slower ones."""
 
 PARTS = 32
 """Of a sum, in the default schedule."""
