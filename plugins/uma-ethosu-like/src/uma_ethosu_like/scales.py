@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +77,11 @@ def _float32(values: _Floats) -> _Floats:
     return values.astype(np.float32).astype(np.float64)
 
 
+@lru_cache(maxsize=1)
 def _significands() -> _Floats:
-    return 1 + np.arange(_SIGNIFICANDS) / _SIGNIFICANDS
+    found = 1 + np.arange(_SIGNIFICANDS) / _SIGNIFICANDS
+    found.flags.writeable = False
+    return found
 
 
 @dataclass
@@ -248,13 +252,15 @@ class _Search:
         one, other = self.of[edge.a], self.of.get(edge.b)
         if len(one) * len(edge.low) > 2 * _SIGNIFICANDS:
             one.take(np.arange(max(1, 2 * _SIGNIFICANDS // len(edge.low))))
+        values = one.columns[edge.a]
         rows, made = [], []
         for low, high in zip(edge.low, edge.high, strict=True):
-            values = one.columns[edge.a]
-            b = _float32(values / ((low + high) / 2))
-            right = np.flatnonzero((low * b <= values) & (values <= high * b))
-            rows.append(right)
-            made.append(b[right])
+            for start in range(0, len(values), _CHUNK):
+                some = values[start : start + _CHUNK]
+                b = _float32(some / ((low + high) / 2))
+                right = np.flatnonzero((low * b <= some) & (some <= high * b))
+                rows.append(right + start)
+                made.append(b[right])
         one.take(np.concatenate(rows))
         self.join(edge.a, edge.b, np.concatenate(made), other, edge)
 
