@@ -13,8 +13,7 @@ from ...target import Target
 from ..subject import Subject
 from .acceptance import Acceptance
 from .images import BuildFailed, Image
-from .layer import Layer, layer_name, module_of
-from .selection import work_of
+from .layer import Layer, layer_name, module_of, work_of
 from .verdicts import Fault, Judge
 
 if TYPE_CHECKING:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...relay.expr import Constant, Var
 from .acceptance import Acceptance, Verdict
-from .layer import Layer, calls_in
+from .layer import Layer, calls_in, work_of
 from .mutations import leaf_text
 from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
 
-__all__ = ["Edge", "edges"]
+__all__ = ["MOST_EDGE_WORK", "Edge", "edges", "long", "slim"]
 
 _MOST_EXTENT, _MOST_ELEMENTS = 1 << 15, 1 << 18
+
+MOST_EDGE_WORK = 300_000
+"""Multiply-accumulates of a layer at an edge that is worth a run."""
+
+_ASKED_S = 1.5
+"""After so long an edge of layers that are not run is known well enough: a clause may look for tiles."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +38,44 @@ class Edge:
     text: str
 
 
+def slim(layer: Layer, acceptance: Acceptance) -> Layer:
+    """A layer that is taken with each extent 1 that may be: what it takes of a memory is then a matter of one extent,
+    and such a layer is as large as it may be with little work."""
+    for place, leaf in leaves_of(layer.function.body).items():
+        for at, now in enumerate(leaf.shape):
+            made = (
+                _with_extent(layer, place, leaves_of(layer.function.body).get(place, leaf), at, 1) if now > 1 else None
+            )
+            if made is not None and acceptance.ask(made, count=False).is_taken:
+                layer = made
+    return layer
+
+
+def long(layer: Layer, acceptance: Acceptance, extent: int) -> Iterator[Layer]:
+    """Layers that are taken with one extent that is long, each extent in turn. Of a slim layer they fill what one
+    instruction can do along an extent."""
+    for place, leaf in leaves_of(layer.function.body).items():
+        for at, now in enumerate(leaf.shape if len(leaf.shape) > 1 else ()):
+            made = _with_extent(layer, place, leaf, at, extent) if now < extent else None
+            if made is not None and work_of(made) <= MOST_EDGE_WORK and acceptance.ask(made).is_taken:
+                name = leaf_text(calls_in(layer.function.body), place)
+                yield made.made(made.function.body, f"extent {at} of {name} is {extent}")
+
+
 def edges(layer: Layer, acceptance: Acceptance) -> Iterator[Edge]:
     """The edges of a layer that is taken, as its extents grow one at a time."""
     for place, leaf in leaves_of(layer.function.body).items():
         if isinstance(leaf, Constant) and len(leaf.shape) < 2:
             continue  # it follows what it is added to
         for at, now in enumerate(leaf.shape):
+            until = time.process_time() + _ASKED_S
+
+            def is_slow(made: Layer, until: float = until) -> bool:
+                return time.process_time() > until and work_of(made) > MOST_EDGE_WORK
+
             most = min(_MOST_EXTENT, _MOST_ELEMENTS // max(1, leaf.tensor.size // now))
             low, low_layer, high, high_layer, answer = now, layer, now, layer, Verdict()
-            while high < most:
+            while high < most and not is_slow(low_layer):
                 high = min(2 * high + 1, most)
                 made = _with_extent(layer, place, leaf, at, high)
                 if made is None or _elements(made) > 4 * _MOST_ELEMENTS:
@@ -50,7 +86,7 @@ def edges(layer: Layer, acceptance: Acceptance) -> Iterator[Edge]:
                 low, low_layer = high, made
             if answer.is_taken or answer.fault or high_layer is layer:
                 continue
-            while high - low > 1:
+            while high - low > 1 and not is_slow(low_layer):
                 middle = (low + high) // 2
                 made = _with_extent(layer, place, leaf, at, middle)
                 if made is None:

@@ -22,11 +22,10 @@ from ..subject import Subject
 from .acceptance import Acceptance
 from .images import images_of
 from .inputs import feeds
-from .layer import Layer, module_of, with_body
+from .layer import Layer, module_of, with_body, work_of
 from .layers import STEP_LIMIT_S, findings_of
 from .rebuilt import Changes, fitted, leaves_of, rebuilt
 from .seeds import made_up
-from .selection import work_of
 from .values import sizes_of
 from .verdicts import Fault, Judge, difference, fault_of_unbuilt
 

@@ -11,7 +11,17 @@ from ...relay.module import IRModule, Spans
 from ...relay.visit import post_order, substitute
 from ...tir.form.extents import bounds_of
 
-__all__ = ["Layer", "calls_in", "free_function", "layer_name", "macs_in", "module_of", "number_of", "with_body"]
+__all__ = [
+    "Layer",
+    "calls_in",
+    "free_function",
+    "layer_name",
+    "macs_in",
+    "module_of",
+    "number_of",
+    "with_body",
+    "work_of",
+]
 
 _PREFIX = "attacked_"
 
@@ -106,3 +116,11 @@ def macs_in(call: Call) -> int:
     except UmaError:
         return 0
     return int(bounds_of(count)[1])
+
+
+def work_of(layer: Layer) -> int:
+    """About how much there is to compute: multiply-accumulates, and elements."""
+    elements: int = sum(param.tensor.size for param in layer.function.params)
+    for call in calls_in(layer.function.body):
+        elements += sum(arg.tensor.size for arg in call.args) + macs_in(call)
+    return elements

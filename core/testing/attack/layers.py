@@ -27,7 +27,7 @@ from .seeds import made_up, of_models, of_samples
 from .selection import Attack
 from .shrinking import Shrinker, measure
 from .values import sizes_of
-from .verdicts import IGNORED, Fault, Judge, fault_of_unbuilt, ignored_attribute
+from .verdicts import IGNORED, LARGE, Fault, Judge, fault_of_unbuilt, ignored_attribute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -248,14 +248,18 @@ def findings_of(
         groups.setdefault((fault.part, fault.way, pattern), []).append(fault)
     shrinker = Shrinker(subject.members, acceptance, isolation, subject.claims.tolerance, subject.seed)
     left_s = _ALL_SHRINK_S if deadline is None else max(_LEAST_SHRINK_S, min(_ALL_SHRINK_S, deadline.left))
-    until = time.monotonic() + left_s
+    until = time.process_time() + left_s
     found: dict[object, tuple[Fault, int]] = {}
-    for group in groups.values():
+    # Of a large layer it is not known what is wrong until it is smaller: where that fails, others may say it.
+    for group in sorted(groups.values(), key=lambda some: some[0].way == LARGE):
         group.sort(key=lambda fault: measure(fault.layer))
         for fault in group[:_ALIKE]:
             progress(f"make a failure smaller: {fault.part}, {fault.way}")
-            small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.monotonic()))
+            small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.process_time()))
             small = _named(small, subject)
+            if small.way == LARGE and found:
+                notes.append(f"one more layer differs, and is too large to tell why: {small.layer.title}")
+                continue
             key = small.part, small.way, *_features(small.layer)
             if key not in found:
                 found[key] = small, 0

@@ -1,5 +1,5 @@
-"""Constants and scales that go together: sums that are halves of both signs, and sums that a shift at its limit still
-tells from each other."""
+"""Constants and scales that go together: sums that are halves of both signs, or beside halves by one, and sums that a
+shift at its limit still tells from each other."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from .values import SHIFTS
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["EVERY_SHIFT", "FITTED", "scaled_numbers"]
+__all__ = ["BESIDE", "EVERY_SHIFT", "FITTED", "HALVES", "scaled_numbers"]
 
-EVERY_SHIFT = "every shift"
-FITTED = (EVERY_SHIFT, "shift ", "halves ")
+EVERY_SHIFT, HALVES, BESIDE = "every shift", "halves of both signs", "beside halves of both signs"
+FITTED = (EVERY_SHIFT, "shift ", HALVES, BESIDE)
 """How the texts of what changes many numbers at once begin."""
 
 _MULTIPLIERS = (2**30, 2**31 - 1, 2**30 + 1)
 """The ends; others are random."""
 
+_BESIDE = (5, 3, 15, 7, 17, 9, 13, 11)
+"""Sums that are scaled to numbers beside a half, less by one and more by one in turns."""
 
 Apply = Callable[[Layer], "Layer | None"]
 
@@ -39,8 +41,12 @@ def scaled_numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[
             yield number, text, _shifts(number, SHIFTS, rounding, int(rng.integers(1 << 30)), text)
         for rounding in (*ROUNDINGS, "float"):
             for channels in (False, True):
-                text = f"halves of both signs, {'scales per channel' if channels else 'one scale'}, rounding {rounding}"
+                kinds = "scales per channel" if channels else "one scale"
+                text = f"{HALVES}, {kinds}, rounding {rounding}"
                 yield number, text, _halves(number, rounding, channels, int(rng.integers(1 << 30)), text)
+                if rounding != "float":
+                    text = f"{BESIDE}, {kinds}, rounding {rounding}"
+                    yield number, text, _beside(number, rounding, channels, int(rng.integers(1 << 30)), text)
         if len(call.shape) > 2 and call.shape[-2] > 1:
             yield number, "a scale for each row", _rows(number)
         for shift in sorted(SHIFTS):
@@ -60,21 +66,29 @@ def _with_numbers(body: Expr, make: Callable[[Constant], np.ndarray | None]) -> 
     return rebuilt(body, Changes(leaves=leaves)) if leaves else body
 
 
+def _small_sums(layer: Layer, rng: np.random.Generator) -> Expr | None:
+    """A body with few weights other than 0, those 1 and -1, so that sums are small and take every value."""
+    import numpy as np
+
+    def make(leaf: Constant) -> np.ndarray | None:
+        if leaf.dtype == "int32":
+            return rng.integers(-40, 41, leaf.shape) if leaf.tensor.size > 1 else None
+        if leaf.dtype in ("int8", "int16") and len(leaf.shape) > 1:
+            fan = max(1, leaf.tensor.size // max(leaf.shape[0], leaf.shape[-1]))
+            return np.where(rng.random(leaf.shape) < 3 / fan, rng.choice([-1, 1], leaf.shape), 0)
+        return None
+
+    return _with_numbers(layer.function.body, make)
+
+
 def _halves(number: int, rounding: str, channels: bool, seed: int, text: str) -> Apply:
+    """Scales by powers of two, of which sums that take every value are often halves."""
+
     def apply(layer: Layer) -> Layer | None:
         import numpy as np
 
         rng = np.random.default_rng(seed)
-
-        def make(leaf: Constant) -> np.ndarray | None:
-            if leaf.dtype == "int32":
-                return rng.integers(-40, 41, leaf.shape) if leaf.tensor.size > 1 else None
-            if leaf.dtype in ("int8", "int16") and len(leaf.shape) > 1:
-                fan = max(1, leaf.tensor.size // max(leaf.shape[0], leaf.shape[-1]))
-                return np.where(rng.random(leaf.shape) < 3 / fan, rng.choice([-1, 1], leaf.shape), 0)
-            return None
-
-        body = _with_numbers(layer.function.body, make)
+        body = _small_sums(layer, rng)
         if body is None or number >= len(calls_in(body)):
             return None
         call = calls_in(body)[number]
@@ -85,11 +99,39 @@ def _halves(number: int, rounding: str, channels: bool, seed: int, text: str) ->
         scale: FixedPoint | FloatScale = FloatScale(tuple(2.0**s for s in shifts))
         if rounding != "float":
             scale = FixedPoint((2**30,) * count, tuple(s + 1 for s in shifts), rounding)
-        axis = {"axis": -1} if count > 1 else {}
-        body = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
-        return None if body is None else layer.made(body, text)
+        return _scaled(layer, body, number, scale, text)
 
     return apply
+
+
+def _beside(number: int, rounding: str, channels: bool, seed: int, text: str) -> Apply:
+    """Scales of which the products of one small sum each are one less, or one more, than a half."""
+
+    def apply(layer: Layer) -> Layer | None:
+        import numpy as np
+
+        body = _small_sums(layer, np.random.default_rng(seed))
+        if body is None or number >= len(calls_in(body)):
+            return None
+        call = calls_in(body)[number]
+        count = call.shape[-1] if channels and call.shape else 1
+        multipliers = tuple(_multiplier(_BESIDE[at % len(_BESIDE)]) for at in range(count))
+        scale = FixedPoint(multipliers, (0,) * count, rounding)
+        return _scaled(layer, body, number, scale, text)
+
+    return apply
+
+
+def _multiplier(size: int) -> int:
+    """The multiplier with which ``size``, an odd number, makes an odd multiple of 2**30 and one, less or more."""
+    ends = (odd * 2**30 + by for odd in range(size + 2, 2 * size, 2) for by in (-1, 1))
+    return next(end // size for end in ends if end % size == 0)
+
+
+def _scaled(layer: Layer, body: Expr, number: int, scale: FixedPoint | FloatScale, text: str) -> Layer | None:
+    axis = {"axis": -1} if len(scale) > 1 else {}
+    made = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
+    return None if made is None else layer.made(made, text)
 
 
 def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: str) -> Apply:

@@ -3,15 +3,18 @@ there is room, and several are varied in one layer, so that few layers hold much
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from ...relay.op import ROUNDINGS
 from ..deadline import Deadline
 from .acceptance import Acceptance
-from .edges import Edge, edges
-from .layer import Layer, calls_in, macs_in
+from .edges import MOST_EDGE_WORK, Edge, edges, long, slim
+from .layer import Layer, calls_in, work_of
 from .mutations import Mutation, mutations
-from .numbers import EVERY_SHIFT
+from .numbers import BESIDE, EVERY_SHIFT, HALVES
+from .telling import rounding_of, scales_of, told_apart
 from .values import LARGE, Sizes
 
 if TYPE_CHECKING:
@@ -29,8 +32,14 @@ _MOST_TOGETHER = 7
 _MOST_LARGE_WORK = 2_000_000
 _LARGE = tuple(f" is {extent}" for extent in LARGE)
 
-_MOST_EDGE_WORK = 300_000
-"""Multiply-accumulates of a layer at an edge that is run."""
+_MOST_EDGES, _LONG = 4, 257
+"""How many edges are run; and the extent of long layers."""
+
+_HALVED = (HALVES, "a power of two", "scale is")
+"""Scales of which sums are halves, those that have most of them first."""
+
+_MOST_ROUNDED, _ENOUGH, _MOST_ROUNDED_WORK = 6, 4, 200_000
+"""Layers of a rounding that are looked at, elements that differ with another, and work."""
 
 
 class Attack:
@@ -65,9 +74,12 @@ class Attack:
             acceptance.ask(seed)
         self._vary()
         self.edges: list[Edge] = []
+        self._long: list[Layer] = []
         for seed in seeds[:1]:
-            self.edges += self._within_time(edges(seed, acceptance))
-            self._float_edges(seed)
+            small = slim(seed, acceptance)
+            self.edges += self._within_time(edges(small, acceptance))
+            self._long += self._within_time(long(small, acceptance, _LONG))
+            self._float_edges(small)
 
     def _within_time(self, made: Iterable[_T]) -> Iterator[_T]:
         """What there is until the time is up."""
@@ -132,11 +144,12 @@ class Attack:
                 if made is not None:
                     self._used[mutation.text] += 1
                     chosen.append(made)
-        certain = [EVERY_SHIFT, "halves of both signs, one scale", "halves of both signs, scales per channel"]
-        chosen += self._certain(certain, max(1, count // 6))
+        chosen += self._certain([EVERY_SHIFT], max(1, count // 6))
         chosen += self._certain(_LARGE, max(1, count // 16), last=True)
-        few = [edge.taken for edge in self.edges if work_of(edge.taken) <= _MOST_EDGE_WORK]
-        chosen += sorted(few, key=work_of)[: max(1, count // 16)]
+        few = [edge.taken for edge in self.edges if work_of(edge.taken) <= MOST_EDGE_WORK]
+        small = [*sorted(few, key=work_of)[:_MOST_EDGES], *self._long, *self._rounded()]
+        chosen += small
+        count += len(small)  # they leave room for others
         tries = 0
         while len(chosen) < count and tries < 3 * count and self._taken and not self._deadline.is_over:
             seed, taken = self._taken[tries % len(self._taken)]
@@ -161,6 +174,50 @@ class Attack:
                     self._used[mutation.text] += 1
                     made.append(layer)
         return made
+
+    def _rounded(self) -> list[Layer]:
+        """For each scale and each of its roundings a layer whose results tell it from all others, and one that tells
+        apart multipliers that differ by one; none where there is no such layer."""
+        ops = {
+            (call.op_name, name): None
+            for seed in self.seeds
+            for number, name in scales_of(seed)
+            for call in [calls_in(seed.function.body)[number]]
+        }
+        made: list[Layer] = []
+        for op_name, name in ops:
+            for rounding in (*ROUNDINGS, "float"):
+                for kinds, multipliers in ((_HALVED, False), ((BESIDE,), True)):
+                    best: tuple[int, Layer] = 0, self.seeds[0]
+                    some = self._within_time(self._rounding(op_name, name, rounding, kinds))
+                    for layer in itertools.islice(some, _MOST_ROUNDED):
+                        number = next(n for n, c in enumerate(calls_in(layer.function.body)) if c.op_name == op_name)
+                        told = told_apart(layer, (number, name), 0, multipliers=multipliers)
+                        best = max(best, (told, layer), key=lambda one: one[0])
+                        if told >= _ENOUGH:
+                            break
+                    if best[0]:
+                        made.append(best[1])
+        return made
+
+    def _rounding(self, op_name: str | None, name: str, rounding: str, kinds: Sequence[str]) -> Iterator[Layer]:
+        """Layers that are taken in which a scale rounds so, those whose text has the first of some words first."""
+        word = rounding if rounding == "float" else f"rounding {rounding}"
+        for kind in kinds:
+            for seed, taken in self._taken:
+                numbers = [number for number, c in enumerate(calls_in(seed.function.body)) if c.op_name == op_name]
+                for mutation in taken if numbers else ():
+                    if (
+                        mutation.slot != f"{numbers[0]}.{name}"
+                        or word not in mutation.text
+                        or kind not in mutation.text
+                    ):
+                        continue
+                    layer = mutation.apply(seed)
+                    if layer is None or work_of(layer) > _MOST_ROUNDED_WORK:
+                        continue
+                    if rounding_of(layer, (numbers[0], name)) == rounding and self._acceptance.ask(layer).is_taken:
+                        yield layer
 
     def _combined(self, seed: Layer, taken: list[Mutation]) -> Layer | None:
         """A seed with several things varied, those first that were so least often."""
@@ -192,11 +249,3 @@ class Attack:
             layer = made
             self._used[mutation.text] += 1
         return layer if layer is not seed else None
-
-
-def work_of(layer: Layer) -> int:
-    """About how much there is to compute: multiply-accumulates, and elements."""
-    elements: int = sum(param.tensor.size for param in layer.function.params)
-    for call in calls_in(layer.function.body):
-        elements += sum(arg.tensor.size for arg in call.args) + macs_in(call)
-    return elements

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Shrinker", "measure"]
 
 _BATCH = 8
+_PATIENCE = 4
 _MOST_WORK = 4_000_000
 
 
@@ -130,12 +131,17 @@ class Shrinker:
 
         Args:
             fault: what was found.
-            seconds: about how long may be tried.
+            seconds: about how long may be tried, of this process; on a machine that is busy, or where layers hang, that
+                is up to `_PATIENCE` times as long.
         """
-        until, size = time.monotonic() + seconds, measure(fault.layer)
+        start, until, size = time.process_time(), time.monotonic() + _PATIENCE * seconds, measure(fault.layer)
+
+        def is_late() -> bool:
+            return time.process_time() - start > seconds or time.monotonic() > until
+
         tried: set[object] = set()
         progress = True
-        while progress and time.monotonic() < until:
+        while progress and not is_late():
             progress = False
             batch: list[Layer] = []
             for candidate in reductions(fault.layer):
@@ -148,7 +154,7 @@ class Shrinker:
                 if len(batch) >= _BATCH:
                     better = self._smallest(batch, fault)
                     batch = []
-                    if better is not None or time.monotonic() > until:
+                    if better is not None or is_late():
                         break
             else:
                 better = self._smallest(batch, fault) if batch else None

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BAD_LOOPS",
     "IGNORED",
+    "LARGE",
     "OTHER_LOOPS",
     "Fault",
     "Judge",
