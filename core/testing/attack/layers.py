@@ -149,7 +149,7 @@ def _layers(
         for layer, text in attack.faults[:1]:
             what = f"a clause fails on {layer.title}: {text}"
             findings.append(Finding("pattern", "layers", what, pattern.name, layer_text(layer)))
-        some = attack.layers(share)
+        some = attack.layers(share, number)
         notes.append(
             f"{pattern.name}: {len(seeds)} layers made up, {attack.tried} variations tried, {attack.refused} refused; "
             f"{len(some)} layers run"

@@ -32,8 +32,8 @@ _MOST_TOGETHER = 7
 _MOST_LARGE_WORK = 2_000_000
 _LARGE = tuple(f" is {extent}" for extent in LARGE)
 
-_MOST_EDGES, _LONG = 4, 257
-"""How many edges are run; and the extent of long layers."""
+_LONG = 257
+"""The extent of long layers."""
 
 _HALVED = (HALVES, "a power of two", "scale is")
 """Scales of which sums are halves, those that have most of them first."""
@@ -130,11 +130,12 @@ class Attack:
         """How many different variations the pattern takes."""
         return len(self._used)
 
-    def layers(self, count: int) -> list[Layer]:
+    def layers(self, count: int, turn: int = 0) -> list[Layer]:
         """Layers to run: the seeds, what is larger than memories, and others in which several things are varied.
 
         Args:
-            count: how many.
+            count: how many, besides small ones at edges and for each rounding.
+            turn: of what there is no room for, other patterns have another part.
         """
         chosen: list[Layer] = list(self.seeds)
         for seed, taken in self._taken[:1]:
@@ -147,7 +148,8 @@ class Attack:
         chosen += self._certain([EVERY_SHIFT], max(1, count // 6))
         chosen += self._certain(_LARGE, max(1, count // 16), last=True)
         few = [edge.taken for edge in self.edges if work_of(edge.taken) <= MOST_EDGE_WORK]
-        small = [*sorted(few, key=work_of)[:_MOST_EDGES], *self._long, *self._rounded()]
+        small = sorted(few, key=work_of)[: max(2, count // 6)]
+        small += _in_turn(self._long, max(2, count // 4), turn) + _in_turn(self._rounded(), max(3, count // 2), turn)
         chosen += small
         count += len(small)  # they leave room for others
         tries = 0
@@ -178,27 +180,31 @@ class Attack:
     def _rounded(self) -> list[Layer]:
         """For each scale and each of its roundings a layer whose results tell it from all others, and one that tells
         apart multipliers that differ by one; none where there is no such layer."""
-        ops = {
-            (call.op_name, name): None
+        scales = dict.fromkeys(
+            (calls_in(seed.function.body)[number].op_name, name)
             for seed in self.seeds
             for number, name in scales_of(seed)
-            for call in [calls_in(seed.function.body)[number]]
-        }
+        )
         made: list[Layer] = []
-        for op_name, name in ops:
-            for rounding in (*ROUNDINGS, "float"):
-                for kinds, multipliers in ((_HALVED, False), ((BESIDE,), True)):
-                    best: tuple[int, Layer] = 0, self.seeds[0]
-                    some = self._within_time(self._rounding(op_name, name, rounding, kinds))
-                    for layer in itertools.islice(some, _MOST_ROUNDED):
-                        number = next(n for n, c in enumerate(calls_in(layer.function.body)) if c.op_name == op_name)
-                        told = told_apart(layer, (number, name), 0, multipliers=multipliers)
-                        best = max(best, (told, layer), key=lambda one: one[0])
-                        if told >= _ENOUGH:
-                            break
-                    if best[0]:
-                        made.append(best[1])
+        for (op_name, name), rounding in itertools.product(scales, (*ROUNDINGS, "float")):
+            halved = self._telling(self._rounding(op_name, name, rounding, _HALVED), op_name, name)
+            beside = self._telling(self._rounding(op_name, name, rounding, (BESIDE,)), op_name, name, multipliers=True)
+            made += [layer for layer in (halved, beside) if layer is not None]
         return made
+
+    def _telling(
+        self, layers: Iterable[Layer], op_name: str | None, name: str, *, multipliers: bool = False
+    ) -> Layer | None:
+        """The first of layers that tells enough apart, else that which tells most; None where none tells anything."""
+        most, best = 0, None
+        for layer in itertools.islice(self._within_time(layers), _MOST_ROUNDED):
+            number = next(at for at, call in enumerate(calls_in(layer.function.body)) if call.op_name == op_name)
+            told = told_apart(layer, (number, name), 0, multipliers=multipliers)
+            if told > most:
+                most, best = told, layer
+            if told >= _ENOUGH:
+                break
+        return best
 
     def _rounding(self, op_name: str | None, name: str, rounding: str, kinds: Sequence[str]) -> Iterator[Layer]:
         """Layers that are taken in which a scale rounds so, those whose text has the first of some words first."""
@@ -207,11 +213,7 @@ class Attack:
             for seed, taken in self._taken:
                 numbers = [number for number, c in enumerate(calls_in(seed.function.body)) if c.op_name == op_name]
                 for mutation in taken if numbers else ():
-                    if (
-                        mutation.slot != f"{numbers[0]}.{name}"
-                        or word not in mutation.text
-                        or kind not in mutation.text
-                    ):
+                    if mutation.slot != f"{numbers[0]}.{name}" or not (word in mutation.text and kind in mutation.text):
                         continue
                     layer = mutation.apply(seed)
                     if layer is None or work_of(layer) > _MOST_ROUNDED_WORK:
@@ -249,3 +251,9 @@ class Attack:
             layer = made
             self._used[mutation.text] += 1
         return layer if layer is not seed else None
+
+
+def _in_turn(layers: Sequence[Layer], most: int, turn: int) -> list[Layer]:
+    """So many of them, the next ones in each turn."""
+    first = turn * most % len(layers) if layers else 0
+    return [*layers[first:], *layers[:first]][:most]
