@@ -161,4 +161,7 @@ def _name(symbol: Var | Buffer) -> str:
 
 
 def _function(head: str, lines: Iterable[str]) -> str:
-    return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
+    """A function that several models in one translation unit may bring."""
+    guard = f"UMA_DEFINES_{head.partition('(')[0].rpartition('uma_')[2]}"
+    body = [head, "{", *(f"    {line}" for line in lines), "}"]
+    return "\n".join([f"#ifndef {guard}", f"#define {guard}", *body, "#endif"])

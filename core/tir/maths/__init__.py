@@ -3,7 +3,8 @@
 A definition consists of single additions, products and quotients of float32, selects, and operations on the bits of a
 number: no function of a C library, and no sum that is rounded together with a product. So the interpreter, numpy, and
 the C of every compiler and CPU give the same results, where these round to nearest and keep denormal numbers. (Of NaN
-the bits are not said: x86 and Arm differ.) `POWER` and the far angles use float64 and integers of 64 bits as well.
+the bits are not said: x86 and Arm differ.) ``pow``, and sines of large angles, use float64 and integers of 64 bits as
+well.
 
 The form itself keeps ``exp(x)``: this is what interpreter, evaluation and code generator take for its meaning.
 """

@@ -19,6 +19,8 @@ UMA_HIDDEN int uma_interrupted(void);
 
 UMA_HIDDEN extern const unsigned char m_small_weights[];
 
+#ifndef UMA_DEFINES_exp_flushed_f32
+#define UMA_DEFINES_exp_flushed_f32
 static UMA_FUNCTION float uma_exp_flushed_f32(float x)
 {
     const float v0 = uma_max_f32(-0x1.60147ap+6f, x);
@@ -30,6 +32,7 @@ static UMA_FUNCTION float uma_exp_flushed_f32(float x)
     const float v6 = (((0x1.6b9cccp-10f * v5 + 0x1.122562p-7f) * v5 + 0x1.5556f2p-5f) * v5 + 0x1.5554b4p-3f) * v5 + 0x1.fffffep-2f;
     return (v3 + (v5 * v5 * v6 - v4) + 1.0f) * uma_bits_float_f32(uma_float_bits_f32(v1) << UINT32_C(23));
 }
+#endif
 
 UMA_NOINLINE
 static void m_small_k_relu_max_pool2d_multiply(
