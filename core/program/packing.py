@@ -85,8 +85,8 @@ class Packer:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: by branch and bound, then by ejection, then by both in machine code, where there
-        is some.
+        """Improve the best packing: by branch and bound, then, in machine code, by longer branch and bound and by
+        ejection; where there is no machine code, by ejection here.
 
         Args:
             spare: work that stays in the budget.
@@ -96,10 +96,13 @@ class Packer:
         left = max(0, self.budget.work - spare)
         problem = Problem(self.blocks, self.overlaps, self.grain, self._near)
         self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
-        rest = max(0, self.budget.work - spare)
-        self.budget.work -= rest - self._eject(problem, eject, rest)
-        engine = None if self._done() or self.engine is None else self.engine()
-        if engine is not None:
+        if self._done():
+            return
+        engine = None if self.engine is None else self.engine()
+        if engine is None:
+            rest = max(0, self.budget.work - spare)
+            self.budget.work -= rest - self._eject(problem, eject, rest)
+        else:
             self._bound_branches(problem, engine.attempt, _FASTER * left * 3 // 4)
             self._eject(problem, engine.eject, _FASTER * left // 4)
 

@@ -139,7 +139,7 @@ def _measures(problem: Problem) -> list[list[float]]:
     crowds, areas = max(crowd), max(area)
     longest, largest = max(map(len, spans)), max(one.size for one in blocks)
     return [
-        [10.0 * (a / crowds) ** 3 + b / areas for a, b in zip(crowd, area, strict=True)],
+        [10.0 * (a / crowds) * (a / crowds) * (a / crowds) + b / areas for a, b in zip(crowd, area, strict=True)],
         [len(span) / longest + one.size / largest / 1000 for one, span in zip(blocks, spans, strict=True)],
         [one / areas for one in area],
         [one.size / largest for one in blocks],
