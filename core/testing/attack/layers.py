@@ -118,8 +118,11 @@ def _layers(
     member = subject.member
     sizes, patterns = sizes_of(member), list(member.patterns)
     cut: dict[str, list[Layer]] = {}
+    of_each = dict.fromkeys((path.name for path in subject.models), 0)
     for layer in of_models(subject.models, subject.members):
         cut.setdefault(layer.pattern, []).append(layer)
+        of_each[layer.origin] += 1
+    notes += [f"{name}: {count} kinds of layers that the patterns take" for name, count in of_each.items()]
     for layer in of_samples(_samples(subject)):
         taken = next((p.name for p in patterns if acceptance.ask(replace(layer, pattern=p.name), False).is_taken), None)
         if taken is None:

@@ -17,7 +17,7 @@ from ...relay.types import TensorType, TupleType
 from ...tir.form.dtype import bounds, is_integer
 from .inputs import random_array
 from .layer import Layer, with_body
-from .values import Sizes, attribute_values, scale_values
+from .values import Sizes, attribute_values, scale_makers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -213,7 +213,7 @@ class Maker:
             return condition.value
         if attr.type.name == "FixedPoint or FloatScale":
             channels = types[0].shape[-1] if op.name == "qnn.requantize" and types[0].shape else 1
-            scales = [scale for _, scale in scale_values(self._factor(op, attr.name, args), channels)]
+            scales = [make() for _, make in scale_makers(self._factor(op, attr.name, args), channels)]
             return self._pick([scale for scale in scales if condition.holds(scale)])
         if op.name == "reshape" and want is not None and math.prod(want) == types[0].size and condition.holds(want):
             return want

@@ -17,7 +17,7 @@ from .layer import Layer, calls_in
 from .made_up import largest_of
 from .numbers import scaled_numbers
 from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
-from .values import SHIFTS, Sizes, attribute_values, scale_values
+from .values import SHIFTS, Sizes, attribute_values, scale_makers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,7 +90,7 @@ def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[M
             channels = call.shape[-1] if call.op.name == "qnn.requantize" and call.shape else 1
             # Those of sums have shifts at their limits with sums to suit.
             shifts = () if call.op.name == "qnn.requantize" else SHIFTS
-            for text, _ in scale_values(1.0, channels, shifts):
+            for text, _ in scale_makers(1.0, channels, shifts):
                 yield _scaled(number, attr.name, text, shifts, rng)
             continue
         for value in attribute_values(call.op, attr, types):
@@ -122,9 +122,10 @@ def _scaled(number: int, name: str, kind: str, shifts: Sequence[int], rng: np.ra
         factor = _factor(getattr(call.attrs, name))
         if of_sums and call.args[0].dtype == "int32":
             factor = 100 / max(1.0, largest_of(call.args[0], np.random.default_rng(seed)))
-        scale = dict(scale_values(factor, call.shape[-1] if of_sums and call.shape else 1, shifts)).get(kind)
-        if scale is None:
+        make = dict(scale_makers(factor, call.shape[-1] if of_sums and call.shape else 1, shifts)).get(kind)
+        if make is None:
             return None
+        scale = make()
         axis = {"axis": -1} if len(scale) > 1 else {}
         body = rebuilt(layer.function.body, Changes({number: {name: scale, **axis}}))
         text = f"{name} of {call.op_name} is {kind}"

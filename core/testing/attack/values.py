@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...lowering.members import Member
@@ -17,7 +18,7 @@ from ...relay.op import ROUNDINGS, Attr, FixedPoint, FloatScale, Op
 from ...relay.types import TensorType
 from ...tir.form.dtype import DTYPES, bounds, is_integer
 
-__all__ = ["SHIFTS", "Sizes", "attribute_values", "fixed_scale", "scale_values", "sizes_of"]
+__all__ = ["SHIFTS", "Sizes", "attribute_values", "fixed_scale", "scale_makers", "sizes_of"]
 
 SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, -14, -15, -16, -17, -22, -23, -24, -30, 30, -31)
 """Of fixed points, small ones and those at limits of 8, 16, 24 and 32 bits."""
@@ -74,52 +75,59 @@ def sizes_of(member: Member) -> Sizes:
     return Sizes(tuple(arrays), tuple(sorted({size for size in memories if size <= 1 << 20})))
 
 
-def fixed_scale(factor: float, rounding: str) -> FixedPoint:
-    """The fixed point nearest to ``factor``, one for all channels."""
+def _nearest(factor: float) -> tuple[int, int]:
+    """Multiplier and shift of the fixed point nearest to ``factor``."""
     fraction, shift = math.frexp(factor)
     multiplier = round(fraction * 2**31)
     if multiplier == 2**31:
         multiplier, shift = 2**30, shift + 1
-    return FixedPoint((multiplier,), (min(30, max(-31, shift)),), rounding)
+    return multiplier, min(30, max(-31, shift))
 
 
-def scale_values(
+def fixed_scale(factor: float, rounding: str) -> FixedPoint:
+    """The fixed point nearest to ``factor``, one for all channels."""
+    multiplier, shift = _nearest(factor)
+    return FixedPoint((multiplier,), (shift,), rounding)
+
+
+def scale_makers(
     factor: float, channels: int, shifts: Sequence[int] = SHIFTS
-) -> list[tuple[str, FixedPoint | FloatScale]]:
-    """Scales around ``factor``, each with what it is, in words: every rounding, one for all and one per channel, powers
-    of two, for which halves are common, multipliers and shifts at their ends.
+) -> list[tuple[str, Callable[[], FixedPoint | FloatScale]]]:
+    """Scales around ``factor``, each with what it is, in words, and made when it is asked for: every rounding, one for
+    all and one per channel, powers of two, for which halves are common, multipliers and shifts at their ends.
 
     Args:
         factor: what suits the numbers that are scaled.
         channels: how many there may be; 1 where there is one scale only.
-        shifts: those to try whatever suits.
+        shifts: those to try whatever suits, where there is one scale only.
     """
-    found: list[tuple[str, FixedPoint | FloatScale]] = []
+    found: list[tuple[str, Callable[[], FixedPoint | FloatScale]]] = []
     power = 2.0 ** round(math.log2(factor))
+    (multiplier, shift), (power_multiplier, power_shift) = _nearest(factor), _nearest(power)
+
+    def add(text: str, multipliers: tuple[int, ...], shifts: tuple[int, ...], rounding: str) -> None:
+        found.append((f"{text}rounding {rounding}", partial(FixedPoint, multipliers, shifts, rounding)))
+
     for rounding in ROUNDINGS:
-        found.append((f"rounding {rounding}", fixed_scale(factor, rounding)))
+        add("", (multiplier,), (shift,), rounding)
     for rounding in ROUNDINGS:
-        found.append((f"a power of two, rounding {rounding}", fixed_scale(power, rounding)))
+        add("a power of two, ", (power_multiplier,), (power_shift,), rounding)
     if channels > 1:
+        scales = [_nearest(factor * (1 + 0.37 * ((3 * at) % 5)) / (1 << at % 3)) for at in range(channels)]
+        many = tuple(one for one, _ in scales)
+        # With one per channel, the shifts that are tried are theirs.
+        shifts = tuple(one for _, one in scales)
         for rounding in ROUNDINGS:
-            scales = [
-                fixed_scale(factor * (1 + 0.37 * ((3 * at) % 5)) / (1 << at % 3), rounding) for at in range(channels)
-            ]
-            multipliers, shifts = (tuple(s.multiplier[0] for s in scales), tuple(s.shift[0] for s in scales))
-            found.append((f"a scale per channel, rounding {rounding}", FixedPoint(multipliers, shifts, rounding)))
-        floats = FloatScale(tuple(power / (1 << at % 3) for at in range(channels)))
-        found.append(("a float scale per channel, powers of two", floats))
-    found.append(("a float scale, a power of two", FloatScale((power,))))
-    found.append(("a float scale", FloatScale((factor,))))
+            add("a scale per channel, ", many, shifts, rounding)
+        floats = tuple(power / (1 << at % 3) for at in range(channels))
+        found.append(("a float scale per channel, powers of two", partial(FloatScale, floats)))
+    found.append(("a float scale, a power of two", partial(FloatScale, (power,))))
+    found.append(("a float scale", partial(FloatScale, (factor,))))
     for rounding in ROUNDINGS:
-        base = fixed_scale(factor, rounding)
-        for multiplier in (2**30, 2**31 - 1, 2**30 + 1, 2**20 + 1, 0):
-            found.append(
-                (f"multiplier {multiplier}, rounding {rounding}", FixedPoint((multiplier,), base.shift, rounding))
-            )
-        for shift in shifts:
-            made = FixedPoint((base.multiplier[0],), (shift,), rounding)
-            found.append((f"shift {shift}, rounding {rounding}", made))
+        for number in (2**30, 2**31 - 1, 2**30 + 1, 2**20 + 1, 0):
+            add(f"multiplier {number}, ", (number,), (shift,), rounding)
+        for number in shifts:
+            add(f"shift {number}, ", (multiplier,), (number,), rounding)
     return found
 
 
