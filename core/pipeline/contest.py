@@ -218,8 +218,6 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
 
 def _too_large(trials: Sequence[Trial], limit: Limit, name: str) -> RequirementError:
     lines = [f"none of the {len(trials)} plans takes as little RAM as {limit.said} allows, {limit.amount:,} bytes"]
-    for one in trials:
-        nbytes = f"{one.ram_bytes:,} bytes" if one.ram_bytes is not None else one.why
-        lines.append(f"    plan {one.plan}{one.said}, {one.cost_ns / 1e3:.2f} us: {nbytes}")
+    lines += [f"    plan {one.plan}{one.said}, {one.cost_ns / 1e3:.2f} us: {one.ram_bytes:,} bytes" for one in trials]
     hint = "pin layers elsewhere, or have more plans looked at (uma.partition.Collage(best=...))"
     return RequirementError("\n".join(lines), where=name, hint=hint)
