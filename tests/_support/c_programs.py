@@ -12,6 +12,7 @@ import numpy as np
 
 from uma.codegen.functions import function_texts
 from uma.codegen.kernel import C_TYPES, headers, kernel_source
+from uma.codegen.ranges import Ranges, has_ranges
 from uma.tir.form.nodes import PrimFunc, RowForm
 from uma.tir.form.visit import uses_device
 
@@ -94,10 +95,15 @@ def program_text(runs: Sequence[Run], device: str = "") -> str:
         "    if (posix_memalign(&p, alignment < 16 ? 16 : alignment, bytes) != 0) {\n        abort();\n    }",
         "    if (contents != NULL) {\n        memcpy(p, contents, bytes);\n    }\n    return p;\n}\n",
     ]
+    if any(has_ranges(run.func) for run in runs):
+        parts += ['#define UMA_DEBUG\n#include "uma_parallel.h"\n', _IN_PARTS]
     parts += function_texts(run.func for run in runs)
     main = []
+    faults = "threads.faults" if any(has_ranges(run.func) for run in runs) else "0"
     for number, run in enumerate(runs):
-        parts.append(kernel_source(f"kernel{number}", run.func))
+        ranges = Ranges(lambda i, number=number: f"range{number}_{i}") if has_ranges(run.func) else None  # type: ignore[misc]
+        source = kernel_source(f"kernel{number}", run.func, ranges=ranges)
+        parts += [*([] if ranges is None else ranges.sources), source]
         shared = dict(run.in_place)
         names = {}
         frees = []
@@ -129,11 +135,28 @@ def program_text(runs: Sequence[Run], device: str = "") -> str:
         elif run.func.rows is not None:
             main += _row_by_row(run.func, run.func.rows, number, names)
         else:
-            main.append(f"        kernel{number}({', '.join(names.values())});")
+            threads = [] if ranges is None else ["&threads"]
+            main.append(f"        kernel{number}({', '.join([*threads, *names.values()])});")
         for buffer in run.func.buffers("output"):
             main.append(f"        fwrite({names[buffer.name]}, 1, {buffer.nbytes}, stdout);")
         main += [*frees, "    }"]
-    return "\n".join([*parts, "", "int main(void)\n{", *main, "    return 0;\n}", ""])
+    return "\n".join([*parts, "", "int main(void)\n{", *main, f"    return {faults};\n}}", ""])
+
+
+_IN_PARTS = """\
+/* Runs a loop in three parts, the last one first. */
+static void in_parts(void *user, uma_body body, const void *args, int32_t n)
+{
+    const int32_t a = n / 3, b = n - n / 3;
+
+    (void)user;
+    if (b < n) body(args, b, n);
+    if (a > 0) body(args, 0, a);
+    body(args, a, b);
+}
+
+static uma_threads threads = {in_parts, NULL, 0};
+"""
 
 
 def _row_by_row(func: PrimFunc, rows: RowForm, number: int, names: Mapping[str, str]) -> Iterator[str]:

@@ -11,15 +11,28 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests._support.c_programs import Run, run_compiled
+from tests._support.control_flow import inputs_of, random_module
 from tests._support.model_c import COMPILERS, SANITIZED, STRICT
+from tests._support.op_cases import CASES
+from tests._support.op_kernels import kernel_of
+from tests._support.real_models import FILES
+from tests._support.relay_strategies import Choice
 from tests._support.thread_nets import every_loop, picture, picture_net
+from tests.networks import NETWORKS
+from tests.pipeline.test_generated_c import PLUGINS
 
 import uma
 from uma.artifact import Artifact
+from uma.artifact.random_inputs import random_inputs
 from uma.cli import main
 from uma.errors import ToolchainError, UsageError
 from uma.runtime import threads
 from uma.runtime.threads import threads_of
+from uma.tir import interpret
+from uma.tir.schedule.threads import in_threads, is_parallel
 
 X = picture()
 
@@ -418,3 +431,92 @@ def test_the_command(net: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(net), "--target", "c -threads=2", "--threads", "2", "-q", "--json"]) == 0
     assert main(["run", str(net), "--target", "c", "--threads", "2", "-q"]) == 2
     assert "was built for one thread, and cannot be run by 2" in capfd.readouterr().err
+
+
+def kernels(data: st.DataObject) -> list[Run]:
+    """Of every op, with all loops that may be marked."""
+    choice = Choice(data.draw)
+    made = [make(choice, name) for name, make in CASES.items()]
+    runs = [kernel_of(one, [choice.array(arg.shape, arg.dtype) for arg in one.args]) for one in made]
+    with every_loop():
+        return [Run(in_threads(run.func, 3), run.arrays, run.in_place) for run in runs]
+
+
+@pytest.mark.soak
+@settings(max_examples=6, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_ranges_of_every_op_compute_what_the_interpreter_does(tmp_path: Path, data: st.DataObject) -> None:
+    runs = kernels(data)
+    assert any(is_parallel(run.func) for run in runs)
+    for compiler in COMPILERS:
+        found = run_compiled(runs, compiler, (*STRICT, "-O2"), tmp_path)
+        for run, got in zip(runs, found, strict=True):
+            for name, wanted in interpret(run.func, run.arrays).items():
+                if wanted.dtype.kind == "f":  # functions of the C library
+                    np.testing.assert_allclose(got[name], wanted, 1e-5, 1e-5)
+                else:
+                    np.testing.assert_array_equal(got[name], wanted)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FILES)
+def test_the_same_bits_of_real_models(name: str, models: Path) -> None:
+    check_models(models / FILES[name])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_same_bits_of_networks(name: str, tmp_path: Path) -> None:
+    onnx.save(NETWORKS[name](), tmp_path / "net.onnx")
+    check_models(tmp_path / "net.onnx")
+
+
+def check_models(path: Path) -> None:
+    """Loops that pay, and all loops, by one to three threads."""
+    one = uma.build(path, "c")
+    with every_loop():
+        all_loops = uma.build(path, "c -threads=3")
+    inputs = random_inputs(one.record.inputs)
+    expected = bits(one.session().run(inputs))
+    for artifact in (uma.build(path, "c -threads=3"), all_loops):
+        for count in (1, 2, 3):
+            with artifact.session(threads=count) as session:
+                assert bits(session.run(inputs)) == expected, (str(path), count)
+    assert loops(all_loops) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("accelerator", ["matrix_unit", "stream_machine"])
+def test_the_same_bits_beside_a_device(accelerator: str, tmp_path: Path) -> None:
+    onnx.save(picture_net(quantised=True), tmp_path / "net.onnx")
+    expected = bits(uma.build(tmp_path / "net.onnx", f"{accelerator} -host='c'", plugins=PLUGINS).run(X))
+    with every_loop():
+        two = uma.build(tmp_path / "net.onnx", f"{accelerator} -host='c -threads=2'", plugins=PLUGINS)
+    assert loops(two) > 0 and two.record.devices
+    for trace in (None, tmp_path / "net.trace"):
+        with two.session(threads=2, trace=trace) as session:
+            assert bits(session.run(X)) == expected and bits(session.run(X)) == expected
+    assert bits(dict(two.profile(X, 2).outputs)) == expected
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_bits_of_branches_and_loops(seed: int) -> None:
+    module = random_module(seed)
+    with every_loop():
+        three = uma.build(module, "c -threads=3")
+    inputs = inputs_of(module, seed)
+    assert loops(three) > 0
+    assert bits(three.session(threads=3).run(inputs)) == bits(uma.build(module, "c").run(inputs))
+
+
+@pytest.mark.soak
+def test_layers_that_run_by_rows_are_run_by_one_thread(models: Path) -> None:
+    path = models / FILES["kws_int8_tflite"]
+    plain = uma.build(path, "c")
+    limit = plain.arena_bytes * 3 // 4
+    with every_loop():
+        two = uma.build(path, "c -threads=2", max_ram=limit)
+    assert two.record.rows is not None and two.arena_bytes <= limit and loops(two) > 0
+    inputs = random_inputs(plain.record.inputs)
+    assert bits(two.session(threads=2).run(inputs)) == bits(plain.run(inputs))
