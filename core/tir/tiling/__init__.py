@@ -5,7 +5,7 @@ from __future__ import annotations
 from .apply import CutLoops, StagedLoops, cut_results, cut_sums, double_buffer, stage
 from .derive import nest_of
 from .nest import Dimension, Fill, Instruction, LoopAxis, Nest, Staged, largest_operands
-from .search import Constraints, Misfit, Tiles, choose_tiles, try_all_tiles
+from .search import Constraints, Misfit, Tiles, choose_tiles, find_misfit, try_all_tiles
 from .timeline import Costs
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "cut_results",
     "cut_sums",
     "double_buffer",
+    "find_misfit",
     "largest_operands",
     "nest_of",
     "stage",

@@ -134,6 +134,19 @@ def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constr
     return _Search(nest, machine, costs, constraints or Constraints()).best()
 
 
+def find_misfit(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Misfit | None:
+    """Why `choose_tiles` would find no cut; None where it would. Nothing is looked for, so that the predicate of a
+    pattern may ask.
+
+    Args:
+        nest, machine, costs, constraints: as of `choose_tiles`.
+
+    Raises:
+        InternalError: as `choose_tiles`.
+    """
+    return _Search(nest, machine, costs, constraints or Constraints()).least_misfit()
+
+
 def try_all_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Tiles | Misfit:
     """As `choose_tiles`, but every size of every tile and step is tried, which takes minutes: to see what that misses.
 
@@ -312,6 +325,10 @@ class _Search:
                 return Misfit(name, used, self.sizes[name], held)
         return None
 
+    def least_misfit(self) -> Misfit | None:
+        """The memory for which even the smallest tiles are too large."""
+        return self.misfit(self.smallest(()))
+
     # Loops
 
     def all_loops(self, tiles: Sequence[int], steps: Sequence[int]) -> list[Loop]:
@@ -461,7 +478,7 @@ class _Search:
 
     def best(self) -> Tiles | Misfit:
         """The best cut."""
-        misfit = self.misfit(self.smallest(()))
+        misfit = self.least_misfit()
         if misfit is not None:
             return misfit
         order = counter()
@@ -488,7 +505,7 @@ class _Search:
 
     def best_of_all(self) -> Tiles | Misfit:
         """The best cut of all sizes, none of which is left out for what others cost."""
-        misfit = self.misfit(self.smallest(()))
+        misfit = self.least_misfit()
         if misfit is not None:
             return misfit
         every = []

@@ -110,7 +110,10 @@ def test_what_does_not_fit_is_told_with_the_memory() -> None:
     found = choose((4, 4, 4), (8, 256))
     assert found == Misfit("spad", 16, 8, ("x", "w"))
     engine = mm.machine(8, 256)
-    assert tiling.try_all_tiles(mm.nest_of(mm.layer(4, 4, 4), engine), engine, mm.costs_of(engine)) == found
+    nest, costs = mm.nest_of(mm.layer(4, 4, 4), engine), mm.costs_of(engine)
+    assert tiling.try_all_tiles(nest, engine, costs) == tiling.find_misfit(nest, engine, costs) == found
+    larger = mm.machine(16, 256)
+    assert tiling.find_misfit(mm.nest_of(mm.layer(4, 4, 4), larger), larger, mm.costs_of(larger)) is None
     assert str(found) == "the smallest tiles of x, w take 16 of the 8 bytes of 'spad'"
 
 

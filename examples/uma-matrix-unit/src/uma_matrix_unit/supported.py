@@ -15,7 +15,7 @@ from uma.target import Target
 from .layer import factor_of, layer_of, residual_taps, shape_of
 from .lower import lower
 from .machine import LANES, MAX_TAPS, RECORD_BYTES, ROUNDINGS, Machine
-from .tiling import choose_tiling, window_bytes
+from .tiling import choose_tiling, fits, window_bytes
 
 __all__ = ["make_patterns"]
 
@@ -91,4 +91,4 @@ def _residual_factor(found: Match, most: int) -> Failed | bool:
 
 def _window_fits(found: Match, machine: Machine) -> Failed | bool:
     shape = shape_of(found)
-    return choose_tiling(shape, machine) is not None or Failed(window_bytes(shape))
+    return fits(shape, machine) or Failed(window_bytes(shape))

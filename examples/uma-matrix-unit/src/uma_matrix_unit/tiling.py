@@ -17,12 +17,13 @@ from uma.tir.tiling import (
     Staged,
     Tiles,
     choose_tiles,
+    find_misfit,
 )
 
 from .cost import COMMAND_CYCLES, cycles
 from .machine import LANES, Machine
 
-__all__ = ["Shape", "choose_tiling", "window_bytes"]
+__all__ = ["Shape", "choose_tiling", "fits", "window_bytes"]
 
 
 @dataclass(frozen=True)
@@ -84,23 +85,34 @@ def window_bytes(shape: Shape) -> int:
     return shape.taps * shape.depth + channels
 
 
+def fits(shape: Shape, machine: Machine) -> bool:
+    """Whether there are tiles: not where the input under one pixel does not fit the activation scratchpad, or what adds
+    a residual leaves no room for other weights.
+    """
+    return find_misfit(_nest(shape, machine), machine.tir, _costs(machine), _constraints(shape)) is None
+
+
 @lru_cache(maxsize=256)
 def choose_tiling(shape: Shape, machine: Machine) -> Tiles | None:
-    """The tiles that take the fewest cycles. None where the input under one pixel does not fit the activation
-    scratchpad, or what adds a residual leaves no room for other weights.
-    """
+    """The tiles that take the fewest cycles; None where none are there: see `fits`."""
+    found = choose_tiles(_nest(shape, machine), machine.tir, _costs(machine), _constraints(shape))
+    return found if isinstance(found, Tiles) else None
+
+
+def _costs(machine: Machine) -> Costs:
+    return Costs(cycles, COMMAND_CYCLES, machine.tir.queues[0])
+
+
+def _constraints(shape: Shape) -> Constraints:
     # Blocks of channels in several loops are all whole.
     blocks = [n for n in range(1, shape.blocks + 1) if n in (1, shape.blocks) or not shape.out_channels % (n * LANES)]
     residual = {"kept": "byxg", "diagonal": [None]}
-    given = Constraints(
+    return Constraints(
         tiles={"b": 1, "g": blocks},
         multiples={"k": LANES},  # of a last column of the array that is not full there is one only
         at={"taken": "byx", "record": "g", "out": "byxg", **(residual if shape.residual_taps else {})},
         sums_innermost=True,
     )
-    costs = Costs(cycles, COMMAND_CYCLES, machine.tir.queues[0])
-    found = choose_tiles(_nest(shape, machine), machine.tir, costs, given)
-    return found if isinstance(found, Tiles) else None
 
 
 def _nest(shape: Shape, machine: Machine) -> Nest:
