@@ -28,6 +28,7 @@ from .blame import located
 from .declines import Decline
 from .fuse import is_view
 from .graph import as_function, unique_name
+from .joined import with_joined_loops
 from .members import Member
 from .offers import Loops, bound, lower_match, own_loops
 from .regions import label_of
@@ -294,7 +295,11 @@ def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, note
     """The loops of a kernel: the host's, else those of its op, else those that the core makes."""
     loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
     try:
-        return loops or own_loops(fusion) or bound(table_kernel(fusion) or fusion.kernel(), fusion)
+        if made := loops or own_loops(fusion):
+            return made
+        made = bound(table_kernel(fusion) or fusion.kernel(), fusion)
+        is_joined = host is not None and "small_stack" not in host.features and not fusion.by_rows and not made.symbols
+        return replace(made, func=with_joined_loops(made.func)) if is_joined else made
     except OpenExtentError as error:
         ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
         what = f"{ops} takes no open extents yet: {error.what}"
