@@ -10,6 +10,9 @@ from ..tir.form.visit import map_expressions, substitute
 
 __all__ = ["with_joined_loops"]
 
+_LEAST = 64
+"""Iterations that fill a vector, whatever the elements are: with fewer there is nothing to gain."""
+
 _LONG = 256
 """Iterations of a loop that need no more around them: what is left over of its vectors counts for little."""
 
@@ -36,7 +39,8 @@ def _are_side_by_side(outer: For, inner: For) -> bool:
     if any(isinstance(part, For | Alloc) for part in statements(inner.body)):
         return False
     extent = _extent(inner)
-    return _extent(outer) > 0 and 0 < extent < _LONG and _go_along(inner.body, outer.var, inner.var, extent)
+    is_worthwhile = extent < _LONG and extent * _extent(outer) >= _LEAST
+    return is_worthwhile and _go_along(inner.body, outer.var, inner.var, extent)
 
 
 def _extent(loop: For) -> int:

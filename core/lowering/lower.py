@@ -292,12 +292,14 @@ class _Asked:
 
 
 def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> Loops:
-    """The loops of a kernel: the host's, else those of its op, else those that the core makes."""
-    loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
+    """The loops of a kernel: a table, else the host's, else those of its op, else those that the core makes."""
     try:
-        if made := loops or own_loops(fusion):
-            return made
-        made = bound(table_kernel(fusion) or fusion.kernel(), fusion)
+        if (table := table_kernel(fusion)) is not None:
+            return bound(table, fusion)
+        loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
+        if found := loops or own_loops(fusion):
+            return found
+        made = bound(fusion.kernel(), fusion)
         is_joined = host is not None and "small_stack" not in host.features and not fusion.by_rows and not made.symbols
         return replace(made, func=with_joined_loops(made.func)) if is_joined else made
     except OpenExtentError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract.fusion import Fusion
+from ..relay.op import Op
 from ..tir import te
 from ..tir.form.dtype import bounds
 from ..tir.form.fields import walk
@@ -19,10 +20,14 @@ _COSTLY = 8
 def table_kernel(fusion: Fusion) -> te.Kernel | None:
     """The loops of a function that makes of each element of one tensor of bytes one element, by functions such as the
     exponential: an element is looked up in a table, which is computed at build time and holds the same to the bit.
-    None of other functions, and of tensors that have fewer elements than there are bytes.
+    None of other functions, of those that a pattern took, and of tensors that have fewer elements than there are bytes.
     """
+    if fusion.function.attr("Composite") is not None or len(fusion.function.params) != 1:
+        return None
+    if any(not isinstance(call.op, Op) or call.op.compute is None for call in fusion.calls):
+        return None
     params, results = fusion.tensors.params, fusion.tensors.results
-    if len(params) != 1 or len(results) != 1 or params[0].dtype not in ("int8", "uint8"):
+    if len(results) != 1 or params[0].dtype not in ("int8", "uint8"):
         return None
     (data,), (result,) = params, results
     low, high = bounds(data.dtype)
