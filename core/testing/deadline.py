@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 import time
@@ -20,6 +21,9 @@ OUT_OF_TIME = "out of time: "
 
 _AGAIN_S = 5.0
 """A signal may come where an exception is lost, in a finaliser: there is one more then."""
+
+_LOADED = 4
+"""So many times as long is waited where others have the processors."""
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -54,18 +58,23 @@ class Deadline:
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """OutOfTime in the middle of what runs inside, once it has taken so long. Nothing is stopped in threads but the
-    main one, where there are no timers of this kind, and where somebody else has set one."""
+    """OutOfTime in the middle of what runs inside, once it has taken so long; where others have the processors, so that
+    it had not half of that time, later. Nothing is stopped in threads but the main one, where there are no timers of
+    this kind, and where somebody else has set one."""
     here = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
     if not here or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
         return
 
+    start, before = time.monotonic(), sum(os.times()[:4])
+
     def stop(number: int, frame: FrameType | None) -> None:
-        raise OutOfTime
+        used, passed = sum(os.times()[:4]) - before, time.monotonic() - start
+        if used >= seconds / 2 or passed >= _LOADED * seconds:
+            raise OutOfTime
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(_AGAIN_S, max(1.0, seconds)))
     try:
         yield
     finally:

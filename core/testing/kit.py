@@ -164,7 +164,7 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
             one.run(outcome, step)
     except OutOfTime as error:
         package = subject.plugin.entry.value.partition(":")[0].partition(".")[0]
-        what = f"a step had no end, and was stopped after {limit_s:g} s: {steps[-1]}"
+        what = f"a step had no end, and was stopped after {time.perf_counter() - start:.0f} s: {steps[-1]}"
         outcome.find(one.part, what, place_in(package, error.__traceback__), "end")
     except (UsageError, ToolchainError) as error:
         if outcome.findings or outcome.notes:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["check_graphs", "random_graph"]
 
 _GRAPHS, _MOST_STEPS = 8, 7
+_TOGETHER = 4
+"""Graphs of one image."""
+
 _MOST_WORK = 400_000
 _OWN_SHARE = 0.6
 """Of the steps of a graph that are layers of the target."""
@@ -75,11 +78,12 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
         graphs = [random_graph(layers, rng) for _ in range(_GRAPHS)]
         graphs = [graph for graph in graphs if graph.function.params]
         for members, beside in _companies(subject, layers):
-            if deadline.is_over:
-                notes.append(f"{OUT_OF_TIME}no graphs were run {beside}")
-                break
-            progress(f"run {len(graphs)} graphs {beside}")
-            faults += _run(subject, graphs, members, isolation, notes, beside)
+            for at in range(0, len(graphs), _TOGETHER):
+                if deadline.is_over:
+                    notes.append(f"{OUT_OF_TIME}{len(graphs) - at} graphs were not run {beside}")
+                    break
+                progress(f"run graphs {at + 1} to {min(at + _TOGETHER, len(graphs))} {beside}")
+                faults += _run(subject, graphs[at : at + _TOGETHER], members, isolation, notes, beside)
         findings = findings_of(subject, None, faults, isolation, progress, notes, "graphs", deadline)
     return CheckResult("graphs", title, tuple(findings), tuple(notes), "", time.perf_counter() - start)
 
