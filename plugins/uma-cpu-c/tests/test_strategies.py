@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests._support.built_layers import PLUGINS, check, layers
+from tests._support.built_layers import PLUGINS, check, layers, same
 from tests._support.random_layers import Layers, reference
 
 import uma
@@ -48,6 +48,27 @@ def test_pixels_that_are_beyond_their_row() -> None:
         made.outputs.append(call("nn.conv2d", x, weight, strides=(stride, stride), padding=padding, groups=8))
     values = made.values()
     check(made.module, values, reference(made.module, values), "c -opt=2")
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_first_layers_are_given_no_copy_with_borders(cc: str) -> None:
+    """Tiles at the border leave out what is beyond it: the same bits, as what they leave out adds nothing."""
+    made, rng = Layers(1), np.random.default_rng(2)
+    for width, channels, (kh, kw), padding, stride, rows_apart in (
+        (120, 3, (3, 3), (1, 1, 1, 1), 2, 1),
+        (61, 1, (5, 4), (2, 3, 0, 2), 1, 1),
+        (57, 8, (3, 1), (0, 0, 2, 0), 1, 2),
+    ):
+        weight = const(rng.uniform(-1, 1, (kh, kw, channels, 8)).astype(np.float32))
+        x = made.input((2, 7, width, channels), "float32")
+        attrs = {"strides": (stride, stride), "padding": padding, "dilation": (rows_apart, 1)}
+        made.outputs.append(call("nn.relu", call("nn.conv2d", x, weight, **attrs)))
+    values = made.values()
+    artifact = uma.build(made.module, f"c -cc={cc} -opt=2", name="layers", plugins=PLUGINS)
+    same(artifact.run(values), reference(made.module, values))
+    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+        assert "piece0" not in artifact.files["layers.c"].decode() and artifact.arena_bytes == 0
 
 
 def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:

@@ -20,6 +20,12 @@ ROOM = 15
 of the next pixel, and counts for nothing.
 """
 
+_FEW = 192
+"""Products for each number of the data that take no longer than its copy, of pixels of few channels."""
+_FEW_CHANNELS = 8
+_WIDE = 56
+"""Pixels of a row of which most are in tiles that meet no border."""
+
 Index = Sequence[Expr]
 Element = Callable[..., Expr]
 Pieces = list[tuple[Sequence[int], Sequence[int], Element]]
@@ -164,7 +170,10 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     # A pixel of which all taps are beyond the row would be a sum of no steps, which a tile cannot tell from others.
     rows = ([x * stride + tap * dilation - left for tap in range(kernel_width)] for x in range(call.shape[-2]))
     is_covered = all(any(0 <= at < width for at in taps_at) for taps_at in rows)
-    if is_plain and ((is_depthwise and is_covered) or not has_borders):
+    # A first layer: a copy with borders would take as long as many of its products.
+    is_light = is_run and operand.group == 1 and channels <= _FEW_CHANNELS and call.shape[-2] >= _WIDE
+    is_light = is_light and kernel_height * kernel_width * call.shape[-1] <= _FEW * stride * row_stride
+    if is_plain and (((is_depthwise or is_light) and is_covered) or not has_borders):
         stages: tuple[te.Tensor, ...] = ()
         element = given
     else:
@@ -188,7 +197,7 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
 
     def inside(outer: Index, x: Expr, taps: Index) -> Expr:
         y: Expr = outer[1] * row_stride + taps[0] * row_dilation if is_picture else Imm(0, INDEX)
-        at: Expr = x * stride + taps[1] * dilation
+        at: Expr = x * stride + (taps[1] // channels if is_run else taps[1] * dilation)
         there: Expr = (y >= top) & (y < top + height) & (at >= left) & (at < left + width)
         return there
 
