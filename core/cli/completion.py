@@ -204,6 +204,7 @@ _COMPLETERS: dict[str, Completer] = {
             "workers",
             "seed",
             "layers",
+            "seconds",
         ),
         _nothing,
     ),

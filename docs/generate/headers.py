@@ -29,7 +29,9 @@ _TOKEN = re.compile(
 )
 _DEFINE = re.compile(r"#define (\w+)")
 _NAME = re.compile(
-    r"(?:\b(\w+)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:\{|;)|\}\s*(\w+);|\b(\w+);|^struct (\w+) \{)", re.MULTILINE
+    r"(?:^typedef [^;{]*\(\*(\w+)\)\([^;]*;|\b(\w+)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:\{|;)|\}\s*(\w+);|\b(\w+);"
+    r"|^struct (\w+) \{)",
+    re.MULTILINE,
 )
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,8 @@ class TestBuild:
         done = uma("build", "net.py", "--target", "c", "-v")
         stages = [*STAGES, "plan", "generate"]
         assert [line.partition(":")[0] for line in done.err.splitlines()] == [*stages, "compile", "save"]
-        rows = [line.split() for line in done.out.split("memory map:\n")[1].splitlines()]
+        below = done.out.split("memory map:\n")[1].splitlines()
+        rows = [line.split() for line in takewhile(lambda line: line.startswith(" "), below)]
         assert rows[0] == ["memory", "buffer", "role", "offset", "bytes", "first", "step", "last", "step"]
         record = uma("build", "net.py", "--target", "c", "--json").json["memory_map"]
         assert rows[1:] == [[str(value) for value in row.values()] for row in record] and record
@@ -285,6 +287,7 @@ class TestTargets:
             "cflags": None,
             "runner": None,
             "clock_hz": 100e6,
+            "threads": 1,
         }
 
     def test_the_kind_of_the_core(self, uma: Uma) -> None:
@@ -341,7 +344,7 @@ class TestTargets:
         assert lines[0] == "c -mcpu=x86-64-v3 -opt=2"
         rest = dict(line.split(None, 1) for line in lines[1:])
         assert rest.pop("-mcpu") == "x86-64-v3 (given)" and rest.pop("-opt") == "2 (given)"
-        assert rest.pop("-clock_hz") == "100000000.0 (default)"
+        assert rest.pop("-clock_hz") == "100000000.0 (default)" and rest.pop("-threads") == "1 (default)"
         assert rest == dict.fromkeys(["-mtriple", "-cc", "-cflags", "-runner"], "not given")
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"

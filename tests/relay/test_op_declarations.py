@@ -226,5 +226,5 @@ def test_defaults_are_in_their_normal_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_every_op_of_the_core_can_be_lowered(name: str) -> None:
-    assert (OPS[name].compute is None) != (OPS[name].loops is None)
+    assert OPS[name].compute is not None or OPS[name].loops is not None
     assert OPS[name].kind in ("elementwise", "broadcast", "injective", "reduction", "opaque")

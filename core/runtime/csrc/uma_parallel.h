@@ -23,6 +23,7 @@ typedef struct uma_watched {
     uint32_t wrong; /* ranges that are none */
 } uma_watched;
 
+/* A number that looks random, of each i another one. */
 static inline uint32_t uma_number_of(int32_t i)
 {
     uint32_t x = (uint32_t)i + 0x9e3779b9u;
@@ -32,6 +33,7 @@ static inline uint32_t uma_number_of(int32_t i)
     return x ^ x >> 16;
 }
 
+/* The body of a loop that is watched. args: the uma_watched. */
 static inline void uma_watched_body(const void *args, int32_t begin, int32_t end)
 {
     uma_watched *const loop = (uma_watched *)(uintptr_t)args;
@@ -48,8 +50,12 @@ static inline void uma_watched_body(const void *args, int32_t begin, int32_t end
     loop->body(loop->args, begin, end);
 }
 
+#endif
+
+/* Has a loop of n iterations, 1 or more, run by parallel_for. */
 static inline void uma_run_loop(uma_threads *threads, uma_body body, const void *args, int32_t n)
 {
+#if defined(UMA_DEBUG)
     uma_watched loop = {body, args, n, 0, 0, 0};
     uint32_t sum = 0;
     int32_t i;
@@ -57,14 +63,12 @@ static inline void uma_run_loop(uma_threads *threads, uma_body body, const void 
     for (i = 0; i < n; i++) sum += uma_number_of(i);
     threads->parallel_for(threads->user, uma_watched_body, &loop, n);
     if (loop.wrong != 0 || loop.count != (uint32_t)n || loop.sum != sum) threads->faults++;
-}
 #else
-static inline void uma_run_loop(uma_threads *threads, uma_body body, const void *args, int32_t n)
-{
     threads->parallel_for(threads->user, body, args, n);
-}
 #endif
+}
 
+/* Runs a loop of n iterations: what models call. */
 static inline void uma_parallel_for(uma_threads *threads, uma_body body, const void *args, int32_t n)
 {
     if (n <= 0) return;
