@@ -53,7 +53,7 @@ ERRORS: Mapping[str, float] = {
     "sinh": 2.36,
     "cosh": 1.4,
     "atanh": 2.1,
-    "erf": 1.36,
+    "erf": 1.32,
     "sin": 2.4,
     "cos": 2.4,
 }

@@ -1,8 +1,8 @@
-"""Coefficients of polynomials, the lowest first, as `fit` finds them: ``python -m uma.tir.maths.fit``."""
+"""Coefficients of polynomials, the lowest first, as `fit` finds them: ``python core/tir/maths/fit.py``."""
 
 from __future__ import annotations
 
-__all__ = ["COS", "ERF", "ERFC", "EXP", "LOG", "POWER_EXP", "POWER_LOG", "SIN"]
+__all__ = ["COS", "ERF", "ERFC", "EXP", "EXP2", "LOG", "POWER_EXP", "POWER_LOG", "SIN"]
 
 EXP = (
     0.4999999701976776,
@@ -37,15 +37,24 @@ ERF = (
 """Weighted error at most 2**-29.4."""
 
 ERFC = (
-    -0.0003326868754811585,
-    -1.1271225214004517,
-    -0.6380935311317444,
-    -0.1031479686498642,
-    0.02185628190636635,
-    -0.0029518580995500088,
-    0.00018677364278119057,
+    -0.00047996584908105433,
+    -1.626094102859497,
+    -0.9205742478370667,
+    -0.14881126582622528,
+    0.03153211250901222,
+    -0.004258695058524609,
+    0.00026946718571707606,
 )
 """Weighted error at most 2**-29.8."""
+
+EXP2 = (
+    0.6931472420692444,
+    0.24022236466407776,
+    0.05550282448530197,
+    0.009671857580542564,
+    0.001341330586001277,
+)
+"""Weighted error at most 2**-23.3."""
 
 POWER_LOG = (
     2.885390081790107,

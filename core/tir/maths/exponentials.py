@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..form.exprs import Expr, Select, maximum, minimum
-from .coefficients import ERF, ERFC, EXP
+from .coefficients import ERF, ERFC, EXP, EXP2
 from .parts import bits, from_bits, magnitude, polynomial, real, with_sign_of
 
 __all__ = ["cosh", "erf", "exp", "exp_flushed", "expm1", "sinh", "tanh"]
@@ -102,10 +102,12 @@ def cosh(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
-    """Up to 1 ``x`` and an odd polynomial; beyond that ``1 - exp(p(|x|))`` with a polynomial ``p``; from 3.92 on 1."""
+    """Up to 1 ``x`` and an odd polynomial; beyond that ``1 - 2**p(|x|)`` with a polynomial ``p``; from 3.92 on 1."""
     size = magnitude(x)
     square = size * size
     near = size + size * polynomial(ERF, square)
-    n, high, rest = _reduced(polynomial(ERFC, minimum(real(4.0), size)), 127)
-    far = real(1.0) - (high + rest + 1.0) * from_bits(n << _EXPONENT)
+    p = polynomial(ERFC, minimum(real(4.0), size))
+    rounded = p + (_ROUNDS + 127)
+    r = p - (rounded - (_ROUNDS + 127))
+    far = real(1.0) - (r * polynomial(EXP2, r) + 1.0) * from_bits(bits(rounded) << _EXPONENT)
     return with_sign_of(Select(size < 1.0, near, far), x)

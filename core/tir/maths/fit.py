@@ -1,4 +1,4 @@
-"""How the polynomials of `coefficients` are found: ``python -m uma.tir.maths.fit`` prints that table.
+"""How the polynomials of `coefficients` are found: ``python core/tir/maths/fit.py`` prints that table.
 
 Each is the polynomial of its degree whose largest weighted error over an interval is the least, found by least squares
 in which points count the more, the larger their errors have been (Lawson, 1961), with coefficients that float32 holds:
@@ -105,6 +105,7 @@ _log = _series(_signed(1 / (k + 3) for k in range(120)))
 _erf = _series(_signed(2 / math.sqrt(math.pi) / (_factorial(k) * (2 * k + 1)) for k in range(40)))
 _sin = _series(_signed(-1 / _factorial(2 * k + 3) for k in range(12)))
 _cos = _series(_signed(1 / _factorial(2 * k + 4) for k in range(12)))
+_exp2 = _series(math.log(2) ** (k + 1) / _factorial(k + 1) for k in range(25))
 _log2 = _series(2 / math.log(2) / (2 * k + 1) for k in range(30))
 _erfc = np.vectorize(math.erfc)
 
@@ -117,8 +118,10 @@ FITS: dict[str, Fit] = {
     "LOG": Fit(_log, _ROOT / 2 - 1, _ROOT - 1, 7, lambda f: np.abs(f**3 / np.log1p(f))),
     # erf(x) / x - 1, of x**2; relative to erf(x).
     "ERF": Fit(lambda z: _erf(z) - 1, 0.0, 1.0, 6, lambda z: 1 / _erf(z)),
-    # log(1 - erf(x)); absolute in erf(x).
-    "ERFC": Fit(lambda x: np.log(_erfc(x)), 0.99, 4.0, 6, lambda x: _erfc(x)),
+    # log2(1 - erf(x)); absolute in erf(x).
+    "ERFC": Fit(lambda x: np.log2(_erfc(x)), 0.99, 4.0, 6, lambda x: _erfc(x) * math.log(2)),
+    # (2**r - 1) / r; absolute in 2**r.
+    "EXP2": Fit(_exp2, -0.501, 0.501, 4, lambda r: np.abs(r)),
     # log2(1 + f) by s = f / (2 + f): (log2((1 + s) / (1 - s)) / s), of s**2; relative to it.
     "POWER_LOG": Fit(_log2, 0.0, 0.02945, 4, lambda z: 1 / _log2(z), "float64"),
     # exp(r), relative to it.
@@ -133,7 +136,7 @@ FITS: dict[str, Fit] = {
 def text() -> str:
     """The module `coefficients`."""
     lines = [
-        '"""Coefficients of polynomials, the lowest first, as `fit` finds them: ``python -m uma.tir.maths.fit``."""',
+        '"""Coefficients of polynomials, the lowest first, as `fit` finds them: ``python core/tir/maths/fit.py``."""',
         "",
         "from __future__ import annotations",
         "",
