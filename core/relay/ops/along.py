@@ -7,7 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.nodes import Expr, Imm, Select, maximum, minimum
+from ...tir.form.nodes import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Imm,
+    Param,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    const,
+    maximum,
+    minimum,
+    seq,
+)
 from ..op import Attr, Attrs, Boolean, Choice, Int, Op, register_op
 from ..types import TensorType, TupleType
 from .common import normalise_axis, require_elements
@@ -152,6 +169,38 @@ def _topk_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Ten
     return values, te.compute(shape, lambda *i: places[i].astype(attrs.dtype), "indices")
 
 
+def _topk_loops(attrs: Attrs, out: TupleType, data: TensorType) -> PrimFunc:
+    """One element after the other is put among the k first of those before it, behind its equals; what it displaces
+    moves on by one."""
+    axis, k = normalise_axis(attrs.axis, len(data.shape)), attrs.k
+    x = Buffer("x", data.shape, data.dtype)
+    values, places = (Buffer(f"y{i}", field.shape, field.dtype) for i, field in enumerate(out.fields))
+    around = [Var(f"i{d}") for d in range(len(data.shape))]
+    first, at, back = Var("first"), Var("at"), Var("back")
+    place, zero = Imm(k - 1, "int32") - back, Imm(0, "int32")
+
+    def there(to: Expr) -> tuple[Expr, ...]:
+        return with_place(tuple(around), axis, to)
+
+    own, before = x[there(at)], maximum(place - 1, zero)
+
+    def put(to: Expr, value: Expr, number: Expr) -> Stmt:
+        return seq(Store(values, there(to), value), Store(places, there(to), number.astype(attrs.dtype)))
+
+    def precedes(other: Expr) -> Expr:
+        held = values[there(other)]
+        return (own > held if attrs.largest else own < held) | (other >= at)
+
+    moved = put(place, values[there(before)], places[there(before)])
+    step = If((place > 0) & precedes(before), moved, If(precedes(place), put(place, own, at)))
+    begin = For(first, const(k), put(first, x[there(zero)], zero))
+    made = seq(begin, For(at, const(data.shape[axis]), If(precedes(Imm(k - 1, "int32")), For(back, const(k), step))))
+    for d in reversed(range(len(around))):
+        made = made if d == axis else For(around[d], const(data.shape[d]), made)
+    params = (Param(x, "input"), Param(values, "output"), Param(places, "output"))
+    return PrimFunc(params, Block("first", made))
+
+
 register_op(
     Op(
         name="topk",
@@ -167,6 +216,7 @@ register_op(
         infer=_infer_topk,
         reference=_topk_reference,
         compute=_topk_compute,
+        loops=_topk_loops,
         kind="opaque",
     )
 )

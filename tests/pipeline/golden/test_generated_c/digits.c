@@ -23,11 +23,8 @@ UMA_NOINLINE
 static void m_digits_k_quantize(const float *restrict x0, int8_t *restrict out0)
 {
     /* compute0 */ {
-        for (int32_t i0 = 0; i0 < 8; ++i0) {
-            UMA_ROLLED
-            for (int32_t i1 = 0; i1 < 8; ++i1) {
-                out0[i0 * 8 + i1] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf(x0[i0 * 8 + i1] / 0.0078125f), 0.0f), 255.0f) + (uint32_t)-128);
-            }
+        for (int32_t i0 = 0; i0 < 64; ++i0) {
+            out0[i0] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf(x0[i0] / 0.0078125f), 0.0f), 255.0f) + (uint32_t)-128);
         }
     }
 }

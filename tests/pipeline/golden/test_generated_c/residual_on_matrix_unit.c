@@ -241,10 +241,8 @@ static void m_residual_on_matrix_unit_k_transpose(const int8_t *restrict x0, int
 {
     /* compute0 */ {
         for (int32_t i0 = 0; i0 < 16; ++i0) {
-            for (int32_t i1 = 0; i1 < 9; ++i1) {
-                for (int32_t i2 = 0; i2 < 9; ++i2) {
-                    out0[(i0 * 9 + i1) * 9 + i2] = x0[(i1 * 9 + i2) * 16 + i0];
-                }
+            for (int32_t i1 = 0; i1 < 81; ++i1) {
+                out0[i0 * 81 + i1] = x0[i1 * 16 + i0];
             }
         }
     }
