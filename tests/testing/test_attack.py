@@ -217,6 +217,17 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
             )
         ],
     ),
+    "a scratchpad that overflows by one": (
+        "lowering",
+        [
+            (
+                "tiling.py",
+                "choose_tiles(_nest(shape, machine), machine.tir,",
+                "choose_tiles(_nest(shape, machine), Machine(machine.activation_bytes + 1, machine.weight_bytes, "
+                "machine.accumulator_bytes).tir,",
+            )
+        ],
+    ),
     "a stride of two read as one": (
         "lowering",
         [("lower.py", '"STEP_Y": shape.strides[0]', '"STEP_Y": min(shape.strides[0], 1)')],
@@ -232,8 +243,7 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
         ],
     ),
 }
-"""Of the mistakes that authors make. A constant cost is for another check; a scratchpad that overflows is
-refused by the core before anything is run."""
+"""Of the mistakes that authors make in the matrix unit."""
 
 
 @pytest.mark.soak
@@ -243,6 +253,48 @@ def test_a_planted_mistake_is_found_and_its_part_named(name: str, tmp_path: Path
     _, result = checked(tmp_path, *edits, layers=30)
     assert {finding.part for finding in result.findings} == {part}
     assert all(ops_of(finding) <= 3 for finding in result.findings)
+
+
+DRIVER, SIMULATOR = "csrc/mac_array_driver.c", "csrc/mac_array_sim.c"
+MAC_SCALED = "uma_scaled(sum, multiplier, shift, rounding)"
+
+OTHERS: dict[str, tuple[Part, list[Edit]]] = {
+    "a nudge of one more": (
+        "machine",
+        [
+            (
+                SIMULATOR,
+                MAC_SCALED,
+                "(rounding == 1 ? uma_shift_right((int64_t)sum * multiplier + ((int64_t)1 << (30 - shift)) + 1, "
+                f"31 - shift) : {MAC_SCALED})",
+            )
+        ],
+    ),
+    "a height of 64 in 6 bits": (
+        "machine",
+        [(DRIVER, "set(device, MAC_ARRAY_HEIGHT, height)", "set(device, MAC_ARRAY_HEIGHT, height & 0x3f)")],
+    ),
+    "limits kept between layers": (
+        "driver",
+        [
+            (
+                DRIVER,
+                "    set(device, MAC_ARRAY_LOW, low);",
+                "    static int32_t first = -1000;\n    if (first == -1000) first = low;\n"
+                "    set(device, MAC_ARRAY_LOW, first);",
+            )
+        ],
+    ),
+}
+"""Of mistakes in the array of multipliers."""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_mistake_planted_in_another_plugin_is_found(name: str, tmp_path: Path) -> None:
+    part, edits = OTHERS[name]
+    _, result = checked(tmp_path, *edits, package="uma_mac_array", layers=30)
+    assert {finding.part for finding in result.findings} == {part}
 
 
 @pytest.mark.soak

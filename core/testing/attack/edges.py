@@ -14,7 +14,7 @@ from .rebuilt import Changes, Place, fitted, leaves_of, rebuilt
 
 __all__ = ["MOST_EDGE_WORK", "Edge", "edges", "long", "slim"]
 
-_MOST_EXTENT, _MOST_ELEMENTS = 1 << 15, 1 << 18
+_MOST_EXTENT, _MOST_ELEMENTS = (1 << 16) + 1, 1 << 18
 
 MOST_EDGE_WORK = 300_000
 """Multiply-accumulates of a layer at an edge that is worth a run."""
@@ -31,11 +31,13 @@ class Edge:
         taken: the layer with the largest extent that is taken.
         refused: that with the smallest that is not.
         text: both, and who refuses, in words.
+        by: who refuses.
     """
 
     taken: Layer
     refused: Layer
     text: str
+    by: str
 
 
 def slim(layer: Layer, acceptance: Acceptance) -> Layer:
@@ -99,7 +101,9 @@ def edges(layer: Layer, acceptance: Acceptance) -> Iterator[Edge]:
             name = leaf_text(calls_in(layer.function.body), place)
             why = f"clause {', '.join(answer.refused_by)}" if answer.refused_by else answer.reason
             text = f"extent {at} of {name}: {low} is taken, {high} is refused by {why}"
-            yield Edge(low_layer.made(low_layer.function.body, f"extent {at} of {name} is {low}"), high_layer, text)
+            yield Edge(
+                low_layer.made(low_layer.function.body, f"extent {at} of {name} is {low}"), high_layer, text, why
+            )
 
 
 def _with_extent(layer: Layer, place: Place, leaf: Var | Constant, at: int, extent: int) -> Layer | None:

@@ -75,11 +75,12 @@ class Attack:
         self._vary()
         self.edges: list[Edge] = []
         self._long: list[Layer] = []
-        for seed in seeds[:1]:
+        # That with the fewest ops: what lies at an edge of a memory does so no more with another.
+        for seed, taken in sorted(self._taken, key=lambda one: len(calls_in(one[0].function.body)))[:1]:
             small = slim(seed, acceptance)
             self.edges += self._within_time(edges(small, acceptance))
             self._long += self._within_time(long(small, acceptance, _LONG))
-            self._float_edges(small)
+            self._float_edges(small, taken)
 
     def _within_time(self, made: Iterable[_T]) -> Iterator[_T]:
         """What there is until the time is up."""
@@ -115,15 +116,14 @@ class Attack:
                     self.refused += 1
             self._taken.append((seed, taken))
 
-    def _float_edges(self, seed: Layer) -> None:
+    def _float_edges(self, seed: Layer, taken: Sequence[Mutation]) -> None:
         """Where float scales are taken, clauses may ask more of sizes."""
-        for _, taken in self._taken[:1]:
-            scales = [m for m in taken if m.kind == "scale" and "a float scale, a power of two" in m.text]
-            made = scales[0].apply(seed) if scales else None
-            if made is not None:
-                known = {edge.text for edge in self.edges}
-                found = self._within_time(edges(made, self._acceptance))
-                self.edges += [edge for edge in found if edge.text not in known]
+        scales = [m for m in taken if m.kind == "scale" and "a float scale, a power of two" in m.text]
+        made = scales[0].apply(seed) if scales else None
+        if made is not None:
+            known = {edge.text for edge in self.edges}
+            found = self._within_time(edges(made, self._acceptance))
+            self.edges += [edge for edge in found if edge.text not in known]
 
     @property
     def accepted(self) -> int:
@@ -147,8 +147,9 @@ class Attack:
                     chosen.append(made)
         chosen += self._certain([EVERY_SHIFT], max(1, count // 6))
         chosen += self._certain(_LARGE, max(1, count // 16), last=True)
-        few = [edge.taken for edge in self.edges if work_of(edge.taken) <= MOST_EDGE_WORK]
-        small = sorted(few, key=work_of)[: max(2, count // 6)]
+        few = sorted(self.edges, key=lambda edge: work_of(edge.taken))
+        first = {edge.by: edge.taken for edge in reversed(few) if work_of(edge.taken) <= MOST_EDGE_WORK}
+        small = list(first.values())  # of each clause the edge with the least work
         small += _in_turn(self._long, max(2, count // 4), turn) + _in_turn(self._rounded(), max(3, count // 2), turn)
         chosen += small
         count += len(small)  # they leave room for others
