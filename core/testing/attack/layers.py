@@ -137,7 +137,7 @@ def _layers(
             notes.append(f"{OUT_OF_TIME}no layers were made of {missing}")
             break
         progress(f"layers of {pattern.name}")
-        until = deadline.part(_SHARES / (len(patterns) - number))
+        until = deadline.part(min(1.0, _SHARES / (len(patterns) - number)))
         seeds, reasons = made_up(pattern, member.target, acceptance, sizes, rng)
         seeds += cut.get(pattern.name, [])
         if not seeds:
