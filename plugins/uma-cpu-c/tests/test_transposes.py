@@ -107,3 +107,4 @@ def test_what_is_no_transposition_of_blocks() -> None:
     few = "no blocks that are transposed in registers: its matrices have 15 columns of int8, fewer than 16"
     assert answer((16, 15), 1, 0) == Declined(few)
     assert answer((16, 2, 15), 2, 1, 0, is_alone=False) == Declined(few)
+    assert answer((16, 3), 1, 0) is None and answer((3, 2, 16), 2, 1, 0, is_alone=False) is None

@@ -25,7 +25,8 @@ _BLOCK_BYTES = 16
 
 def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something follows
-    it in the same loops, and where elements that lie side by side stay so.
+    it in the same loops, where elements that lie side by side stay so, and where the plain loops are as good, as for
+    the three colours of a picture.
 
     Args:
         fusion: whose anchor it is.
@@ -45,6 +46,8 @@ def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     if fusion.known:
         return None
     rows, columns = shape[axes[last]], shape[last]
+    if min(rows, columns) < LANES:
+        return None
     if few := _too_few(rows, columns, data):
         return few
     place = [axes.index(dim) for dim in range(len(axes))]
@@ -64,6 +67,8 @@ def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled
     axes, shape = _axes(call), data.shape
     row_dim = next(dim for dim in reversed(axes) if shape[dim] > 1)
     column_dim = max(dim for dim in axes if shape[dim] > 1)
+    if min(shape[row_dim], shape[column_dim]) < LANES:
+        return None
     if few := _too_few(shape[row_dim], shape[column_dim], data):
         return few
     result = fusion.tensors.results[0]
