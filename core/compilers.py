@@ -66,7 +66,7 @@ _TAKEN = "|".join(
         "mem(?:cpy|set|move|cmp)|(?:sqrt|exp2?|expm1|log|log1p|pow|floor|ceil|fabs|l?l?round|trunc|l?l?rint|nearbyint)f?",
         "(?:a?sinh?|a?cosh?|a?tanh?|fmod|erf|fmin|fmax|copysign|ldexp|frexp|fma)f?|isnan|isinf|isfinite|signbit|calloc|free",
         "f?printf|perror|fopen|fclose|fread|fwrite|fgetc|stdin|stdout|stderr",
-        "_[A-Z][a-z].*|__.*|uma_.*|UMA_(?:OK|ERR_.*|ABI_VERSION|ALIGNAS|HIDDEN|NOINLINE|RUN_BEGINS|STEP_ENDS)",
+        "_[A-Z][a-z].*|__.*|uma_.*|UMA_(?:OK|ERR_.*|ABI_VERSION|ALIGNAS|HIDDEN|NOINLINE|RUN_BEGINS|STEP_ENDS|PARALLEL_FOR)",
     )
 )
 

@@ -447,12 +447,12 @@ class Writer:
         self.written |= written
         name, count = ranges.add(handed, loop), self.printer(known).text(stmt.extent)
         if not handed:
-            self.line(f"uma_parallel_for(threads, {name}, NULL, {count});")
+            self.line(f"UMA_PARALLEL_FOR(threads, {name}, NULL, {count});")
             return
         with self.brace(""):
             self.line(f"const struct {name}_args args = {{{', '.join(one.name for one in handed)}}};")
             self.lines.append("")
-            self.line(f"uma_parallel_for(threads, {name}, &args, {count});")
+            self.line(f"UMA_PARALLEL_FOR(threads, {name}, &args, {count});")
 
     def handed(self, buffer: Buffer, is_written: bool) -> Handed:
         """How a range is handed a buffer."""

@@ -50,17 +50,23 @@ def three(net: Path) -> Artifact:
     return uma.build(net, "c -threads=3", name="net")
 
 
+@pytest.fixture(scope="module")
+def plain(net: Path) -> Artifact:
+    """For one thread."""
+    return uma.build(net, "c", name="net")
+
+
 def loops(artifact: Artifact) -> int:
     """How many loops threads run."""
-    return artifact.source(f"{artifact.name}.c").count("uma_parallel_for(threads, ")
+    return artifact.source(f"{artifact.name}.c").count("UMA_PARALLEL_FOR(threads, ")
 
 
 def bits(outputs: dict[str, np.ndarray]) -> bytes:
     return b"".join(array.tobytes() for array in outputs.values())
 
 
-def test_the_same_bits_with_any_number_of_threads(net: Path, three: Artifact) -> None:
-    expected = bits(uma.build(net, "c", name="net").run(X))
+def test_the_same_bits_with_any_number_of_threads(plain: Artifact, three: Artifact) -> None:
+    expected = bits(plain.run(X))
     assert loops(three) >= 4
     for count in (1, 2, 3):
         with three.session(threads=count) as session:
@@ -71,6 +77,7 @@ def test_the_same_bits_with_any_number_of_threads(net: Path, three: Artifact) ->
     assert bits(dict(profile.outputs)) == expected and len(profile.calls) == len(three.record.calls)
 
 
+@pytest.mark.soak
 def test_the_same_bits_of_int8(tmp_path: Path) -> None:
     onnx.save(picture_net(quantised=True), tmp_path / "net.onnx")
     two = uma.build(tmp_path / "net.onnx", "c -threads=2")
@@ -78,8 +85,8 @@ def test_the_same_bits_of_int8(tmp_path: Path) -> None:
     assert bits(two.session(threads=2).run(X)) == bits(uma.build(tmp_path / "net.onnx", "c").run(X))
 
 
-def test_one_thread_has_the_c_that_it_had(net: Path, three: Artifact) -> None:
-    plain, one = (uma.build(net, target, name="net") for target in ("c", "c -threads=1"))
+def test_one_thread_has_the_c_that_it_had(net: Path, plain: Artifact, three: Artifact) -> None:
+    one = uma.build(net, "c -threads=1", name="net")
     assert {n: c for n, c in one.files.items() if n != "metadata.json"} == plain.files
     assert "uma_parallel.h" not in plain.files and "uma_threads" not in plain.source("net.h")
     assert "uma_threads threads;" in three.source("net.h") and "#define net_THREADS 3\n" in three.source("net.h")
@@ -167,7 +174,7 @@ def test_threads_end_with_their_session(three: Artifact) -> None:
     assert alive() == before
 
 
-def test_what_cannot_be_asked_for(net: Path, three: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_asked_for(net: Path, plain: Artifact, three: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (0, -1, True, 1.5, "2"):
         with pytest.raises(UsageError, match="is no number of threads"):
             three.session(threads=wrong)  # type: ignore[arg-type]
@@ -175,7 +182,7 @@ def test_what_cannot_be_asked_for(net: Path, three: Artifact, monkeypatch: pytes
         three.session(threads=4)
     assert "-threads=4" in str(error.value)
     with pytest.raises(UsageError, match="built for one thread"):
-        uma.build(net, "c").session(threads=2)
+        plain.session(threads=2)
     for wrong in ("0", "1000000", "two"):
         with pytest.raises(UsageError, match="threads"):
             uma.build(net, f"c -threads={wrong}")
@@ -427,10 +434,11 @@ def test_the_pool_must_load(three: Artifact, monkeypatch: pytest.MonkeyPatch, tm
     assert bits(session.run(X)) == bits(three.session(threads=2).run(X))
 
 
-def test_the_command(net: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(net), "--target", "c -threads=2", "--threads", "2", "-q", "--json"]) == 0
-    assert main(["run", str(net), "--target", "c", "--threads", "2", "-q"]) == 2
-    assert "was built for one thread, and cannot be run by 2" in capfd.readouterr().err
+def test_the_command(three: Artifact, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    three.save(tmp_path / "net")
+    assert main(["run", str(tmp_path / "net"), "--threads", "2", "-q"]) == 0
+    assert main(["run", str(tmp_path / "net"), "--threads", "4", "-q"]) == 2
+    assert "was built for 3 threads, and cannot be run by 4" in capfd.readouterr().err
 
 
 def kernels(data: st.DataObject) -> list[Run]:

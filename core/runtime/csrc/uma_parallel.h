@@ -68,15 +68,18 @@ static inline void uma_run_loop(uma_threads *threads, uma_body body, const void 
 #endif
 }
 
-/* Runs a loop of n iterations: what models call. */
-static inline void uma_parallel_for(uma_threads *threads, uma_body body, const void *args, int32_t n)
-{
-    if (n <= 0) return;
-    if (threads->parallel_for == NULL) {
-        body(args, 0, n);
-    } else {
-        uma_run_loop(threads, body, args, n);
-    }
-}
+/* Has a loop of n iterations run: `body` is the name of a function, so that it is seen what a model calls. */
+#define UMA_PARALLEL_FOR(threads, body, args, n)                                                                       \
+    do {                                                                                                               \
+        const int32_t uma_count = (n);                                                                                 \
+                                                                                                                       \
+        if (uma_count > 0) {                                                                                           \
+            if ((threads)->parallel_for == NULL) {                                                                     \
+                body((args), 0, uma_count);                                                                            \
+            } else {                                                                                                   \
+                uma_run_loop((threads), body, (args), uma_count);                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)
 
 #endif
