@@ -49,7 +49,7 @@ _UNIT, _SIGNED_UNIT = _Scale(2.0**-8, -128), _Scale(2.0**-7)
 
 
 def families() -> list[Family]:
-    """All, in the order of the page on operators: products, pools, reductions, maths, moves, recurrent layers."""
+    """All: products, pools, reductions, maths, normalisations, moves, recurrent layers and attention."""
     return [*_products(), *_pools(), *_reductions(), *_maths(), *_normalisations(), *_moves(), *_sequences()]
 
 
