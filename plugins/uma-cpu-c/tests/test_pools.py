@@ -11,7 +11,7 @@ from tests._support.random_layers import Layers, reference
 
 import uma
 from uma.hookspecs import Declined, Fusion, Scheduled
-from uma.relay import Function, IRModule, TensorType, Var, call
+from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.pools import pooled
 from uma_cpu_c.units import Unit
 
@@ -83,3 +83,25 @@ def test_what_has_no_form(channels: int, attrs: dict[str, Any], reason: str | No
         assert isinstance(answer, Scheduled)
     else:
         assert answer == Declined(f"no pool in vectors: {reason}")
+
+
+def test_what_is_looked_up_in_a_table_is_no_vector() -> None:
+    """After a pool and a convolution, and before a transposition; nor is what reads nothing at all."""
+    rng = np.random.default_rng(0)
+    x = Var("x", TensorType((1, 5, 17, 32), "int8"))
+    weight = const(rng.integers(-99, 99, (1, 1, 32, 16)).astype(np.int8))
+    sums = call("qnn.conv2d", x, weight, input_zero_point=3)
+    narrow = call("qnn.requantize", sums, scale=FixedPoint((1 << 30,), (9,), "double"), dtype="int8")
+    made = [
+        curve(call("nn.max_pool2d", x, pool_size=(3, 3))),
+        curve(narrow),
+        call("transpose", curve(x), axes=(0, 3, 1, 2)),
+        call("transpose", call("clip", x, a_min=5, a_max=5), axes=(0, 3, 1, 2)),
+    ]
+    module = IRModule.of({"main": Function((x,), Tuple(made))})
+    values = {"x": rng.integers(-128, 128, x.shape).astype(np.int8)}
+    same(uma.build(module, "c -opt=2", name="pools", plugins=PLUGINS).run(values), reference(module, values))
+
+
+def curve(x: Expr) -> Expr:
+    return call("qnn.tanh", x, input_scale=0.05, input_zero_point=0, output_scale=1 / 128, output_zero_point=0)

@@ -35,7 +35,7 @@ from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
-__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "spread", "sums_of", "tiled", "widest"]
+__all__ = ["Nest", "centred", "in_registers", "is_known", "looks_up", "planned", "spread", "sums_of", "tiled", "widest"]
 
 Extents = tuple[int, ...]
 
@@ -179,7 +179,8 @@ def in_registers(
     start = s.decompose_reduction(nest.product, inner[0])
     s.reorder(*reduction, *inner, *grouped)
     fewer = min(lanes, unit.bytes // widest(nest.kernel.func, last))
-    if fewer == lanes and _work(nest.kernel.func, last) <= _MOST_WORK:
+    one_by_one = looks_up(nest.kernel.func, last)
+    if fewer == lanes and _work(nest.kernel.func, last) <= _MOST_WORK and not one_by_one:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
         s.cache_write(nest.product, sums, "register", at=at)
@@ -189,7 +190,8 @@ def in_registers(
         spread(s, _within(s, f"{held.name}_out", at))
         s.reverse_compute_at(last, at)
         s.store_at(sums, at)
-        s.vectorize(s.split(s.loops(last)[-1], fewer, tail="peel")[1])
+        if not one_by_one:
+            s.vectorize(s.split(s.loops(last)[-1], fewer, tail="peel")[1])
     spread(s, _within(s, start, at))
 
 
@@ -223,9 +225,19 @@ def _work(func: PrimFunc, label: str) -> int:
 
 
 def widest(func: PrimFunc, label: str) -> int:
-    """The bytes of the widest numbers that a block reads."""
-    (block,) = (part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
-    return max(part.buffer.nbytes // part.buffer.size for part in walk(block) if isinstance(part, Load))
+    """The bytes of the widest numbers that a block reads; 1 where it reads none."""
+    loads = (part.buffer for part in walk(_block(func, label)) if isinstance(part, Load))
+    return max((buffer.nbytes // buffer.size for buffer in loads), default=1)
+
+
+def looks_up(func: PrimFunc, label: str) -> bool:
+    """Whether a block reads where something that it reads says, as from a table: vectors cannot."""
+    loads = (part for part in walk(_block(func, label)) if isinstance(part, Load))
+    return any(isinstance(part, Load) for load in loads for index in load.indices for part in walk(index))
+
+
+def _block(func: PrimFunc, label: str) -> Block:
+    return next(part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
 
 
 def is_known(fusion: Fusion) -> bool:

@@ -14,7 +14,7 @@ from uma.tir import INDEX, Buffer, For, Imm, Intrinsic, Store, Var, te
 from uma.tir.schedule import Schedule
 
 from .products import LANES
-from .schedules import widest
+from .schedules import looks_up, widest
 from .units import Unit
 
 __all__ = ["transposed", "transposition"]
@@ -83,8 +83,9 @@ def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled
     s.compute_at(kernel.labels[data], loops[around[-1]])
     (held,) = s.store_at(kernel.buffers[data], loops[around[-1]])
     s.set_scope(held, "global")
-    lanes = math.gcd(shape[column_dim], unit.bytes // widest(kernel.func, kernel.labels[data]))
-    if lanes >= LANES:
+    widest_bytes = max(data.nbytes // data.size, widest(kernel.func, kernel.labels[data]))
+    lanes = math.gcd(shape[column_dim], unit.bytes // widest_bytes)
+    if lanes >= LANES and not looks_up(kernel.func, kernel.labels[data]):
         s.vectorize(s.split(s.loops(kernel.labels[data])[-1], lanes)[1])
     s.tensorize(loops[column_dim], transposition(shape[row_dim], shape[column_dim], data.dtype))
     return Scheduled(replace(kernel, func=s.func))
