@@ -3,7 +3,7 @@ after; and of some that is computed element by element. All stages of a row foll
 of a core, in vectors.
 
 Sums of a row have as many parts as the default schedule gives them, and are folded as there: so a result has the same
-bits on every machine, whatever its vectors.
+bits whatever vectors a machine has. (Where squares are added in one operation, if the CPU has it, that makes another.)
 """
 
 from __future__ import annotations
