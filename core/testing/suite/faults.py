@@ -26,7 +26,7 @@ _CASE_S = 5
 """How long a run with a change may take, in seconds of the processor: a driver that polls gives up long before."""
 
 _LAYERS = 3
-_PER_REGISTER, _RANDOM, _MEMORY, _CONSTANTS = 2, 150, 12, 200
+_PER_REGISTER, _RANDOM, _MEMORY, _CONSTANTS, _COMMANDS = 2, 150, 12, 200, 64
 _ONES = 0xFFFFFFFF
 _STUCK = frozenset({"reads", "stuck", "drop", "less", "unreachable"})
 """Changes after which nothing is left that could go on for ever."""
@@ -140,9 +140,14 @@ def cases_of(accesses: Sequence[Access], constant_bytes: int, seed: int, *, read
     for bytes_ in (0, 64, 1024):
         yield Case("less", 0, 0, 0, bytes_, f"the simulator is given {bytes_} bytes of memory")
     words = range(constant_bytes // 4)
-    for word in sorted({*words[:64], *rng.sample(words, min(len(words), _CONSTANTS))}):
-        flip = rng.choice((1, 0xFF, 0x10000, 0x80000000, rng.randrange(1, 1 << 32)))
-        yield Case("constant", 0, 0, 4 * word, flip, f"word {word} of the model's constants is changed by {flip:#x}")
+    for word in sorted({*words[:_COMMANDS], *rng.sample(words, min(len(words), _CONSTANTS))}):
+        flips = [rng.choice((1, 0xFF, 0x10000, 0x80000000, rng.randrange(1, 1 << 32)))]
+        if word < _COMMANDS:
+            # Commands, where there are any: each of their fields is turned over.
+            flips += [0xFF << shift for shift in (0, 8, 16, 24)]
+        for flip in dict.fromkeys(flips):
+            shown = f"word {word} of the model's constants is changed by {flip:#x}"
+            yield Case("constant", 0, 0, 4 * word, flip, shown)
     writes = [(at, one) for at, one in enumerate(one for one in accesses if one.is_write)]
     if reads:
         yield from _of_reads([(at, one) for at, one in enumerate(one for one in accesses if not one.is_write)])
