@@ -107,7 +107,7 @@ def kernel(name: str, size: int, lanes: int = 1) -> PrimFunc:
 
 def wide(name: str) -> Callable[..., Any]:
     """The function of float64, by numpy or Python, one by one."""
-    own = {"pow": "power", "atanh": "arctanh"}.get(name, name)
+    own = {"pow": "power", "atan": "arctan", "atanh": "arctanh"}.get(name, name)
     return np.vectorize(math.erf, otypes=[np.float64]) if name == "erf" else getattr(np, own)
 
 

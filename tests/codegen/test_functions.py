@@ -108,6 +108,7 @@ def test_errors_of_very_many_powers() -> None:
         ("tanh", (-INF, -10.0, -0.0, 1e-45, INF, NAN), (-1.0, -1.0, -0.0, 1e-45, 1.0, NAN)),
         ("sinh", (-INF, -0.0, 1e-45, 90.0, NAN), (-INF, -0.0, 1e-45, INF, NAN)),
         ("cosh", (-INF, -0.0, 1e-45, 90.0, NAN), (INF, 1.0, 1.0, INF, NAN)),
+        ("atan", (-INF, -0.0, 1e-45, 1.0, INF, NAN), (-1.5707964, -0.0, 1e-45, 0.7853982, 1.5707964, NAN)),
         ("atanh", (-INF, -1.0, -0.0, 1.0, 1.5, NAN), (NAN, -INF, -0.0, INF, NAN, NAN)),
         ("erf", (-INF, -4.0, -0.0, INF, NAN), (-1.0, -1.0, -0.0, 1.0, NAN)),
         ("sin", (-INF, -0.0, 1e-45, INF, NAN), (NAN, -0.0, 1e-45, NAN, NAN)),

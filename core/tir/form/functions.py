@@ -236,7 +236,7 @@ FUNCTIONS: dict[str, Function] = {
     "tan": Function(1, _rounded(_finite(math.tan)), cost=16),
     "asin": Function(1, _rounded(_finite(math.asin)), cost=16),
     "acos": Function(1, _rounded(_finite(math.acos)), cost=16),
-    "atan": Function(1, _rounded(math.atan), cost=16),
+    "atan": _defined("atan", math.atan),
     "sinh": _defined("sinh", _sinh),
     "cosh": _defined("cosh", _cosh),
     "tanh": _defined("tanh", math.tanh),

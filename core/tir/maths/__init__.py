@@ -18,7 +18,7 @@ from typing import Any
 from ..form.exprs import Call, Expr, Imm, Select, Var
 from ..form.fields import operands
 from ..form.visit import rewrite, substitute
-from .angles import cos, cos_far, sin, sin_far
+from .angles import atan, cos, cos_far, sin, sin_far
 from .exponentials import cosh, erf, exp, exp_flushed, expm1, sinh, tanh
 from .logarithms import atanh, log, log1p
 from .powers import pow as power
@@ -34,6 +34,7 @@ DEFINITIONS: Mapping[str, Callable[..., Expr]] = {
     "tanh": tanh,
     "sinh": sinh,
     "cosh": cosh,
+    "atan": atan,
     "atanh": atanh,
     "erf": erf,
     "sin": sin,
@@ -52,6 +53,7 @@ ERRORS: Mapping[str, float] = {
     "tanh": 2.61,
     "sinh": 2.36,
     "cosh": 1.4,
+    "atan": 2.2,
     "atanh": 2.1,
     "erf": 1.32,
     "sin": 2.4,

@@ -1,9 +1,12 @@
-"""sin and cos of float32.
+"""sin, cos and atan of float32.
 
 ``x = k pi / 2 + r`` with a whole ``k`` and ``|r|`` up to pi / 4: sin and cos are one of two polynomials of ``r``, with
 a sign, as the low bits of ``k`` say. Up to `NEAR`, ``k pi / 2`` is subtracted in four parts, of which the first three
 have so few bits that their products with ``k`` are exact (Cody and Waite, 1980). Beyond that the product of ``x`` with
 96 bits of 2 / pi, those that matter for its exponent, is formed in integers (Payne and Hanek, 1983).
+
+atan is a polynomial of numbers up to tan(pi / 8), and beyond that an eighth or a quarter of a turn more than that of
+``(x - 1) / (x + 1)`` or ``-1 / x``.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ import math
 from typing import NamedTuple
 
 from ..form.exprs import Call, Expr, Select
-from .coefficients import COS, SIN
-from .parts import bits, from_bits, magnitude, polynomial, real, word
+from .coefficients import ATAN, COS, SIN
+from .parts import bits, from_bits, magnitude, polynomial, real, with_sign_of, word
 
-__all__ = ["NEAR", "cos", "cos_far", "sin", "sin_far"]
+__all__ = ["NEAR", "atan", "cos", "cos_far", "sin", "sin_far"]
 
 NEAR = 8192.0
 """Up to this size of ``x`` parts of pi / 2 are subtracted."""
@@ -113,3 +116,21 @@ def sin_far(x: Expr) -> Expr:
 def cos_far(x: Expr) -> Expr:
     """The cosine, of at least `NEAR` in size, or NaN."""
     return _far_value(x, 1)
+
+
+_EIGHTH, _EIGHTH_REST = 0.785398185253143310546875, -2.185569414336896e-8
+"""Of a turn, pi / 4: the nearest float32, and what it is off by."""
+
+
+def atan(x: Expr) -> Expr:
+    """One quotient for all sizes of ``x``."""
+    size = magnitude(x)
+    beyond, far = size > real(math.sqrt(2) - 1), size > real(math.sqrt(2) + 1)
+    above = Select(far, real(-1.0), Select(beyond, size - 1.0, size))
+    below = Select(far, size, Select(beyond, size + 1.0, real(1.0)))
+    r = above / below
+    square = r * r
+    near = r + r * (square * polynomial(ATAN, square))
+    turned = Select(far, real(2 * _EIGHTH), Select(beyond, real(_EIGHTH), real(0.0)))
+    rest = Select(far, real(2 * _EIGHTH_REST), Select(beyond, real(_EIGHTH_REST), real(0.0)))
+    return with_sign_of(turned + (near + rest), x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COS", "ERF", "ERFC", "EXP", "EXP2", "LOG", "POWER_EXP", "POWER_LOG", "SIN"]
+__all__ = ["ATAN", "COS", "ERF", "ERFC", "EXP", "EXP2", "LOG", "POWER_EXP", "POWER_LOG", "SIN"]
 
 EXP = (
     0.4999999701976776,
@@ -46,6 +46,15 @@ ERFC = (
     0.00026946718571707606,
 )
 """Weighted error at most 2**-29.8."""
+
+ATAN = (
+    -0.33333316445350647,
+    0.19998526573181152,
+    -0.14244344830513,
+    0.10598728060722351,
+    -0.060887355357408524,
+)
+"""Weighted error at most 2**-30.4."""
 
 EXP2 = (
     0.6931472420692444,

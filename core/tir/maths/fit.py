@@ -105,6 +105,7 @@ _log = _series(_signed(1 / (k + 3) for k in range(120)))
 _erf = _series(_signed(2 / math.sqrt(math.pi) / (_factorial(k) * (2 * k + 1)) for k in range(40)))
 _sin = _series(_signed(-1 / _factorial(2 * k + 3) for k in range(12)))
 _cos = _series(_signed(1 / _factorial(2 * k + 4) for k in range(12)))
+_atan = _series(_signed(-1 / (2 * k + 3) for k in range(40)))
 _exp2 = _series(math.log(2) ** (k + 1) / _factorial(k + 1) for k in range(25))
 _log2 = _series(2 / math.log(2) / (2 * k + 1) for k in range(30))
 _erfc = np.vectorize(math.erfc)
@@ -120,6 +121,8 @@ FITS: dict[str, Fit] = {
     "ERF": Fit(lambda z: _erf(z) - 1, 0.0, 1.0, 6, lambda z: 1 / _erf(z)),
     # log2(1 - erf(x)); absolute in erf(x).
     "ERFC": Fit(lambda x: np.log2(_erfc(x)), 0.99, 4.0, 6, lambda x: _erfc(x) * math.log(2)),
+    # (atan(r) - r) / r**3, of r**2; relative to atan(r).
+    "ATAN": Fit(_atan, 0.0, (_ROOT - 1) ** 2 * 1.001, 4, lambda z: z / (1 + z * _atan(z))),
     # (2**r - 1) / r; absolute in 2**r.
     "EXP2": Fit(_exp2, -0.501, 0.501, 4, lambda r: np.abs(r)),
     # log2(1 + f) by s = f / (2 + f): (log2((1 + s) / (1 - s)) / s), of s**2; relative to it.
