@@ -75,7 +75,10 @@ class TestReplacing:
         assert list(tmp_path.iterdir()) == [zipped]
 
     @pytest.mark.parametrize(
-        ("content", "why"), [(b"mine", "damaged: File is not a zip file"), (packed({"a": b""}), "holds no artifact")]
+        ("content", "why"),
+        [(b"mine", "damaged: File is not a zip file"), (packed({"a": b""}), "holds no artifact")],
+        # (An archive has the time in it.)
+        ids=["text", "another archive"],
     )
     def test_nothing_else_is(self, content: bytes, why: str, artifact: Artifact, tmp_path: Path) -> None:
         (tmp_path / "mine.zip").write_bytes(content)
