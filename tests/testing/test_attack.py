@@ -133,6 +133,7 @@ SCALED = "uma_scaled(sum, multiplier, shift, (int32_t)rounding)"
 STORE = "    return transfer(device, MXU_CMD_STORE{}, to, to_stride, from, from_stride, rows, row_bytes);"
 BEYOND = "    ((unsigned char *)to)[(int64_t)to_stride * (rows - 1) + row_bytes] = 0;\n"
 
+_LARGER = "Machine(machine.activation_bytes + 1, machine.weight_bytes, machine.accumulator_bytes)"
 MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
     "padding": (
         "lowering",
@@ -222,10 +223,10 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
         [
             (
                 "tiling.py",
-                "choose_tiles(_nest(shape, machine), machine.tir,",
-                "choose_tiles(_nest(shape, machine), Machine(machine.activation_bytes + 1, machine.weight_bytes, "
-                "machine.accumulator_bytes).tir,",
+                f"{call}(_nest(shape, machine), machine.tir,",
+                f"{call}(_nest(shape, machine), {_LARGER}.tir,",
             )
+            for call in ("find_misfit", "choose_tiles")
         ],
     ),
     "a stride of two read as one": (
