@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
-import hashlib
 import os
 import secrets
 import weakref
@@ -15,33 +13,16 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import DeviceError, ToolchainError, UsageError
-from ..toolchain.cache import Cache, library_key, on_trial
-from ..toolchain.compile import Part, compile_shared
-from ..toolchain.discovery import find_compiler
+from ..errors import DeviceError, UsageError
 from .abi import Array, abi
 from .native import NativeModel, Session
+from .part import part_of_runtime
 
 __all__ = ["Recorder", "TracedSession"]
 
-_CSRC = Path(__file__).with_name("csrc")
 _SOURCE, _HEADERS = "uma_trace.c", ("uma_trace.h", "uma_device.h", "uma_runtime.h")
 _SPARE_MEMORIES = 256
 """How many memories may turn up that are no part of the model: tables of a driver, for example."""
-
-
-@functools.cache
-def _library() -> Any:
-    """``csrc/uma_trace.c``, compiled for this machine and loaded."""
-    part = Part(find_compiler(), [_SOURCE], ["-std=c99", "-O2"])
-    files = {name: (_CSRC / name).read_bytes() for name in (_SOURCE, *_HEADERS)}
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    path = Cache().library(library_key(digests, [part]), lambda output: compile_shared([part], files, output))
-    with on_trial(path):
-        try:
-            return abi().ffi.dlopen(str(path))
-        except OSError as error:
-            raise ToolchainError(f"cannot load what records devices: {error}", where=str(path)) from error
 
 
 class Recorder:
@@ -71,7 +52,7 @@ class Recorder:
         instead: Callable[[int, int, int], int] | None = None,
     ) -> None:
         ffi = abi().ffi
-        self._c = _library()
+        self._c = part_of_runtime(_SOURCE, _HEADERS, "what records devices")
         self._ended = False
         rows = ffi.new("uma_traced_memory[]", len(memories) + _SPARE_MEMORIES)
         # What the structures point to.

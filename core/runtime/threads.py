@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import errno
-import functools
-import hashlib
 import os
 import weakref
-from pathlib import Path
 from typing import Any
 
 from ..arguments import told
-from ..errors import ToolchainError, UsageError
-from ..toolchain.cache import Cache, library_key, on_trial
-from ..toolchain.compile import Part, compile_shared
-from ..toolchain.discovery import find_compiler
+from ..errors import UsageError
 from .abi import abi
+from .part import part_of_runtime
 
 __all__ = ["Pool", "threads_of"]
 
-_CSRC = Path(__file__).with_name("csrc")
 _SOURCE, _HEADERS = "uma_pool.c", ("uma_pool.h", "uma_runtime.h", "uma_math.h")
 
 
@@ -72,7 +66,7 @@ class Pool:
     """
 
     def __init__(self, threads: int) -> None:
-        ffi, library = abi().ffi, _library()
+        ffi, library = abi().ffi, part_of_runtime(_SOURCE, _HEADERS, "the threads that run models")
         ffi.errno = 0
         pool = library.uma_pool_make(threads)
         if pool == ffi.NULL:
@@ -93,17 +87,3 @@ class Pool:
     def end(self) -> None:
         """End the threads; nobody may be running a model with them. To end it again is no harm."""
         self._ended()
-
-
-@functools.cache
-def _library() -> Any:
-    """``csrc/uma_pool.c``, compiled for this machine and loaded."""
-    part = Part(find_compiler(), [_SOURCE], ["-std=c99", "-O2"])
-    files = {name: (_CSRC / name).read_bytes() for name in (_SOURCE, *_HEADERS)}
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    path = Cache().library(library_key(digests, [part]), lambda output: compile_shared([part], files, output))
-    with on_trial(path):
-        try:
-            return abi().ffi.dlopen(str(path))
-        except OSError as error:
-            raise ToolchainError(f"cannot load the threads that run models: {error}", where=str(path)) from error

@@ -29,7 +29,7 @@ from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
 from uma.cli import main
 from uma.errors import ToolchainError, UsageError
-from uma.runtime import threads
+from uma.runtime import part, threads
 from uma.runtime.threads import threads_of
 from uma.tir import interpret
 from uma.tir.schedule.threads import in_threads, is_parallel
@@ -195,7 +195,7 @@ def test_what_cannot_be_asked_for(net: Path, plain: Artifact, three: Artifact, m
         def uma_pool_make(self, count: int) -> object:
             return threads.abi().ffi.NULL
 
-    monkeypatch.setattr(threads, "_library", Poor)
+    monkeypatch.setattr(threads, "part_of_runtime", lambda *_: Poor())
     with pytest.raises(UsageError, match="the system gives this process no 2 threads"):
         three.session(threads=2)
 
@@ -426,9 +426,9 @@ def test_the_pool_must_load(three: Artifact, monkeypatch: pytest.MonkeyPatch, tm
         return tmp_path / "broken.so"
 
     session = three.session(threads=1)
-    threads._library.cache_clear()
+    part.part_of_runtime.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(threads.Cache, "library", broken)
+        patch.setattr(part.Cache, "library", broken)
         with pytest.raises(ToolchainError, match="cannot load the threads that run models"):
             threads.Pool(2)
     assert bits(session.run(X)) == bits(three.session(threads=2).run(X))
