@@ -196,10 +196,11 @@ def striped(
     whole = [_Cascade((one.whole,), {}) for one in operations]
     fitting = [fits(number, number, one) for number, one in enumerate(whole)]
     ranges = Ranges(operations, fitting)
-    # By the number of operations that are done: cycles, and the cascades that do it.
-    best: list[tuple[int, tuple[_Cascade, ...]] | None] = [(0, ())] + [None] * len(operations)
+    # By the number of operations that are done: the cycles, and where the last cascade begins.
+    cycles: list[int | None] = [0] + [None] * len(operations)
+    ending: dict[int, tuple[int, _Cascade]] = {}
     for first in range(len(operations)):
-        before = best[first]
+        before = cycles[first]
         if before is None:
             continue
         for last in ranges.beginning(first):
@@ -209,11 +210,18 @@ def striped(
                 some = _cascades(operations, operations[first : last + 1], fixed)
                 found = next((one for one in some if fits(first, last, one)), None)
             if found is not None:
-                cycles = before[0] + sum(choose(step)[1] for step in found.steps)
-                after = best[last + 1]
-                if after is None or cycles < after[0]:
-                    best[last + 1] = cycles, (*before[1], found)
-    done = best[-1]
-    if done is None:
-        return next(number for number in range(len(operations)) if best[number + 1] is None)
-    return [(turned, choose(step)[0]) for one in done[1] for step, turned in zip(one.steps, one.turned(), strict=True)]
+                total = before + sum(choose(step)[1] for step in found.steps)
+                after = cycles[last + 1]
+                if after is None or total < after:
+                    cycles[last + 1], ending[last + 1] = total, (first, found)
+    if cycles[-1] is None:
+        return next(number for number in range(len(operations)) if cycles[number + 1] is None)
+    done, count = [], len(operations)
+    while count:
+        count, one = ending[count]
+        done.append(one)
+    return [
+        (turned, choose(step)[0])
+        for one in reversed(done)
+        for step, turned in zip(one.steps, one.turned(), strict=True)
+    ]
