@@ -118,7 +118,8 @@ class _Run:
             return self._loop(expr.op, given)
         if not isinstance(expr.op, Op):
             return self._call(expr.op, given)
-        result = expr.op.reference(self._valued(expr, given), *given)
+        with np.errstate(all="ignore"):  # an infinity is a value, as in what is compiled
+            result = expr.op.reference(self._valued(expr, given), *given)
         result = tuple(map(np.asarray, result)) if isinstance(result, tuple) else np.asarray(result)
         _check(result, expr.type, expr.op.name, self.extents)
         return result

@@ -47,6 +47,12 @@ def test_scalars_are_arrays() -> None:
     assert result.shape == ()
 
 
+def test_infinities_are_values_without_a_warning() -> None:
+    made = Tuple([call("log", X), call("divide", X, X)])
+    logs, parts = evaluate(Function([X], made), {"x": np.array([0, -1], np.float32)})
+    assert logs[0] == -np.inf and np.isnan(logs[1]) and np.isnan(parts[0])
+
+
 def test_functions_are_called() -> None:
     double = Function([X], call("add", X, X), {"Primitive": "1"})
     quadruple = Function([X], Call(double, [Call(double, [X])]))
