@@ -34,6 +34,13 @@ SETS = {
 Values = dict[str, np.ndarray]
 
 
+def features(target: str = "c") -> frozenset[str]:
+    """What the CPU of a target of the C plugin can do."""
+    known = PLUGINS.kind("c").features
+    assert known is not None
+    return frozenset(known(PLUGINS.target(target)))
+
+
 def target_for(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The target of `SETS` with that compiler, gcc or clang, where this machine or its emulator runs it; skips where
     not. The emulator has that CPU's instructions and no others.
@@ -46,9 +53,7 @@ def target_for(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -> str:
     elif os.uname().machine != "x86_64":
         pytest.skip(f"this machine is no x86-64, which {name} belongs to")
     else:
-        known = PLUGINS.kind("c").features
-        assert known is not None
-        if lacking := known(PLUGINS.target(target)) - cpu_features() - {"float32", "float64"}:
+        if lacking := features(target) - cpu_features() - {"float32", "float64"}:
             pytest.skip(f"this machine's CPU has no {', '.join(sorted(lacking))}")
     for tool in tools:
         if shutil.which(tool) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests._support.built_layers import PLUGINS, check, layers, same
+from tests._support.built_layers import PLUGINS, check, features, layers, same
 from tests._support.random_layers import Layers, reference
 
 import uma
@@ -16,7 +16,7 @@ from uma.tir import PrimFunc, interpret
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_random_layers(cc: str) -> None:
     text = check(*layers(3, 11), f"c -cc={cc} -opt=2")
-    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+    if "avx2" in features():
         assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text and "UMA_ROWS" in text and "uma_transpose_32" in text
 
 
@@ -67,7 +67,7 @@ def test_first_layers_are_given_no_copy_with_borders(cc: str) -> None:
     values = made.values()
     artifact = uma.build(made.module, f"c -cc={cc} -opt=2", name="layers", plugins=PLUGINS)
     same(artifact.run(values), reference(made.module, values))
-    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+    if "avx2" in features():
         assert "piece0" not in artifact.files["layers.c"].decode() and artifact.arena_bytes == 0
 
 

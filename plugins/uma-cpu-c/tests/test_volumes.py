@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests._support.built_layers import PLUGINS, check
+from tests._support.built_layers import PLUGINS, check, features
 from tests._support.random_layers import Layers, reference
 
 import uma
@@ -32,7 +32,7 @@ def test_borders_strides_and_dilation(cc: str) -> None:
         layers.outputs.append(call("nn.relu", call("add", sums, bias)))
     values = layers.values()
     text = check(layers.module, values, reference(layers.module, values), f"c -cc={cc} -opt=2")
-    if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
+    if "avx2" in features():
         assert "UMA_FMA_f32x8" in text
 
 

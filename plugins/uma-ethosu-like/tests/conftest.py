@@ -232,7 +232,7 @@ for arguments in json.load(sys.stdin):
     with contextlib.suppress(SystemExit):
         try:
             vela.main(arguments)
-        except Exception:
+        except Exception:  # whatever it is: the others are still to be compiled, and this one leaves no file
             traceback.print_exc()
 """
 
