@@ -594,6 +594,7 @@ REFUSED: dict[str, Expr] = {
     "here from and to are ((9, 9), (10, 18))": call(
         "nn.resize_nearest", X, rows=(0, *range(9)), columns=[n // 2 for n in range(18)]
     ),
+    "here from and to are ((9, 9), (9, 4))": call("nn.resize_nearest", X, rows=range(9), columns=range(4)),
     "a softmax is over at most 65536 rows; its shape is (70000, 2)": call(
         "qnn.softmax", tensor(70000, 2), scale=FixedPoint((2**30,), (20,), "double")
     ),

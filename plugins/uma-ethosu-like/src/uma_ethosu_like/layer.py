@@ -337,7 +337,7 @@ def enlarged(core: Call) -> tuple[int, int] | None:
     factors = []
     for taken, extent in zip((core.attrs.rows, core.attrs.columns), core.args[0].shape[1:3], strict=True):
         factor = len(taken) // extent
-        if [n // max(factor, 1) for n in range(len(taken))] != list(taken):
+        if [n // factor for n in range(factor * extent)] != list(taken):
             return None
         factors.append(factor)
     return factors[0], factors[1]
