@@ -54,7 +54,9 @@ def planted(folder: Path, package: str, edits: Sequence[Edit]) -> PluginHost:
     entries: list[PluginEntry] = []
     for entry in installed_plugins():
         ours = entry.value.partition(":")[0] == package
-        entries.append(entry._replace(value=entry.value.replace(package, name)) if ours else entry)
+        # The copy is installed nowhere, so that there are no metadata of it that could change.
+        copied = entry._replace(value=entry.value.replace(package, name), location="")
+        entries.append(copied if ours else entry)
     return PluginHost(lambda: entries)
 
 
