@@ -38,7 +38,7 @@ from ..tir.form.nodes import (
     Var,
 )
 from ..tir.form.printer import headline, print_expr
-from ..tir.form.visit import buffers, intrinsics, may_fault, operands, statements, substitute, variables, walk
+from ..tir.form.visit import buffers, intrinsics, may_fault, operands, rewrite, statements, substitute, variables, walk
 from ..tir.maths import is_defined
 from ..tir.proofs.affine import affine
 from ..tir.proofs.bounds import Bounds, Interval, fits
@@ -339,10 +339,12 @@ class VectorPrinter:
         assert isinstance(expr, Bin)  # the last kind of bool there is
         if expr.op in COMPARISONS and expr.a.dtype != "bool":
             return self.compared(expr.op, self.vector(expr.a), self.vector(expr.b), bits(expr.a.dtype))
+        first, second = expr.a, expr.b
         if expr.op in ("and", "or"):
-            self.check_total(expr.b)
-        width = max(self.mask(part)[1] for part in (expr.a, expr.b) if self.loop.varies(part))
-        a, b = (Text(self.fitted(part, width), PRIMARY) for part in (expr.a, expr.b))
+            second = self.total(second)
+            self.check_total(second)
+        width = max(self.mask(part)[1] for part in (first, second) if self.loop.varies(part))
+        a, b = (Text(self.fitted(part, width), PRIMARY) for part in (first, second))
         if expr.op in COMPARISONS:
             return self.compared(expr.op, a, b, width)
         return Text(f"({_tight(a)} {'&' if expr.op == 'and' else '|'} {_tight(b)})", PRIMARY), width
@@ -358,6 +360,7 @@ class VectorPrinter:
         return _tight(mask) if own == width else self.convert(f"int{width}", mask.text).text
 
     def chosen_mask(self, expr: Select) -> tuple[Text, int]:
+        expr = self.totally(expr)
         width = max([self.mask(part)[1] for part in operands(expr) if self.loop.varies(part)])
         a, b = self.fitted(expr.a, width), self.fitted(expr.b, width)
         return self.choice(expr, Text(a, PRIMARY), Text(b, PRIMARY), width), width
@@ -366,8 +369,15 @@ class VectorPrinter:
         if isinstance(expr.b, Call) and expr.b.name in RARE and self.loop.varies(expr.condition):
             mask, a, b = self.fitted(expr.condition, 32), self.vector(expr.a), self.vector(expr.b.args[0])
             return self.macro("RARE", "float32", mask, a.text, f"uma_{expr.b.name}_f32", b.text)
+        expr = self.totally(expr)
         a, b = self.vector(expr.a), self.vector(expr.b)
         return self.choice(expr, a, b, bits(expr.dtype))
+
+    def totally(self, expr: Select) -> Select:
+        """A selection of values that all lanes can compute, where lanes differ in what they select."""
+        if not self.loop.varies(expr.condition):
+            return expr
+        return Select(expr.condition, self.total(expr.a), self.total(expr.b))
 
     def choice(self, expr: Select, a: Text, b: Text, width: int) -> Text:
         if not self.loop.varies(expr.condition):
@@ -378,18 +388,27 @@ class VectorPrinter:
             self.check_total(part)
         return Text(f"UMA_SELECT({self.fitted(expr.condition, width)}, {a.text}, {b.text})", PRIMARY)
 
+    def total(self, guarded: Expr) -> Expr:
+        """What a condition guards, as all lanes can compute it: what is shifted by where the condition does not hold is
+        cut to the width, as nobody looks at the result.
+        """
+
+        def cut(part: Expr) -> Expr | None:
+            if not isinstance(part, Bin) or not may_fault(part):
+                return None
+            (low, high), last = self.known.of(part.b), bits(part.dtype) - 1
+            return None if low >= 0 and high <= last else Bin(part.op, part.a, part.b & last)
+
+        return rewrite(guarded, cut)
+
     def check_total(self, guarded: Expr) -> None:
-        """What a condition guards is computed in all lanes."""
+        """What a condition guards is read in all lanes."""
         for part in walk(guarded):
             if isinstance(part, Load) and part.buffer not in self.loop.varying:
                 low, high = self.known.of(flat_element(part.buffer, part.indices))
                 if low < 0 or high >= part.buffer.size:
                     what = f"{part.buffer.name!r} is read under a condition, and is not proven to be read within its"
                     raise self.refused(f"{what} {part.buffer.size} elements without it")
-            elif isinstance(part, Bin) and may_fault(part):
-                low, high = self.known.of(part.b)
-                if low < 0 or high >= bits(part.dtype):
-                    raise self.refused("a shift under a condition is not proven to be within the width without it")
 
     # Operators
 
