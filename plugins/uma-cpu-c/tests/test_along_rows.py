@@ -12,6 +12,7 @@ from tests._support.random_layers import reference
 
 import uma
 from uma.hookspecs import Declined, Fusion
+from uma.machines import cpu_features
 from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.along_rows import along_rows, by_elements
 from uma_cpu_c.units import Unit
@@ -100,6 +101,30 @@ def test_functions_are_done_to_tiles_in_vectors(function: str) -> None:
     if "avx2" in features():
         text = artifact.files["rows.c"].decode()
         assert 1 <= len(re.findall(r"UMA_CALL\(f32, [0-9]+, uma_(erf|tanh)_f32x", text)) <= 3
+
+
+@pytest.mark.parametrize("target", ["c -opt=2 -mcpu=x86-64-v3", "c -opt=2 -mcpu=icelake-server"])
+def test_tensors_whose_rows_fill_no_vectors_are_one_row(target: str) -> None:
+    """Of a vector that goes over the end of a row, it would have to be proven that its elements are side by side."""
+    rng = np.random.default_rng(9)
+    inputs, made = [], []
+    for number, shape in enumerate(((1, 16, 24), (16, 20), (3, 7, 20), (2, 3, 7, 7), (5, 127))):
+        x, y = (Var(f"{name}{number}", TensorType(shape, "float32")) for name in "xy")
+        inputs += [x, y]
+        made.append(call("multiply", call("clip", y, a_min=-1.0, a_max=1.0), call("sigmoid", x)))
+        made.append(call("divide", call("exp", call("negative", x)), const(np.full((1,) * len(shape), 3, np.float32))))
+        bits = call(
+            "qnn.quantize", call("sin", y), scale=(0.01,), zero_point=(0,), axis=-1, rounding="even", dtype="int8"
+        )
+        made.append(call("qnn.dequantize", bits, scale=(0.01,), zero_point=(0,), axis=-1))
+    module = IRModule.of({"main": Function(inputs, Tuple(made))})
+    artifact = uma.build(module, target, name="rows", plugins=PLUGINS)
+    text = artifact.files["rows.c"].decode()
+    assert "uma_sin_f32x" in text and "uma_exp_f32x" in text
+    if not features(target) - cpu_features() - {"float32", "float64"}:
+        values = {var.name: rng.standard_normal(var.shape).astype(np.float32) for var in inputs}
+        for one, wanted in zip(artifact.run(values).values(), reference(module, values), strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.soak

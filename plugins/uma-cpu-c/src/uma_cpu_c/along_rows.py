@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uma.hookspecs import Declined, Fusion, Scheduled
-from uma.relay import TensorType
-from uma.tir import Var
+from uma.relay import Call, Constant, Expr, Function, TensorType, Var, const, post_order
+from uma.tir import Var as Loop
 from uma.tir.schedule import Schedule, VectorUnit
 
 from .units import Unit
@@ -23,6 +23,9 @@ ROW_OPS = ("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm")
 
 ELEMENTS = ("sin", "cos", "exp", "sigmoid")
 """Of which compilers make no vectors by themselves, as what large angles take is a branch; or slower ones."""
+
+_WITHOUT_AXES = frozenset({"a_max", "a_min", "alpha", "approximate", "dtype"})
+"""Attributes of elementwise ops that mean the same whatever dimensions a tensor is seen with."""
 
 PARTS = 32
 """Of a sum, in the default schedule."""
@@ -76,17 +79,35 @@ def by_elements(fusion: Fusion, unit: Unit) -> Scheduled | None:
     result = fusion.function.body.type
     if not isinstance(result, TensorType) or result.dtype != "float32" or not result.shape:
         return None
-    kernel = fusion.plain()
-    (label, *others), shape = kernel.labels.values(), result.shape
-    is_flat = all(param.type is result for param in fusion.function.params)
-    extent = result.size if is_flat else shape[-1]
+    row = _as_one_row(fusion, result)
+    kernel, extent = (fusion.plain(), result.shape[-1]) if row is None else (row.plain(), result.size)
+    (label, *others) = kernel.labels.values()
     if others or extent < unit.lanes:
         return None
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
-    while is_flat and len(loops := s.loops(label)) > 1:
-        s.fuse(*loops[:2])
     spread(s, label, extent, unit.lanes)
     return Scheduled(replace(kernel, func=s.func))
+
+
+def _as_one_row(fusion: Fusion, result: TensorType) -> Fusion | None:
+    """The same of tensors that are seen as one row each; None where they are not all of one shape, or one is known."""
+    function, row = fusion.function, (result.size,)
+    params: dict[Expr, Var] = {param: Var(param.name, TensorType(row, param.dtype)) for param in function.params}
+    made: dict[Expr, Expr] = {**params}
+    for expr in post_order(function.body):
+        if isinstance(expr, Constant):
+            made[expr] = const(expr.data.reshape(()))
+        elif expr.tensor.shape != result.shape:
+            return None
+        elif isinstance(expr, Var):
+            continue
+        elif not isinstance(expr, Call) or not _WITHOUT_AXES.issuperset(dict(expr.attrs.items)):
+            return None
+        else:
+            made[expr] = Call(expr.op, [made[arg] for arg in expr.args], expr.attrs)
+    if fusion.known or fusion.by_rows or made[function.body].tensor.shape != row:
+        return None
+    return Fusion(Function(list(params.values()), made[function.body]))
 
 
 def spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
@@ -103,7 +124,7 @@ def spread(s: Schedule, label: str, extent: int, lanes: int) -> None:
         lanes = 1 << (extent.bit_length() - 1)
 
 
-def folded(s: Schedule, loop: Var, lanes: int) -> None:
+def folded(s: Schedule, loop: Loop, lanes: int) -> None:
     """A sum over a row in `PARTS` parts, which are folded pairwise."""
     _, part = s.split(loop, PARTS, tail="peel")
     parts = s.rfactor(part, pairwise=True).name
