@@ -169,6 +169,28 @@ def _products() -> Iterator[Family]:
         lead = [batch] if batch > 1 else []
         to = _Scale(spread_of(inner, True))
         yield from _op("MatMul", [*lead, rows, inner], [*lead, inner, out], to=to)
+    yield Family("dense float32 weights of 4 bits 2048->4096, 1 rows", lambda: _of_four_bits(2048, 4096, 32))
+
+
+def _of_four_bits(inner: int, out: int, run: int) -> onnx.ModelProto:
+    """A product by weights of int4, with one scale for so many of them, as exporters write it since opset 21."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(-8, 8, (inner, out)).astype(np.int8)
+    scales = rng.uniform(0.001, 0.01, (inner // run, out)).astype(np.float32)
+    held = [
+        onnx.helper.make_tensor("codes", onnx.TensorProto.INT4, codes.shape, codes.ravel().tolist()),
+        onnx.numpy_helper.from_array(scales, "scales"),
+    ]
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["codes", "scales"], ["weights"], axis=0, block_size=run),
+        onnx.helper.make_node("MatMul", ["x", "weights"], ["y"]),
+    ]
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, size))
+        for name, size in (("x", inner), ("y", out))
+    )
+    graph = onnx.helper.make_graph(nodes, "dense", [x], [y], held)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
 
 
 def _pools() -> Iterator[Family]:

@@ -39,6 +39,8 @@ class Onnxruntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        # Products of float32 by weights of four bits are of float32, as the model says: by default data become int8.
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         model = str(path)
         if self._unsigned:
             changed = unsigned(path)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from uma.compilers import KNOWN_COMPILERS
-from uma.hookspecs import Code, Pattern, Strategy, hookimpl
+from uma.hookspecs import Code, Pass, Pattern, Strategy, hookimpl
 from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import canonicalise, cpu_flags, machine_of
 from .features import features_of
 from .small import core_of
-from .strategies import patterns_of, strategies_of
+from .strategies import passes_of, patterns_of, strategies_of
 
-__all__ = ["KIND", "patterns", "register_target", "strategies", "tir_to_runtime"]
+__all__ = ["KIND", "passes", "patterns", "register_target", "strategies", "tir_to_runtime"]
 
 UMA_PLUGIN_API = (0, 6)
 
@@ -108,6 +108,12 @@ def register_target() -> list[TargetKind]:
 def patterns(target: Target) -> list[Pattern]:
     """What is computed together beyond what the core puts together, where there are strategies for it."""
     return patterns_of(target)
+
+
+@hookimpl
+def passes(target: Target) -> list[Pass]:
+    """What brings constants into another form, for CPUs with vectors."""
+    return passes_of(target)
 
 
 @hookimpl

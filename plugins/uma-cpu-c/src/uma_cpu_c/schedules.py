@@ -157,7 +157,7 @@ def planned(
         if stage in kernel.labels:
             s.set_scope(kernel.buffers[stage], "global")
     if packed is not None and packed in kernel.buffers:
-        s.align(kernel.buffers[packed], _LINE)
+        s.align(kernel.buffers[packed], LINE)
     return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]])
 
 
@@ -201,7 +201,7 @@ def _within(s: Schedule, label: str, at: Var) -> list[Var]:
     return loops[loops.index(at) + 1 :]
 
 
-_LINE = 64
+LINE = 64
 """Bytes of a line of the cache: a vector of weights that lies in two of them takes two loads."""
 
 _MOST_STEPS = 64

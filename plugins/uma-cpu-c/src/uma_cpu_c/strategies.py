@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
+from uma.hookspecs import Fusion, Pass, Pattern, Scheduled, Strategy
 from uma.target import Target
 
 from .along_rows import ELEMENTS, ROW_OPS, along_rows, by_elements
@@ -15,6 +15,8 @@ from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import features_of
 from .mve import mve
+from .narrow import narrow_weights
+from .narrow_products import narrow_product
 from .pools import POOLS, pooled
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
@@ -26,7 +28,7 @@ from .units import Unit, unit_of
 from .volumes import volume_product
 from .windows import windows
 
-__all__ = ["patterns_of", "strategies_of"]
+__all__ = ["passes_of", "patterns_of", "strategies_of"]
 
 _FLOATS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "matmul")
 _INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
@@ -94,6 +96,12 @@ def patterns_of(target: Target) -> list[Pattern]:
     return [] if unit is None else attention_patterns(unit)
 
 
+def passes_of(target: Target) -> list[Pass]:
+    """Weights that memory gives slowly, in few bits."""
+    unit = _float_unit(target)
+    return [] if unit is None else [narrow_weights(8 * unit.cache_bytes)]
+
+
 def _float_unit(target: Target) -> Unit | None:
     """The vector unit of a CPU by whose tiles floats are computed; None where there is none, or size is what counts."""
     features = features_of(target)
@@ -109,6 +117,8 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     assert fusion.anchor is not None
     if fusion.anchor.dtype != "float32":
         return None
+    if (narrow := narrow_product(fusion, unit)) is not None:
+        return narrow
     is_volume = fusion.anchor.op_name == "nn.conv3d"
     product = volume_product(fusion) if is_volume else product_of(fusion, Operand("float32"))
     if product is None or not _worthwhile(fusion, product):
