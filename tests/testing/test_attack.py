@@ -251,8 +251,7 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_is_found_and_its_part_named(name: str, tmp_path: Path) -> None:
     part, edits = MISTAKES[name]
-    # (With half as many as `uma check` takes there is no room for every stride.)
-    _, result = checked(tmp_path, *edits, layers=60 if "stride" in name else 30)
+    _, result = checked(tmp_path, *edits, layers=30)
     assert {finding.part for finding in result.findings} == {part}
     # Nine of ten are shown by three ops; what a driver keeps is told by which layers run before.
     assert min(map(ops_of, result.findings)) <= (5 if part == "driver" else 3)

@@ -32,6 +32,9 @@ _MOST_TOGETHER = 7
 _MOST_LARGE_WORK = 2_000_000
 _LARGE = tuple(f" is {extent}" for extent in LARGE)
 
+_MOST_ATTRIBUTES = 8
+"""Of a pattern, of which each has a layer of its own."""
+
 _LONG = 257
 """The extent of long layers."""
 
@@ -134,7 +137,7 @@ class Attack:
         """Layers to run: the seeds, what is larger than memories, and others in which several things are varied.
 
         Args:
-            count: how many, besides small ones at edges and for each rounding.
+            count: how many, besides small ones at edges, for each attribute and for each rounding.
             turn: of what there is no room for, other patterns have another part.
         """
         chosen: list[Layer] = list(self.seeds)
@@ -150,6 +153,7 @@ class Attack:
         few = sorted(self.edges, key=lambda edge: work_of(edge.taken))
         first = {edge.by: edge.taken for edge in reversed(few) if work_of(edge.taken) <= MOST_EDGE_WORK}
         small = list(first.values())  # of each clause the edge with the least work
+        small += self._attributes()
         small += _in_turn(self._long, max(2, count // 4), turn) + _in_turn(self._rounded(), max(3, count // 2), turn)
         chosen += small
         count += len(small)  # they leave room for others
@@ -161,6 +165,20 @@ class Attack:
             if made is not None and all(made.function is not other.function for other in chosen):
                 chosen.append(made)
         return chosen
+
+    def _attributes(self) -> list[Layer]:
+        """For each attribute that can be varied a small layer in which nothing else is."""
+        made: dict[str, Layer] = {}
+        for seed, taken in self._taken:
+            for mutation in taken:
+                what = mutation.text.partition(" is ")[0]
+                if mutation.kind != "attribute" or what in made:
+                    continue
+                layer = mutation.apply(seed)
+                if layer is not None and work_of(layer) <= MOST_EDGE_WORK and self._acceptance.ask(layer).is_taken:
+                    self._used[mutation.text] += 1
+                    made[what] = layer
+        return list(made.values())[:_MOST_ATTRIBUTES]
 
     def _certain(self, beginnings: Sequence[str], most: int, last: bool = False) -> list[Layer]:
         """Layers with one thing varied of which the text begins, or ends, so; of the seed with the most ops that takes

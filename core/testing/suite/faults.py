@@ -16,7 +16,6 @@ from ...errors import ToolchainError, UmaError
 from ...hookspecs import Runtime
 from ...runtime.devices import CORE_FAULTS
 from ..accepted import artifact_of, built, small_layers
-from ..attack.layer import Layer
 from ..outcome import Check, Outcome, Progress
 from ..perturbed import Access, Case, Ending, Perturbed
 
@@ -25,7 +24,8 @@ __all__ = ["FAULTS"]
 _CASE_S = 5
 """How long a run with a change may take, in seconds of the processor: a driver that polls gives up long before."""
 
-_LAYERS = 3
+_LAYERS, _TOGETHER, _OF_SEVERAL = 3, 6, 80
+"""Layers that are run by themselves; those of one image, and how many changes are tried with that."""
 _PER_REGISTER, _RANDOM, _MEMORY, _CONSTANTS, _COMMANDS = 2, 150, 12, 200, 64
 _ONES = 0xFFFFFFFF
 _STUCK = frozenset({"reads", "stuck", "drop", "less", "unreachable"})
@@ -48,10 +48,16 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
         return
     reached: set[int] = set()
     has_bus = False
-    for number, layer in enumerate(small_layers(subject, progress, _LAYERS)):
-        progress(f"{subject.kind.name}: accesses changed, layer {number + 1}")
+    layers = small_layers(subject, progress, _TOGETHER)
+    images = [[layer] for layer in layers[:_LAYERS]]
+    if len(layers) > 1:
+        images.append(layers)  # after a fault of one the others are right as well
+    for number, image in enumerate(images):
+        if not set(runtime.faults) - reached - set(subject.claims.faults) and number and len(image) == 1:
+            continue  # what a driver does wrong shows in any layer
+        progress(f"{subject.kind.name}: accesses changed, {image[0].title if len(image) == 1 else 'several layers'}")
         try:
-            _, program = built([layer], subject.members)
+            _, program = built(image, subject.members)
             if subject.member.label not in program.devices:
                 continue
             harness = Perturbed(artifact_of(program, subject.members))
@@ -68,10 +74,13 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
                 continue
             has_bus = has_bus or bool(accesses)
             cases = list(cases_of(accesses, harness.constant_bytes, subject.seed + number, reads=number == 0))
-            codes, stop = _changed(outcome, runtime, layer, harness, cases)
+            if len(image) > 1:
+                cases = random.Random(subject.seed).sample(cases, min(len(cases), _OF_SEVERAL))
+            title = image[0].title if len(image) == 1 else f"{len(image)} layers"
+            codes, stop = _changed(outcome, runtime, title, harness, cases)
             reached |= codes
-            if stop or not set(runtime.faults) - reached - set(subject.claims.faults):
-                break  # what a driver does wrong shows in any layer
+            if stop:
+                break
     _reached(outcome, runtime, reached, has_bus)
 
 
@@ -79,13 +88,13 @@ FAULTS = Check("faults", "faults: reached, declared, survived; devices that hang
 
 
 def _changed(
-    outcome: Outcome, runtime: Runtime, layer: Layer, harness: Perturbed, cases: Sequence[Case]
+    outcome: Outcome, runtime: Runtime, title: str, harness: Perturbed, cases: Sequence[Case]
 ) -> tuple[set[int], bool]:
-    """The codes that are reached with one layer, and whether enough was found."""
+    """The codes that are reached with the layers of one image, and whether enough was found."""
     endings = harness.endings(cases, _CASE_S)
     crashed = sum(one.signal not in (0, signal.SIGALRM) for one in endings)
     outcome.note(
-        f"{layer.title}: {len(cases)} accesses changed, {sum(map(_is_fault, endings))} faults"
+        f"{title}: {len(cases)} accesses changed, {sum(map(_is_fault, endings))} faults"
         + (f", {crashed} where the simulator left its memory" if crashed else "")
     )
     codes: set[int] = set()
@@ -97,7 +106,7 @@ def _changed(
         if what is None or (what[0], ending.code) in said:
             continue
         said.add((what[0], ending.code))
-        outcome.find("driver", f"{what[1]}, where {case.shown}", f"layer {layer.title}", what[0])
+        outcome.find("driver", f"{what[1]}, where {case.shown}", f"layer {title}", what[0])
     return codes, bool(said)
 
 
