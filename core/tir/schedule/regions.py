@@ -193,6 +193,9 @@ class _Part:
                 length = None if any(var in inner for var in variables(length)) else length
             elif len(counts) == 2:
                 length = _shrunk(steps[0][0], outermost, extents[outermost], others[0], use)
+        if length is not None and use.known.of(length)[1] > high - low + 1:
+            # A condition around the use keeps the loops from going further.
+            length = simplify_within(minimum(length, high - low + 1), use.known)
         return _Part(outer, low, high, steps, length, dense and length is not None)
 
 
