@@ -30,6 +30,7 @@ from ..form.nodes import (
     Stmt,
     Un,
     Var,
+    const,
 )
 from ..form.visit import bodies, walk
 
@@ -153,7 +154,9 @@ class Bounds:
             return
         known = self
         if isinstance(stmt, For):
-            known = self.declare(stmt.var, (0, max(0, self.of(stmt.extent)[1] - 1)))
+            if not isinstance(stmt.extent, Imm):
+                known = self.assume(Bin("ge", stmt.extent, const(1))) or self  # else nothing within is executed
+            known = known.declare(stmt.var, (0, max(0, known.of(stmt.extent)[1] - 1)))
         elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
             known = self.declare(stmt.var, self.of(stmt.value))
         for inner in bodies(stmt):
@@ -240,6 +243,10 @@ class Bounds:
             low, high = (low, high) if b_low > 0 else (-high, -low)
             factor = abs(b_low)
             return self._narrow(expr.a, (-(-low // factor), high // factor))
+        if expr.op == "min":
+            return self._narrow(expr.a, (low, a_high)) and self._narrow(expr.b, (low, b_high))
+        if expr.op == "max":
+            return self._narrow(expr.a, (a_low, high)) and self._narrow(expr.b, (b_low, high))
         if expr.op == "floordiv" and b_low == b_high and b_low > 0:
             return self._narrow(expr.a, (low * b_low, high * b_low + b_low - 1))
         return True

@@ -12,6 +12,7 @@ from tests._support.random_layers import Layers, reference
 import uma
 from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
+from uma.tir import print_func
 from uma_cpu_c.pools import pooled
 from uma_cpu_c.units import Unit
 
@@ -105,3 +106,15 @@ def test_what_is_looked_up_in_a_table_is_no_vector() -> None:
 
 def curve(x: Expr) -> Expr:
     return call("qnn.tanh", x, input_scale=0.05, input_zero_point=0, output_scale=1 / 128, output_zero_point=0)
+
+
+@pytest.mark.parametrize("unit", [Unit(32, 16, 2, 2, 4), Unit(64, 32, 2, 2, 4)])
+def test_data_that_are_computed_from_wider_numbers_give_narrower_vectors(unit: Unit) -> None:
+    """As where an accelerator's sums are brought to int8 on the way into the pool."""
+    x, scale = Var("x", TensorType((1, 3, 3, 256), "int32")), Var("scale", TensorType((256,), "float64"))
+    scaled = call("round", call("multiply", call("cast", x, dtype="float64"), scale))
+    data = call("cast", call("clip", scaled, a_min=-128.0, a_max=127.0), dtype="int8")
+    made = pooled(Fusion(Function((x, scale), call("qnn.avg_pool2d", data, pool_size=(3, 3)))), unit)
+    assert isinstance(made, Scheduled)
+    text = print_func(made.kernel.func, "f")
+    assert f"vectorized({unit.bytes // 8})" in text and f"vectorized({unit.bytes // 4})" not in text

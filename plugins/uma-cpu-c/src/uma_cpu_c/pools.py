@@ -10,7 +10,7 @@ from uma.relay import Call
 from uma.tir import Bin, Cast, Expr, Imm, Load, maximum, minimum, rewrite, substitute, te, walk
 
 from .products import LANES
-from .schedules import in_registers, planned, spread
+from .schedules import in_registers, planned, spread, widest
 from .units import Unit
 
 __all__ = ["POOLS", "pooled"]
@@ -39,8 +39,8 @@ def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     assert call is not None
     sums, anchor = _stages(fusion, call)
     channels, columns, taps = call.shape[-1], call.shape[-2], call.attrs.pool_size[-1]
-    lanes, stride = _lanes(channels, unit.bytes * sums.size // sums.nbytes), call.attrs.strides[-1]
-    if lanes < LANES:
+    stride = call.attrs.strides[-1]
+    if channels < LANES:
         return Declined(f"no pool in vectors: it has {channels} channels, fewer than {LANES}")
     if taps > _MOST_TAPS:
         return Declined(f"no pool in vectors: rows of its windows have {taps} elements, more than {_MOST_TAPS}")
@@ -50,6 +50,8 @@ def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     nest = planned(fusion, sums, anchor, None, (), unit)
     if nest is None:
         return None
+    # What data are computed from may be wider than their sums.
+    lanes = _lanes(channels, unit.bytes // max(sums.nbytes // sums.size, widest(nest.kernel.func, nest.product)))
     s = nest.schedule
     *outer, channel = (loops := s.loops(nest.product))[: len(sums.shape)]
     *rows, column = loops[len(sums.shape) :]
