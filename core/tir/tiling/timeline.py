@@ -325,8 +325,9 @@ class Timeline:
     def elapsed(self, cut: Cut) -> int:
         """Cycles of the nest when it is cut so.
 
-        It is what `elapsed_cycles` counts of its loops, but where there are copies that are waited for within the loop
-        that is double-buffered: each iteration then waits for the queue before all else, which may be too much.
+        It is what `elapsed_cycles` counts of its loops, but where there are copies to the device that are waited for
+        within the loop that is double-buffered: each iteration then waits for the queue before all else, which may be
+        too much.
         """
         return _Run(self, cut).body(0, self.whole)
 
@@ -357,27 +358,57 @@ class _Run:
 
     def _body(self, depth: int, ranges: Ranges) -> int:
         cut, timeline = self.cut, self.timeline
+        total = self.entered(depth, ranges) + self.left(depth, ranges)
+        if depth == len(cut.loops):
+            return total + sum(timeline.execute(number, ranges) for number in self.each)
+        inner = self.inner(depth, ranges)
+        if cut.around == depth:
+            return total + self.pipeline(depth + 1, inner)
+        return total + sum(times * self.body(depth + 1, given) for given, times in inner)
+
+    def inner(self, depth: int, ranges: Ranges) -> list[tuple[Ranges, int]]:
+        """What the iterations of a loop work on, alike ones together."""
+        loop = self.cut.loops[depth]
+        return [
+            ((*ranges[: loop.axis], given, *ranges[loop.axis + 1 :]), times)
+            for given, times in self.timeline.runs(loop, ranges[loop.axis])
+        ]
+
+    def entered(self, depth: int, ranges: Ranges) -> int:
+        """Cycles of what stands before the next loop, but for copies on the queue."""
+        cut, timeline = self.cut, self.timeline
         total = 0
-        for number in (*self.ins, *self.outs):
+        for number in self.ins:
             if cut.at[number] == depth:
                 fills, transfers = timeline.load(number, self.held[number], ranges)
                 total += fills
                 if number not in cut.twice:
-                    total += sum(transfers) + len(transfers) * self.issue
+                    total += self.waited(transfers)
         if depth == self.sums and self.once:
             spatial = [loop for loop in cut.loops[depth:] if loop.axis not in timeline.reductions]
             for given, times in timeline._iterations(spatial, ranges):
                 total += times * sum(timeline.execute(number, given) for number in self.once)
-        if depth == len(cut.loops):
-            return total + sum(timeline.execute(number, ranges) for number in self.each)
-        loop = cut.loops[depth]
-        inner = [
-            ((*ranges[: loop.axis], given, *ranges[loop.axis + 1 :]), times)
-            for given, times in timeline.runs(loop, ranges[loop.axis])
-        ]
-        if cut.around == depth:
-            return total + self.pipeline(depth + 1, inner)
-        return total + sum(times * self.body(depth + 1, given) for given, times in inner)
+        return total
+
+    def left(self, depth: int, ranges: Ranges) -> int:
+        """Cycles of what stands behind the next loop, likewise."""
+        total = 0
+        for number in self.outs:
+            if self.cut.at[number] == depth:
+                fills, transfers = self.timeline.load(number, self.held[number], ranges)
+                total += fills + (0 if number in self.cut.twice else self.waited(transfers))
+        return total
+
+    def before_out(self, depth: int, ranges: Ranges) -> int:
+        """Cycles of `body` before the first transfer from the device that is waited for."""
+        within = any(self.cut.at[number] > depth and number not in self.cut.twice for number in self.outs)
+        if not within:
+            return self.body(depth, ranges) - self.left(depth, ranges)
+        return self.entered(depth, ranges) + self.before_out(depth + 1, self.inner(depth, ranges)[0][0])
+
+    def waited(self, transfers: Sequence[int]) -> int:
+        """Cycles of transfers that the host waits for."""
+        return sum(transfers) + len(transfers) * self.issue
 
     def pipeline(self, depth: int, inner: Sequence[tuple[Ranges, int]]) -> int:
         """The iterations of the loop that is double-buffered."""
@@ -386,13 +417,14 @@ class _Run:
         copied_out = [number for number in self.outs if number in cut.twice]
         shared = timeline.costs.copies
         waits_first = shared and any(cut.at[n] >= depth and n not in cut.twice for n in self.ins)
-        waits_last = shared and any(cut.at[n] >= depth and n not in cut.twice for n in self.outs)
+        waits_out = shared and any(cut.at[n] >= depth and n not in cut.twice for n in self.outs)
         works = [
             (
                 [sum(timeline.load(n, self.held[n], given)[1]) for n in copied_in],
                 [len(timeline.load(n, self.held[n], given)[1]) for n in copied_in],
                 self.body(depth, given),
                 [timeline.load(n, self.held[n], given)[1] for n in copied_out],
+                self.before_out(depth, given) if waits_out else 0,
             )
             for given, _ in inner
         ]
@@ -427,9 +459,10 @@ class _Run:
                 wait(m if index or not k else 0)
             if waits_first:
                 now = max(now, engine)
+            if waits_out:
+                # It begins when the engine is idle, and has been issued meanwhile.
+                now = max(now, engine - issue - works[run][4])
             now += works[run][2]
-            if waits_last:
-                now = max(now, engine)
             for transfers in works[run][3]:
                 start(sum(transfers), len(transfers))
             # Where nothing changes any more, what is left of a run of equal iterations takes as long each.
