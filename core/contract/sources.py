@@ -7,7 +7,7 @@ from ..errors import PluginError
 __all__ = ["c_sources"]
 
 
-def c_sources(package: str, *names: str, folder: str = "csrc") -> dict[str, str]:
+def c_sources(package: str | None, *names: str, folder: str = "csrc") -> dict[str, str]:
     """C files of a package by name, as `Runtime`, `Implementation` and `Code` take them.
 
     Args:
@@ -16,10 +16,13 @@ def c_sources(package: str, *names: str, folder: str = "csrc") -> dict[str, str]
         folder: the one below the package that has them.
 
     Raises:
-        PluginError: there is no such file, or it is no text; a wheel that lacks it is the usual cause.
+        PluginError: there is no such file, or it is no text; a wheel that lacks it is the usual cause. Or the module is
+            in no package.
     """
     from importlib.resources import files
 
+    if package is None:
+        raise PluginError(f"c_sources is asked for {', '.join(names)} of no package", hint="call it in a package")
     found: dict[str, str] = {}
     for name in names:
         try:

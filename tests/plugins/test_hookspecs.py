@@ -257,3 +257,5 @@ def test_c_files_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(PluginError, match=rf"^package 'with_c' has no C file csrc/{name}: ") as error:
             hookspecs.c_sources("with_c", name)
         assert "wheel" in (error.value.hint or "")
+    with pytest.raises(PluginError, match=r"^c_sources is asked for a.c of no package"):
+        hookspecs.c_sources(None, "a.c")

@@ -54,8 +54,8 @@
 #define UMA_LOW_i8x64(a, b) UMA_MIX(i8, 64, a, b, UMA_PARTS_4(8, 64, 0, 16))
 #define UMA_HIGH_i8x64(a, b) UMA_MIX(i8, 64, a, b, UMA_PARTS_4(8, 64, 8, 16))
 
-/* 16 bytes of rows `apart` bytes apart, as a vector: of 1, 2 and 4 of them. */
-#define UMA_STACK_1(x, apart) UMA_LOAD(i64, 2, x)
+/* 16 bytes of rows `apart` bytes apart, as a vector: of 1, 2 and 4 of them. Rows of bytes begin anywhere. */
+#define UMA_STACK_1(x, apart) ((uma_i64x2)UMA_LOAD(i8, 16, x))
 #define UMA_STACK_2(x, apart)                                                                                          \
     __builtin_shufflevector(UMA_STACK_1(x, apart), UMA_STACK_1((x) + (apart), apart), 0, 1, 2, 3)
 #define UMA_STACK_4(x, apart)                                                                                          \
