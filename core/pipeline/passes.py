@@ -152,7 +152,7 @@ def run_passes(
         module: as it must be at the phase.
         members: the targets of the build.
         phase: one of `PHASES`.
-        after: told of every pass, as ``label.pass``, and its result.
+        after: told of every pass that changed anything, as ``label.pass``, and its result.
         tolerate: the passes, as ``label.pass``, that may change results as they declare; others that would are not run.
         tolerated: told of those of them that changed anything.
 
@@ -165,7 +165,9 @@ def run_passes(
         if tolerance is not None and step.name not in tolerate:
             continue
         before, module = module, _run(step, module, members)
-        if tolerance is not None and tolerated is not None and _differ(before, module):
+        if not _differ(before, module):
+            continue
+        if tolerance is not None and tolerated is not None:
             tolerated(Tolerated(step, tolerance, before, module))
         if after is not None:
             after(step.name, module)
@@ -173,7 +175,10 @@ def run_passes(
 
 
 def _differ(before: IRModule, after: IRModule) -> bool:
-    return any(before.functions.get(var) is not function for var, function in after.functions.items())
+    functions = before.functions
+    return len(functions) != len(after.functions) or any(
+        functions.get(var) is not function for var, function in after.functions.items()
+    )
 
 
 def _run(step: Step, module: IRModule, members: Members) -> IRModule:

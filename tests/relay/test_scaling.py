@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from uma.errors import ModelError
@@ -139,8 +139,9 @@ FACTORS = st.one_of(
 def test_a_proven_fixed_point_gives_what_float64_does(factor: float, size: int, zero_point: int) -> None:
     results = Bounds(-128 - zero_point, 127 - zero_point)
     scale = prove_fixed_point([factor], Bounds(-size, size - 1), results)
-    assert scale is not None
-    assert scale.rounding == "up"
+    # Of few factors there is none: 15 * 0.7 is 10.5 in float64, and 45 * 0.7 is less than 31.5.
+    assume(scale is not None)
+    assert scale is not None and scale.rounding == "up"
     for k in range(results.low - 1, results.high + 2):
         # Where the result changes from k - 1 to k, and around it.
         turn = math.ceil((k - 0.5) / factor)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from uma.relay import (
     Expr,
     Function,
     IRModule,
+    Op,
     Rewriter,
     Var,
     call,
@@ -25,7 +26,6 @@ from uma.relay import (
     post_order,
     substitute,
 )
-from uma.relay.evaluate import evaluate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,12 +164,24 @@ def _known(weights: Expr) -> np.ndarray | None:
     """The values of weights: of a constant, or of what is computed of constants alone, which canonical relay has where
     the result is too large to be put in its place.
     """
-    if isinstance(weights, Constant):
-        return weights.data
-    order = post_order(weights)
-    if not all(isinstance(part, (Call, Constant)) for part in order) or len(order) > _MOST_STEPS:
+    if not isinstance(weights, Constant) and len(post_order(weights)) > _MOST_STEPS:
         return None
-    return evaluate(Function([], weights), {})[0]
+    return _value(weights, {})
+
+
+def _value(expr: Expr, given: Mapping[Expr, np.ndarray]) -> np.ndarray | None:
+    """What an expression is where its variables are ``given``; None where it needs others, or is no one tensor."""
+    if isinstance(expr, Constant):
+        return expr.data
+    if not isinstance(expr, Call):
+        return given.get(expr)
+    values = [value for arg in expr.args if (value := _value(arg, given)) is not None]
+    if len(values) < len(expr.args):
+        return None
+    if isinstance(expr.op, Function):
+        return _value(expr.op.body, dict(zip(expr.op.params, values, strict=True)))
+    made = expr.op.reference(expr.attrs, *values) if isinstance(expr.op, Op) else None
+    return None if isinstance(made, tuple) else made
 
 
 def _products(kernel: Function) -> Iterator[tuple[Call, Var]]:
@@ -179,7 +191,7 @@ def _products(kernel: Function) -> Iterator[tuple[Call, Var]]:
         if not isinstance(expr, Call) or expr.op_name not in ("nn.dense", "matmul"):
             continue
         weight = expr.args[1]
-        if not isinstance(weight, Var) or weight.dtype != "float32" or len(weight.shape) != 2:
+        if not isinstance(weight, Var) or weight.dtype != "float32" or len(weight.shape) != 2 or expr.tensor.is_open:
             continue
         if sum(weight in children(other) for other in order) == 1 and math.prod(expr.shape[:-1]) <= _FEW_ROWS:
             yield expr, weight
