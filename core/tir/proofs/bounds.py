@@ -30,7 +30,6 @@ from ..form.nodes import (
     Stmt,
     Un,
     Var,
-    const,
 )
 from ..form.visit import bodies, walk
 
@@ -154,9 +153,7 @@ class Bounds:
             return
         known = self
         if isinstance(stmt, For):
-            if not isinstance(stmt.extent, Imm):
-                known = self.assume(Bin("ge", stmt.extent, const(1))) or self  # else nothing within is executed
-            known = known.declare(stmt.var, (0, max(0, known.of(stmt.extent)[1] - 1)))
+            known = self.declare(stmt.var, (0, max(0, self.of(stmt.extent)[1] - 1)))
         elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
             known = self.declare(stmt.var, self.of(stmt.value))
         for inner in bodies(stmt):

@@ -172,6 +172,35 @@ def check(func: PrimFunc, data: st.DataObject, count: int) -> None:
     assert replay(func, s.trace).func is made
 
 
+def _guarded(rows: int) -> PrimFunc:
+    """Sums of less than whole rows, and what is made of them: both were found by the soak."""
+    x, y = Buffer("x", (rows, 5), "int32"), Buffer("y", (rows, 5), "int32")
+    t = Buffer("t", (rows, 5), "int32", "local")
+    i, j, k, p, q = (Var(name) for name in "ijkpq")
+    step = For(k, const(5), If(k < i + 2, Update("add", t, (i, j), x[i, k] * (j + 1))))
+    first = For(i, const(rows), For(j, const(5), seq(Store(t, (i, j), const(0)), step)))
+    second = For(p, const(rows), For(q, const(5), Store(y, (p, q), t[p, 4 - q] * 3 + x[p, q] - p)))
+    return PrimFunc((Param(x, "input"), Param(y, "output")), Alloc(t, seq(Block("sums", first), Block("made", second))))
+
+
+def test_a_copy_is_no_longer_than_what_a_condition_lets_loops_read() -> None:
+    func = _guarded(2)
+    s = Schedule(func)
+    s.split("k", 2, tail="peel")
+    s.cache_read("sums", "x")
+    agree(func, s.func)
+
+
+def test_what_a_loop_is_never_entered_for_is_proven() -> None:
+    func = _guarded(3)
+    s = Schedule(func)
+    s.fuse("p", "q")
+    s.split("k", 2, tail="peel")
+    s.split("p_q", 2, tail="guard")
+    s.compute_at("sums", "p_q_i")
+    agree(func, s.func)
+
+
 @settings(max_examples=_FEW)
 @given(stages(), st.data())
 def test_random_schedules_change_no_result(func: PrimFunc, data: st.DataObject) -> None:
