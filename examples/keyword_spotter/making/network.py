@@ -173,7 +173,7 @@ class Layer:
             mean, variance = y.mean(axis=0), y.var(axis=0)
             self.mean += np.float32(MOMENTUM) * (mean - self.mean)
             self.variance += np.float32(MOMENTUM) * (variance - self.variance)
-        self._deviation: Array = np.sqrt(variance + np.float32(EPSILON)).astype(np.float32, copy=False)
+        self._deviation: Array = np.sqrt(variance + np.float32(EPSILON)).astype(y.dtype, copy=False)
         self._normal: Array = (y - mean) / self._deviation
         made: Array = self._normal * self.values["gamma"]
         return made
@@ -182,7 +182,7 @@ class Layer:
         self.gradients["gamma"] = (dy * self._normal).sum(axis=0)
         dn = dy * self.values["gamma"]
         centred = dn - dn.mean(axis=0) - self._normal * (dn * self._normal).mean(axis=0)
-        made: Array = (centred / self._deviation).astype(np.float32, copy=False)
+        made: Array = (centred / self._deviation).astype(dy.dtype, copy=False)
         return made
 
 
