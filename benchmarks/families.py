@@ -253,10 +253,13 @@ def _maths() -> Iterator[Family]:
     yield from _layer(
         "where", "1x16384", [many, many], lambda n, g: n.op("Where", n.op("Greater", *g), g[0], n.op("Neg", g[1])), None
     )
-    to_int = lambda net, given: net.op("Cast", *given, to=onnx.TensorProto.INT32)  # noqa: E731
-    yield from _layer("cast to int32", "1x16384", [many], to_int, None)
+    yield from _layer("cast to int32", "1x16384", [many], _to_int, None)
     yield Family("quantise float32 1x16384", lambda: _converted("QuantizeLinear", "float32"))
     yield Family("dequantise int8 1x16384", lambda: _converted("DequantizeLinear", "int8"))
+
+
+def _to_int(net: Layers, given: list[str]) -> str:
+    return net.op("Cast", *given, to=onnx.TensorProto.INT32)
 
 
 def _positive(net: Layers, given: list[str]) -> str:

@@ -177,14 +177,14 @@ def _drawn(rng: random.Random) -> Layer | None:
     if kind in ("dense", "matmul"):
         batch = rng.choice((1, 1, 2, 4, 8)) if kind == "matmul" else 1
         extent = round(macs / (inner * out * batch))
-        layer = Layer(kind, dtype, (inner, out), extent, batch)  # type: ignore[arg-type]
+        layer = Layer(kind, dtype, (inner, out), extent, batch)  # type: ignore[arg-type]  # one of the dtypes
         largest = 4096
     else:
         kernel, stride = rng.choice((1, 3, 3, 5, 7)), rng.choice((1, 1, 2))
         if kind == "depthwise":
             out, kernel = inner, max(kernel, 3)
         made = math.sqrt(macs / (out * (1 if kind == "depthwise" else inner) * kernel**2))
-        layer = Layer(kind, dtype, (inner, out), round(made * stride), 1, kernel, stride)  # type: ignore[arg-type]
+        layer = Layer(kind, dtype, (inner, out), round(made * stride), 1, kernel, stride)  # type: ignore[arg-type]  # one of the dtypes
         largest = 224
     fits = 1 <= layer.extent <= largest and layer.extent >= layer.kernel // 2 + 1
     return layer if fits and MACS[0] <= layer.macs <= MACS[1] else None

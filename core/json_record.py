@@ -82,7 +82,7 @@ def schema(kind: Any) -> dict[str, Any]:
         return made | ({"propertyNames": names} if names else {})
     if not dataclasses.is_dataclass(kind):
         return {"type": _PLAIN[kind]}
-    fields = {name: schema(inner) for name, inner in _fields(kind).items()}  # type: ignore[arg-type]
+    fields = {name: schema(inner) for name, inner in _fields(kind).items()}  # type: ignore[arg-type]  # it is a dataclass
     return {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}
 
 
@@ -103,7 +103,7 @@ def _read(kind: Any, value: Any) -> Any:
     if origin is Mapping:
         return {name: _read(args[1], item) for name, item in value.items()}
     if dataclasses.is_dataclass(kind):
-        return kind(**{name: _read(inner, value[name]) for name, inner in _fields(kind).items()})  # type: ignore[arg-type,operator]
+        return kind(**{name: _read(inner, value[name]) for name, inner in _fields(kind).items()})  # type: ignore[arg-type,operator]  # it is a dataclass
     return value
 
 

@@ -29,7 +29,7 @@ def exported_content(program: Any) -> bytes:
             file.
     """
     try:
-        import onnxscript  # noqa: F401
+        import onnxscript  # noqa: F401 - whether it is there
         from torch.onnx import export
     except ImportError as error:
         what = (

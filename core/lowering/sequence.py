@@ -222,7 +222,7 @@ class _Sequencer:
         """The buffers of what a loop carries, after its steps."""
         assert isinstance(loop.body.type, FuncType)
         carried = []
-        for arg, type_ in zip(args[: loop.carried], loop.body.type.params):  # noqa: B905 - the others stay as they are
+        for arg, type_ in zip(args[: loop.carried], loop.body.type.params, strict=False):  # the others stay as they are
             carried.append(self._add(self._fresh("t"), "intermediate", tensor_type(type_)))
             self._copy_to(arg, carried[-1])
         self.steps.append(Loop(carried[0], layers))

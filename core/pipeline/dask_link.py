@@ -53,7 +53,7 @@ def connect(text: str) -> Link:
     """
     check_workers(text)
     try:
-        import distributed  # noqa: F401
+        import distributed  # noqa: F401 - whether it is there
     except ImportError as error:
         what = "workers need Dask, which is not installed"
         raise NoWorkers(what, hint="pip install 'uma-core[distributed]'") from error

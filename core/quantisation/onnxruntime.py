@@ -29,7 +29,7 @@ _Sample = Mapping[str, "np.ndarray"]
 def check_installed() -> None:
     """UsageError where the quantiser is not installed."""
     try:
-        import onnxruntime.quantization  # noqa: F401
+        import onnxruntime.quantization  # noqa: F401 - whether it is there
     except ImportError as error:
         what = "models are quantised by onnxruntime, which is not installed, or not its quantiser"
         raise UsageError(what, hint=extra_hint("quantize", "onnxruntime onnx")) from error
@@ -135,7 +135,7 @@ def _overrides(chosen: Chosen) -> dict[str, list[dict[str, Any]]]:
 def _reader(samples: Sequence[_Sample]) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # it has no types
         def __init__(self) -> None:
             self._left: Iterator[_Sample] = iter(samples)
 

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def render(name: Name, names: Names, level: int = 2) -> str:
     """The section on a public name."""
     value = name.value
-    found = lambda mentioned: names.link(mentioned, name.module)  # noqa: E731
+    found = lambda mentioned: names.link(mentioned, name.module)  # noqa: E731 - as short as its use
     head = heading(level, code(name.name), name.anchor)
     if name.kind == "module":
         return (

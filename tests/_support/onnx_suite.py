@@ -287,7 +287,7 @@ def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np
 
 def _difference(case: Case, found: Sequence[Sequence[np.ndarray]]) -> str | None:
     """What differs from the suite's results, as its own runner compares them; None for nothing."""
-    for (_, wanted), results in zip(case.sets, found):  # noqa: B905 - cases of one image have turns without data
+    for (_, wanted), results in zip(case.sets, found, strict=False):  # cases of one image have turns without data
         if len(wanted) != len(results):
             return f"{len(results)} results, not {len(wanted)}"
         for position, (given, result) in enumerate(zip(wanted, results, strict=True)):

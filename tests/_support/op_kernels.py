@@ -22,7 +22,7 @@ def kernel_of(made: Call, arrays: Sequence[np.ndarray]) -> Run:
     if made.op.loops is not None:
         func = made.op.loops(made.attrs, made.type, *(arg.tensor for arg in made.args))
         buffers = [param.buffer for param in func.params]
-        given = zip(buffers, arrays)  # noqa: B905 - outputs are behind
+        given = zip(buffers, arrays, strict=False)  # outputs are behind
         return Run(unroll(simplify(func)), {buffer.name: array.reshape(buffer.shape) for buffer, array in given})
     assert made.op.compute is not None
     tensors = [te.placeholder(a.shape, a.dtype.name, f"x{i}") for i, a in enumerate(arrays)]

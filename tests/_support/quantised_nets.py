@@ -226,7 +226,10 @@ def _windows(attrs: Mapping[str, Any], data: np.ndarray, fill: Any) -> tuple[lis
     sides = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     padded = np.pad(data, sides, constant_values=fill)
     counts = [(n - k) // s + 1 for n, k, s in zip(padded.shape[2:], kernel, strides, strict=True)]
-    spans = [[slice(tap, tap + (n - 1) * s + 1, s) for tap in range(k)] for k, n, s in zip(kernel, counts, strides)]  # noqa: B905
+    spans = [
+        [slice(tap, tap + (n - 1) * s + 1, s) for tap in range(k)]
+        for k, n, s in zip(kernel, counts, strides, strict=False)
+    ]
     return [padded[:, :, rows, columns] for rows, columns in product(*spans)], tuple(kernel)
 
 

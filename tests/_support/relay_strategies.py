@@ -127,7 +127,7 @@ class Graph:
 
 
 def _fits(shape: Sequence[int], other: Sequence[int]) -> bool:
-    pairs = zip(reversed(shape), reversed(other))  # noqa: B905 - of the dimensions that both have
+    pairs = zip(reversed(shape), reversed(other), strict=False)  # of the dimensions that both have
     return len(shape) <= len(other) and all(a in (b, 1) for a, b in pairs)
 
 

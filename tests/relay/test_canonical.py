@@ -439,8 +439,12 @@ def test_rules(name: str) -> None:
 
 def test_what_is_large_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canonical, "FOLD_LIMIT_BYTES", 7)
-    body = call("nn.relu", const([1.0, 2.0]))
+    body = call("broadcast_to", const([1.0, 2.0]), shape=(2, 2))
     assert canonicalise(of(body)).main.body is body
+    # What has no more elements than there are anyway is, however many bytes these take.
+    assert canonicalise(of(call("nn.relu", const([-1.0, 2.0])))).main.body is const([0.0, 2.0])
+    weights = call("multiply", call("cast", const(np.ones((2, 2), np.int8)), dtype="float32"), const([[3.0], [4.0]]))
+    assert canonicalise(of(weights)).main.body is const([[3.0, 3.0], [4.0, 4.0]])
 
 
 def test_arranging_folds_nothing() -> None:

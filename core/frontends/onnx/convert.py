@@ -404,7 +404,7 @@ class _Importer:
             made = scan_loop(node, form, [value for value in values if value is not None], opsets, self)
         if len(node.outputs) > len(made):
             raise ModelError(f"it has {len(node.outputs)} results of {len(made)}")
-        for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
+        for name, value in zip(node.outputs, made, strict=False):  # optional results may be left out
             self._values[name] = value
 
     def converted(self, node: Node, body: Body, given: Sequence[Value]) -> list[Value]:
@@ -510,12 +510,12 @@ class _Importer:
         kinds = narrow_results(node, list(map(self._narrow.get, node.inputs)))
         made = self._made(context, converter)
         self._counts.require_founded(context.built)
-        made = [fitted(context, value, kind) for value, kind in zip(made, kinds)]  # noqa: B905 - results are left out
+        made = [fitted(context, value, kind) for value, kind in zip(made, kinds, strict=False)]  # results are left out
         self._narrow.update((name, kind) for name, kind in zip(node.outputs, kinds, strict=True) if kind is not None)
         for position, name in enumerate(node.outputs[len(made) :], len(made)):
             if name and self._uses[name]:
                 raise ModelError(f"its result {position} is used, which is not supported")
-        for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
+        for name, value in zip(node.outputs, made, strict=False):  # optional results may be left out
             self._values[name] = value
         if not any(isinstance(value, Expr) for value in made):
             self.simplified.computed.update([node.op] if node.op != "Constant" else [])

@@ -81,7 +81,7 @@ def find_external(
             raise ModelError(f"{what} is stored in another file", hint="give the model's path, or save it as one file")
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
-        path = _opened(lambda: _measured(folder, location, what, sizes), f"{what} is stored in {location!r}")  # noqa: B023
+        path = _opened(lambda: _measured(folder, location, what, sizes), f"{what} is stored in {location!r}")  # noqa: B023 - called at once
         offset = _number(entries.get("offset", "0"), what)
         length = _number(entries.get("length", str(max(sizes[path] - offset, 0))), what)
         taken += length

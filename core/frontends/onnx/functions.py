@@ -139,7 +139,7 @@ def _check(node: Node, schema: Any) -> None:
     given, made = len(node.inputs), len(node.outputs)
     if not schema.min_input <= given <= schema.max_input or not schema.min_output <= made <= schema.max_output:
         raise ModelError(f"it has {given} inputs and {made} results")
-    for formal, name in zip(schema.inputs, node.inputs):  # noqa: B905 - optional ones may be left out
+    for formal, name in zip(schema.inputs, node.inputs, strict=False):  # optional ones may be left out
         if not name and formal.option != defs.OpSchema.FormalParameterOption.Optional:
             raise ModelError(f"its input {formal.name!r} is missing")
     for name, attribute in schema.attributes.items():
@@ -301,9 +301,9 @@ def expanded(node: Node, body: Body, fresh: Callable[[str], str], is_apart: bool
 
     if len(node.inputs) > len(body.inputs) or len(node.outputs) > len(body.outputs):
         raise ModelError(f"it has {len(node.inputs)} inputs and {len(node.outputs)} results")
-    names = {**dict.fromkeys(body.inputs, ""), **dict(zip(body.inputs, node.inputs))}  # noqa: B905 - left out
+    names = {**dict.fromkeys(body.inputs, ""), **dict(zip(body.inputs, node.inputs, strict=False))}  # left out
     copies: list[NodeProto] = []
-    for formal, actual in zip(body.outputs, node.outputs):  # noqa: B905 - optional results may be left out
+    for formal, actual in zip(body.outputs, node.outputs, strict=False):  # optional results may be left out
         if actual and formal not in names:
             names[formal] = actual
         elif actual:

@@ -66,7 +66,9 @@ def _gather_elements(c: Context) -> Expr:
     data, indices = c.expr(0), c.expr(1)
     rank = len(data.shape)
     axis = normalise_axis(c.node.integer("axis", 0), rank)
-    beside = (part <= whole for d, (part, whole) in enumerate(zip(indices.shape, data.shape)) if d != axis)  # noqa: B905
+    beside = (
+        part <= whole for d, (part, whole) in enumerate(zip(indices.shape, data.shape, strict=False)) if d != axis
+    )
     if len(indices.shape) != rank or not all(beside):
         raise ModelError(f"its indices of shape {indices.shape} do not fit data of shape {data.shape}")
     chosen = _from_front(c, indices, data.shape[axis])
@@ -184,7 +186,7 @@ def _tensor_scatter(c: Context) -> Expr:
     axis = normalise_axis(c.node.integer("axis", -2), rank)
     fits = len(update.shape) == rank and all(
         part == whole or (d == axis and part < whole)
-        for d, (part, whole) in enumerate(zip(update.shape, past.shape))  # noqa: B905
+        for d, (part, whole) in enumerate(zip(update.shape, past.shape, strict=False))
     )
     if not axis or not fits or mode not in ("linear", "circular"):
         raise ModelError(f"its update of shape {update.shape} does not fit a cache of shape {past.shape}")

@@ -78,11 +78,11 @@ def quantized(c: Context, data: Expr, index: int, axis: int, dtype: str) -> Expr
         channel = axis if len(given.scale) > 1 else -1
         what = {"scale": given.scale, "zero_point": given.zero_point, "axis": channel}
         return c.call("qnn.quantize", data, **what, rounding="even", dtype=dtype)
-    scale, zero_point = _spread(c, data, index, axis)
-    steps: Expr = c.call("round", c.call("divide", data, c.cast(scale, data.dtype)))
+    seen, scale, zero_point = _spread(c, data, index, axis)
+    steps: Expr = c.call("round", c.call("divide", seen, c.cast(scale, data.dtype)))
     if zero_point is not None:
         steps = c.call("add", steps, c.cast(zero_point, data.dtype))
-    return c.cast(steps, dtype)  # which saturates
+    return c.reshape(c.cast(steps, dtype), data.shape)  # the cast saturates
 
 
 def dequantized(c: Context, data: Expr, index: int, axis: int) -> Expr:
@@ -95,11 +95,11 @@ def dequantized(c: Context, data: Expr, index: int, axis: int) -> Expr:
             raise ModelError(f"its data is {data.dtype}, its zero point {given.dtype}")
         channel = axis if len(given.scale) > 1 else -1
         return c.call("qnn.dequantize", data, scale=given.scale, zero_point=given.zero_point, axis=channel)
-    scale, zero_point = _spread(c, data, index, axis)
-    steps = c.cast(data, "int32")
+    seen, scale, zero_point = _spread(c, data, index, axis)
+    steps = c.cast(seen, "int32")
     if zero_point is not None:
         steps = c.call("subtract", steps, c.cast(zero_point, "int32"))
-    return c.call("multiply", c.cast(steps, scale.dtype), scale)
+    return c.reshape(c.call("multiply", c.cast(steps, scale.dtype), scale), data.shape)
 
 
 _QUANTISED = ("int8", "uint8", "int16")
@@ -112,9 +112,11 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr | None]:
-    """Scale and zero point that broadcast with the data: one for all, one per channel, or one per block of them."""
-    block = c.node.integer("block_size", 0)
+def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr, Expr | None]:
+    """The data, perhaps seen block by block, and a scale and a zero point that broadcast with it: one for all, one per
+    channel, or one per block of them.
+    """
+    block, shape = c.node.integer("block_size", 0), data.shape
     scale = c.expr(index)
     if not is_float(scale.dtype):
         raise ModelError(f"its scales are {scale.dtype}, not floats")
@@ -122,12 +124,13 @@ def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr |
     if zero_point is not None and math.prod(zero_point.shape) != math.prod(scale.shape):
         raise ModelError(f"its scales have the shape {scale.shape}, its zero points {zero_point.shape}")
 
+    channel = normalise_axis(axis, len(shape)) if shape else 0
+
     def wide(given: Expr) -> Expr:
         if math.prod(given.shape) == 1 and not block:
             return c.reshape(given, ())
         if block:
-            return _blocks(c, given, data.shape, axis, block)
-        channel = normalise_axis(axis, len(data.shape))
+            return _blocks(c, given, shape, channel, block)
         if given.shape != data.shape[channel : channel + 1]:
             what = (
                 f"its scales have the shape {given.shape}, its data {data.shape}, with channels in dimension {channel}"
@@ -135,20 +138,24 @@ def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr |
             raise ModelError(what)
         return c.reshape(given, (*given.shape, *(1 for _ in data.shape[channel + 1 :])))
 
-    return wide(scale), None if zero_point is None else wide(zero_point)
+    spread = wide(scale), None if zero_point is None else wide(zero_point)
+    if block and shape[channel] % block == 0:
+        data = c.reshape(data, (*shape[:channel], shape[channel] // block, block, *shape[channel + 1 :]))
+    return data, *spread
 
 
 def _blocks(c: Context, given: Expr, shape: tuple[int, ...], axis: int, block: int) -> Expr:
-    """Parameters, one for each block along an axis, one for each element; the last block may be shorter."""
-    axis = normalise_axis(axis, len(shape))
+    """Parameters, one for each block along an axis, that broadcast with data seen block by block; where the last block
+    is shorter, one for each element.
+    """
     count = -(-shape[axis] // block) if block > 0 else 0
     if given.shape != (*shape[:axis], count, *shape[axis + 1 :]):
         raise ModelError(f"its scales have the shape {given.shape}, its data {shape}, in blocks of {block}")
     apart = c.reshape(given, (*given.shape[: axis + 1], 1, *given.shape[axis + 1 :]))
+    if count * block == shape[axis]:
+        return apart
     wide = c.call("broadcast_to", apart, shape=(*given.shape[: axis + 1], block, *given.shape[axis + 1 :]))
     made = c.reshape(wide, (*shape[:axis], count * block, *shape[axis + 1 :]))
-    if count * block == shape[axis]:
-        return made
     ones, zeros = (1,) * len(shape), (0,) * len(shape)
     return c.call("strided_slice", made, begin=zeros, end=shape, strides=ones)
 

@@ -99,7 +99,7 @@ class Control:
 
         params = [self._var(value.tensor) for value in operands]
         after = converted(body, params, layer)
-        for position, (before, value) in enumerate(zip(operands, after)):  # noqa: B905 - told below
+        for position, (before, value) in enumerate(zip(operands, after, strict=False)):  # told below
             if before.type is not value.type:
                 raise ModelError(f"value {position} is {before.type} before a turn and {value.type} after it")
         if len(after) != len(operands):

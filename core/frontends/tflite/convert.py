@@ -357,7 +357,7 @@ class _Converter:
             # A shape of no extents may stand for one that was not known, and so may extents below 1.
             open_shape = bool(self._shapes) or not tensor.signature
             same_rank = len(tensor.signature) == len(result.shape)
-            extents = zip(tensor.signature, result.shape)  # noqa: B905 - the ranks are compared beside it
+            extents = zip(tensor.signature, result.shape, strict=False)  # the ranks are compared beside it
             fits = open_shape or (same_rank and all(told < 1 or told == found for told, found in extents))
             if result.dtype != tensor.dtype or not fits:
                 raise ModelError(

@@ -39,7 +39,7 @@ _Row = tuple[float, float, dict[int, float]]
 def has_solver() -> bool:
     """Whether HiGHS is installed."""
     try:
-        import highspy  # noqa: F401
+        import highspy  # noqa: F401 - whether it is there
     except ImportError:
         return False
     return True
@@ -62,7 +62,7 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
         what = "the integer program needs the package 'highspy', which is not installed"
         raise UsageError(what, hint=extra_hint("collage", "highspy")) from error
     # `highspy.Highs` prints a line before it can be told not to.
-    solver = highspy._Highs()  # type: ignore[attr-defined]
+    solver = highspy._Highs()  # type: ignore[attr-defined]  # its types leave it out
     options = {"output_flag": False, "threads": 1, "random_seed": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
     for name, value in options.items():
         solver.setOptionValue(name, value)

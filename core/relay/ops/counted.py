@@ -266,7 +266,9 @@ class _Pair:
             limits = (first - third / two, first + third / two, second - fourth / two, second + fourth / two)
         else:
             limits = (minimum(second, fourth), maximum(second, fourth), minimum(first, third), maximum(first, third))
-        return self._keep(**{f"{name}{side}": value for side, value in zip(("x0", "x1", "y0", "y1"), limits)})  # noqa: B905
+        return self._keep(
+            **{f"{name}{side}": value for side, value in zip(("x0", "x1", "y0", "y1"), limits, strict=False)}
+        )
 
     def compared(self, b: Scalar, i: Scalar, j: Scalar, limit: Scalar, then: Stmt) -> Stmt:
         """``then``, where box i overlaps box j, of batch b, by more than ``limit``."""

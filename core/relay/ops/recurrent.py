@@ -317,7 +317,7 @@ class _Loops:
         length = Var("length")
         begin = seq(
             *(
-                self.over(self.units, lambda j, new=new, old=old: Store(new, (b, j), old[b, j]))  # type: ignore[misc]
+                self.over(self.units, lambda j, new=new, old=old: Store(new, (b, j), old[b, j]))  # type: ignore[misc]  # mypy infers no lambda with a default
                 for new, old in zip(last, states, strict=True)
             )
         )

@@ -43,7 +43,9 @@ from .signed import to_signed
 __all__ = ["arrange", "canonicalise"]
 
 FOLD_LIMIT_BYTES = 64 << 20
-"""Larger results are not folded: they would only make the artifact large."""
+"""Larger results are not folded where they have more elements than any constant that they are computed of: they would
+only make the artifact large. Others, as dequantised weights, would be computed anew in each run.
+"""
 
 
 def canonicalise(module: IRModule) -> IRModule:
@@ -143,16 +145,16 @@ def _moved(made: Expr, spans: Spans, *old: Expr) -> Expr:
 
 
 def _fold(expr: Call, spans: Spans) -> Expr | None:
-    import numpy as np
-
     op = expr.op
     assert isinstance(op, Op)
-    if not all(isinstance(arg, Constant) for arg in expr.args) or any(t.is_open for t in op.outputs(expr.type)):
+    known = [arg for arg in expr.args if isinstance(arg, Constant)]
+    results = op.outputs(expr.type)
+    if len(known) < len(expr.args) or any(t.is_open for t in results):
         return None
-    if sum(t.nbytes for t in op.outputs(expr.type)) > FOLD_LIMIT_BYTES:
+    grows = sum(t.size for t in results) > max((arg.data.size for arg in known), default=0)
+    if grows and sum(t.nbytes for t in results) > FOLD_LIMIT_BYTES:
         return None
-    with np.errstate(all="ignore"):
-        value = op.reference(expr.attrs, *(arg.data for arg in expr.args if isinstance(arg, Constant)))
+    value = op.evaluate(expr.attrs, *(arg.data for arg in known))
     return _handed(Tuple([const(v) for v in value]) if isinstance(value, tuple) else const(value), spans, expr)
 
 

@@ -60,9 +60,7 @@ def _value(module: IRModule, expr: Expr, values: Mapping[Expr, Any]) -> Any:
     args = [values[arg] for arg in expr.args]
     callee = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
     if isinstance(callee, Op):
-        with np.errstate(all="ignore"):
-            made = callee.reference(expr.attrs, *args)
-        return tuple(map(np.asarray, made)) if isinstance(made, tuple) else np.asarray(made)
+        return callee.evaluate(expr.attrs, *args)
     if isinstance(callee, Function):
         inner: dict[Expr, Any] = dict(zip(callee.params, args, strict=True))
         for part in post_order(callee.body):

@@ -189,7 +189,7 @@ def _dtypes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
         if dtype != leaf.dtype:
             slot = f"{place.call}.{place.operand} dtype"
             text = f"dtype of {leaf_text(calls, place)} is {dtype}"
-            yield replaced(slot, text, "dtype", place, lambda old, dtype=dtype: fitted(old, old.shape, dtype))  # type: ignore[misc]
+            yield replaced(slot, text, "dtype", place, lambda old, dtype=dtype: fitted(old, old.shape, dtype))  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def _contents(
@@ -227,7 +227,7 @@ def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
     if isinstance(leaf, Var):
         for front in ((1,), (2,), (1, 1)):
             text = f"{name} has {len(front)} dimension{'s' if len(front) > 1 else ''} more, {list(front)}"
-            yield replaced(slot, text, "extent", place, lambda old, front=front: fitted(old, (*front, *old.shape)))  # type: ignore[misc]
+            yield replaced(slot, text, "extent", place, lambda old, front=front: fitted(old, (*front, *old.shape)))  # type: ignore[misc]  # mypy infers no lambda with a default
         if len(leaf.shape) > 1:
             text = f"{name} has a dimension less"
             yield replaced(slot, text, "extent", place, lambda old: fitted(old, old.shape[1:]))
@@ -237,7 +237,7 @@ def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
         for shape in ((1,), other[-1:], other, rows, ()):
             if shape != leaf.shape and shape is not None:
                 text = f"{name} is of shape {list(shape)}"
-                yield replaced(slot, text, "extent", place, lambda old, shape=shape: fitted(old, shape))  # type: ignore[misc]
+                yield replaced(slot, text, "extent", place, lambda old, shape=shape: fitted(old, shape))  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes: Sizes) -> Iterator[Mutation]:

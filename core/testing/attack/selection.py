@@ -4,7 +4,7 @@ there is room, and several are varied in one layer, so that few layers hold much
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ...relay.op import ROUNDINGS
@@ -171,7 +171,7 @@ class Attack:
         made: dict[str, Layer] = {}
         for seed, taken in self._taken:
             for mutation in taken:
-                what = mutation.text.partition(" is ")[0]
+                what = mutation.slot.partition(".")[2] or mutation.slot
                 if mutation.kind != "attribute" or what in made:
                     continue
                 layer = mutation.apply(seed)
@@ -240,24 +240,21 @@ class Attack:
                     if rounding_of(layer, (numbers[0], name)) == rounding and self._acceptance.ask(layer).is_taken:
                         yield layer
 
+    def _wanted(self, one: Mutation) -> tuple[int, float]:
+        """What was varied least often comes first, of that any."""
+        return self._used[one.text], self._rng.random()
+
     def _combined(self, seed: Layer, taken: list[Mutation]) -> Layer | None:
         """A seed with several things varied, those first that were so least often."""
         slots: dict[str, list[Mutation]] = {}
         for mutation in taken:
             if mutation.kind != "memory":
                 slots.setdefault(mutation.slot, []).append(mutation)
-        picked: list[Mutation] = []
-        for choices in slots.values():
-            key: Callable[[Mutation], tuple[int, float]] = lambda one: (self._used[one.text], self._rng.random())  # noqa: E731
-            picked.append(min(choices, key=key))
-        picked.sort(key=lambda one: (self._used[one.text], self._rng.random()))
+        picked = [min(choices, key=self._wanted) for choices in slots.values()]
+        picked.sort(key=self._wanted)
         uses = [one for one in picked if one.kind == "use"]
         picked = [one for one in picked if one.kind != "use"][: int(self._rng.integers(2, _MOST_TOGETHER))]
-        scales = [
-            one
-            for one in (min(c, key=lambda m: (self._used[m.text], self._rng.random())) for c in slots.values())
-            if one.kind == "scale"
-        ]
+        scales = [one for one in (min(choices, key=self._wanted) for choices in slots.values()) if one.kind == "scale"]
         picked += [one for one in scales if one not in picked and self._rng.random() < 0.5]
         picked += [one for one in uses[:1] if self._rng.random() < 0.3]
         layer = seed

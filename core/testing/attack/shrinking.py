@@ -67,7 +67,7 @@ def reductions(layer: Layer) -> Iterator[Layer]:
         for place, leaf in leaves.items():
             if isinstance(leaf, Var):
                 changed[place] = fitted(leaf, tuple(min(n, most) for n in leaf.shape))
-        yield from _rebuilt(layer, Changes(leaves=changed))  # type: ignore[arg-type]
+        yield from _rebuilt(layer, Changes(leaves=changed))  # type: ignore[arg-type]  # keys are places
     yield from _rebuilt(layer, Changes(_neutral(calls)))
     for number, attrs in _neutral(calls).items():
         for name, value in attrs.items():
@@ -163,8 +163,9 @@ class Shrinker:
         return fault
 
     def _takes(self, layer: Layer) -> bool:
-        asked = self._acceptance is not None and layer.pattern
-        return not asked or self._acceptance.ask(layer, count=False).is_taken  # type: ignore[union-attr]
+        if self._acceptance is None or not layer.pattern:
+            return True
+        return self._acceptance.ask(layer, count=False).is_taken
 
     def _smallest(self, layers: Sequence[Layer], like: Fault) -> Fault | None:
         any_way = like.way == LARGE

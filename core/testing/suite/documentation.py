@@ -104,7 +104,7 @@ def _attributes(outcome: Outcome, kind: TargetKind, text: str, where: str) -> No
         except UmaError:
             continue  # it is told in words
         if not same:
-            default = "none" if attribute.default is None else spell(attribute.default)  # type: ignore[arg-type]
+            default = "none" if attribute.default is None else spell(attribute.default)  # type: ignore[arg-type]  # a default is spelt
             what = f"the README says that the default of {attribute.name} is {said}, and it is {default}"
             outcome.find("documentation", what, where, "attributes")
 

@@ -16,6 +16,7 @@ from ...errors import ToolchainError, UmaError
 from ...hookspecs import Runtime
 from ...runtime.devices import CORE_FAULTS
 from ..accepted import artifact_of, built, small_layers
+from ..attack.layer import Layer
 from ..outcome import Check, Outcome, Progress
 from ..perturbed import Access, Case, Ending, Perturbed
 
@@ -46,16 +47,17 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
     if subject.target.get_attr("impl") == "mmio":
         outcome.skipped = "registers in memory have no simulator to run"
         return
-    reached: set[int] = set()
-    has_bus = False
     layers = small_layers(subject, progress, _TOGETHER)
     images = [[layer] for layer in layers[:_LAYERS]]
     if len(layers) > 1:
         images.append(layers)  # after a fault of one the others are right as well
+    reached: set[int] = set()
+    has_bus = False
     for number, image in enumerate(images):
-        if not set(runtime.faults) - reached - set(subject.claims.faults) and number and len(image) == 1:
+        is_done = number > 0 and not set(runtime.faults) - reached - set(subject.claims.faults)
+        if is_done and len(image) == 1:
             continue  # what a driver does wrong shows in any layer
-        progress(f"{subject.kind.name}: accesses changed, {image[0].title if len(image) == 1 else 'several layers'}")
+        progress(f"{subject.kind.name}: accesses changed, {_title(image)}")
         try:
             _, program = built(image, subject.members)
             if subject.member.label not in program.devices:
@@ -65,19 +67,18 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
             outcome.note(f"nothing was run: {error.what.splitlines()[0]}")
             return
         except UmaError as error:
-            outcome.note(f"a layer was left out: {error.what}")
+            outcome.note(f"{_title(image)} was left out: {error.what}")
             continue
         with harness:
             accesses = harness.record()
             if isinstance(accesses, str):
-                outcome.note(f"a layer was left out: {accesses}")
+                outcome.note(f"{_title(image)} was left out: {accesses}")
                 continue
             has_bus = has_bus or bool(accesses)
             cases = list(cases_of(accesses, harness.constant_bytes, subject.seed + number, reads=number == 0))
             if len(image) > 1:
                 cases = random.Random(subject.seed).sample(cases, min(len(cases), _OF_SEVERAL))
-            title = image[0].title if len(image) == 1 else f"{len(image)} layers"
-            codes, stop = _changed(outcome, runtime, title, harness, cases)
+            codes, stop = _changed(outcome, runtime, _title(image), harness, cases)
             reached |= codes
             if stop:
                 break
@@ -85,6 +86,10 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
 
 
 FAULTS = Check("faults", "faults: reached, declared, survived; devices that hang", "driver", _faults, "target")
+
+
+def _title(image: Sequence[Layer]) -> str:
+    return image[0].title if len(image) == 1 else f"{len(image)} layers"
 
 
 def _changed(

@@ -138,7 +138,7 @@ def _spans(intrinsic: Intrinsic, values: tuple[Expr, ...]) -> dict[Buffer, tuple
         for body, inside in known.inside(stmt):
             visit(body, inside)
 
-    given = {Var(OWN + var.name): int(value.value) for var, value in zip(intrinsic.vars, values, strict=True)}  # type: ignore[attr-defined]
+    given = {Var(OWN + var.name): int(value.value) for var, value in zip(intrinsic.vars, values, strict=True)}  # type: ignore[attr-defined]  # values are constants
     visit(inlined(intrinsic), Bounds({var: (value, value) for var, value in given.items()}))
     return {param: tuple(found[param]) for param in intrinsic.params if param in found}
 

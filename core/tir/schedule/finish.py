@@ -47,7 +47,7 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     func = replace(func, body=_of_kinds(func.body, state))
     for loop in _loops(func.body):
         if loop.kind == "parallel":
-            site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]
+            site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]  # mypy infers no lambda with a default
             assert site is not None
             require_independent(site, loop.kind)
     aliases = may_alias(func.params, func.body) if func.may_alias else ()

@@ -271,7 +271,7 @@ def renamed(stmt: Stmt, name: Callable[[str], str]) -> tuple[Stmt, dict[str, str
         return Load(buffer(node.buffer), node.indices) if isinstance(node, Load) else None
 
     def buffer(old: Buffer) -> Buffer:
-        return known.get(old, old)  # type: ignore[return-value]
+        return known.get(old, old)  # type: ignore[return-value]  # a buffer stands for a buffer
 
     def expr(node: Expr) -> Expr:
         return rewrite(node, rule, memo)

@@ -113,7 +113,7 @@ class _Found:
             role = "made"
         else:
             dims = self._from_host(buffer, dims)
-        return Staged(name, memory, tuple(dims), itemsize(buffer.dtype), role, fill)  # type: ignore[arg-type]
+        return Staged(name, memory, tuple(dims), itemsize(buffer.dtype), role, fill)  # type: ignore[arg-type]  # one of the roles
 
     def _dimension(self, buffer: Buffer, dim: int) -> Dimension:
         extent = buffer.shape[dim]

@@ -37,7 +37,7 @@ def mve_products(fusion: Fusion) -> Scheduled | str:
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     if name == "dense":
         taps, strip = data.shape[-1], None
-        element: Element = lambda *i: data[i]  # noqa: E731
+        element: Element = lambda *i: data[i]  # noqa: E731 - as short as its use
         packed = weight
     else:
         taps, strip = taps_of(weight), Strip.of(call, data, weight)

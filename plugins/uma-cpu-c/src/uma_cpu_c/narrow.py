@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from uma.relay import (
     Expr,
     Function,
     IRModule,
-    Op,
     Rewriter,
     Var,
     call,
@@ -43,9 +42,6 @@ _RUNS = (256, 128, 64, 32, 16)
 
 _PROBE, _AT_ONCE = 16, 256
 """Outputs whose weights are looked at first, and then together: numbers on the way take several times their bytes."""
-
-_MOST_STEPS = 16
-"""Constants and kernels that weights are computed by."""
 
 _MOST = 128
 """The largest multiple that a byte holds, below zero."""
@@ -149,39 +145,15 @@ def _narrowed(module: IRModule, least_bytes: int) -> IRModule:
         kernel, args = expr.op, list(expr.args)
         for product, param in _products(kernel):
             weights = args[kernel.params.index(param)]
-            if weights.tensor.nbytes < least_bytes or (values := _known(weights)) is None:
+            if not isinstance(weights, Constant) or weights.tensor.nbytes < least_bytes:
                 continue
             is_dense = product.op_name == "nn.dense"
-            found = narrow_of(values if is_dense else values.T)
+            found = narrow_of(weights.data if is_dense else weights.data.T)
             if found is not None:
                 return _kernel(expr, param, found, is_dense)
         return None
 
     return Rewriter(module).rewrite(rule)
-
-
-def _known(weights: Expr) -> np.ndarray | None:
-    """The values of weights: of a constant, or of what is computed of constants alone, which canonical relay has where
-    the result is too large to be put in its place.
-    """
-    if not isinstance(weights, Constant) and len(post_order(weights)) > _MOST_STEPS:
-        return None
-    return _value(weights, {})
-
-
-def _value(expr: Expr, given: Mapping[Expr, np.ndarray]) -> np.ndarray | None:
-    """What an expression is where its variables are ``given``; None where it needs others, or is no one tensor."""
-    if isinstance(expr, Constant):
-        return expr.data
-    if not isinstance(expr, Call):
-        return given.get(expr)
-    values = [value for arg in expr.args if (value := _value(arg, given)) is not None]
-    if len(values) < len(expr.args):
-        return None
-    if isinstance(expr.op, Function):
-        return _value(expr.op.body, dict(zip(expr.op.params, values, strict=True)))
-    made = expr.op.reference(expr.attrs, *values) if isinstance(expr.op, Op) else None
-    return None if isinstance(made, tuple) else made
 
 
 def _products(kernel: Function) -> Iterator[tuple[Call, Var]]:

@@ -51,7 +51,10 @@ def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     if nest is None:
         return None
     # What data are computed from may be wider than their sums.
-    lanes = _lanes(channels, unit.bytes // max(sums.nbytes // sums.size, widest(nest.kernel.func, nest.product)))
+    element = max(sums.nbytes // sums.size, widest(nest.kernel.func, nest.product))
+    lanes = _lanes(channels, unit.bytes // element)
+    if lanes < LANES:
+        return Declined(f"no pool in vectors: these hold fewer than {LANES} numbers of {element} bytes")
     s = nest.schedule
     *outer, channel = (loops := s.loops(nest.product))[: len(sums.shape)]
     *rows, column = loops[len(sums.shape) :]

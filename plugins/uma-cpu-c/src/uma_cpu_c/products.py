@@ -165,7 +165,7 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     if is_joined:
         height, width = 1, height * width
         row = te.reshape(data, (batch, 1, width * channels))
-        given = lambda n, y, i: row[n, y, i]  # noqa: E731
+        given = lambda n, y, i: row[n, y, i]  # noqa: E731 - as short as its use
     is_plain = is_flat and data.dtype == operand.dtype and not room
     # A pixel of which all taps are beyond the row would be a sum of no steps, which a tile cannot tell from others.
     rows = ([x * stride + tap * dilation - left for tap in range(kernel_width)] for x in range(call.shape[-2]))

@@ -157,7 +157,7 @@ class Kernel:
         for start in itertools.product(*(axis[::-1] if backwards else axis for axis in axes)):
             row, column, channel = start
             end = (min(a + b, last) for a, b, last in zip(start, self.block.shape, whole.end, strict=True))
-            yield Box((row, column, channel), tuple(end))  # type: ignore[arg-type]
+            yield Box((row, column, channel), tuple(end))  # type: ignore[arg-type]  # three of them
 
 
 @dataclass(frozen=True)
