@@ -68,6 +68,7 @@ def reshape(x: Expr, *shape: int) -> Expr:
 
 X = var((1, 4, 5, 3))
 X8 = var((1, 4, 5, 3), I8)
+H = var((1, 4, 5, 3), "float16")
 Y = var((1, 4, 5, 3), name="y")
 S = var((1, 1, 1, 3), name="s")
 IMAGE = var((1, 3, 4, 5))
@@ -107,6 +108,8 @@ RULES: dict[str, tuple[Expr, Expr]] = {
     "fold overflow": (call("multiply", const(np.float32(3e38)), const(10.0)), const(math.inf)),
     # What does nothing is left out.
     "cast": (call("cast", X, dtype=F), X),
+    "cast back": (call("cast", call("cast", X8, dtype="float16"), dtype="int8"), X8),
+    "cast back, moved": (call("cast", nchw(call("cast", H, dtype=F)), dtype="float16"), transpose(H, 0, 3, 1, 2)),
     "clip": (call("clip", X), X),
     "clip to all of the dtype": (call("clip", X8, a_min=-128, a_max=200), X8),
     "clip to less": (call("clip", X8, a_min=-127, a_max=200), call("clip", X8, a_min=-127, a_max=200)),

@@ -12,7 +12,8 @@ What holds of it:
 - What calls give is reshaped after the calls that work on it element by element and make the elements no larger: what
   follows a pool or a product follows it directly.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
-- Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
+- Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, also by way of one that holds
+  all of its values, whole slices.
 - What one op says is not spelled out: see `put_together`. Squares and cubes are products, as is a division of floats by
   powers of two; what is multiplied with ones is broadcast; indices of one step are a slice.
 - Quantised numbers of eight bits are int8: see `to_signed`.
@@ -27,7 +28,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ...errors import ModelError
-from ...tir.form.dtype import bounds, is_float
+from ...tir.form.dtype import bounds, holds, is_float
 from ...tir.form.extents import OpenExtentError
 from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
@@ -167,6 +168,15 @@ def _identity(expr: Call, spans: Spans) -> Expr | None:
         return None
     does_nothing = _DO_NOTHING.get(expr.op_name or "")
     return _handed(data, spans, expr) if does_nothing is not None and does_nothing(expr) else None
+
+
+def _cast_back(expr: Call, spans: Spans) -> Expr | None:
+    """A cast to the type that the data had before it was cast to a type that holds all of its values."""
+    inner = expr.args[0] if expr.op_name == "cast" else None
+    if not isinstance(inner, Call) or inner.op_name != "cast":
+        return None
+    data = inner.args[0]
+    return _handed(data, spans, inner, expr) if data.dtype == expr.dtype and holds(inner.dtype, data.dtype) else None
 
 
 def _reduces(expr: Call) -> bool:
@@ -342,6 +352,7 @@ Rule = Callable[[Call, Spans], "Expr | None"]
 
 _RULES: Sequence[Rule] = (
     _identity,
+    _cast_back,
     put_together,
     _relu,
     _reshapes,

@@ -11,6 +11,7 @@ __all__ = [
     "bits",
     "bounds",
     "computes",
+    "holds",
     "is_float",
     "is_integer",
     "is_signed",
@@ -37,6 +38,10 @@ COMPUTED: tuple[str, ...] = tuple(name for name in _BITS if name != "float16")
 """Those that there is arithmetic on. A float16 is loaded, stored, chosen and converted to a wider float, no more."""
 
 INTEGERS: tuple[str, ...] = tuple(name for name in _BITS if "int" in name)
+
+
+_SIGNIFICANT_BITS = {"float16": 11, "float32": 24, "float64": 53}
+"""Whole numbers of so many bits are exact (IEEE 754)."""
 
 
 def bits(dtype: str) -> int:
@@ -76,3 +81,14 @@ def bounds(dtype: str) -> tuple[int, int]:
         return 0, 1
     n = _BITS[dtype]
     return (-(1 << (n - 1)), (1 << (n - 1)) - 1) if is_signed(dtype) else (0, (1 << n) - 1)
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether each value of ``narrow`` is one of ``wide``."""
+    if is_float(narrow):
+        return is_float(wide) and bits(narrow) <= bits(wide)
+    if is_float(wide):
+        digits = bits(narrow) - is_signed(narrow) if is_integer(narrow) else 1
+        return digits <= _SIGNIFICANT_BITS[wide]
+    low, high = bounds(narrow)
+    return bounds(wide)[0] <= low and high <= bounds(wide)[1]
