@@ -18,6 +18,7 @@ import tempfile
 import venv
 import zipfile
 from collections.abc import Iterable, Mapping
+from ctypes.util import find_library
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,14 @@ class Wheels:
     def kinds(self) -> Mapping[str, str]:
         """The target kind of each, by the name of its distribution."""
         return {name: names[0] for name, names in self.served.items()}
+
+    @property
+    def accelerators(self) -> list[str]:
+        """The target kinds but the host's that a fresh environment can build for: the library of one is no part of it,
+        and the system may have it.
+        """
+        missing = {"onednn"} if find_library("dnnl") is None else set[str]()
+        return sorted({*self.kinds.values()} - {"c"} - missing)
 
     def needs(self, *extras: str) -> list[Requirement]:
         """What the wheels require that is not among them, with extras of uma-core."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uma.hookspecs import Cost
 from uma.tir import Copied, Executed, PrimFunc, count_commands
 
-__all__ = ["cost_of"]
+__all__ = ["cost_of", "cycles_of"]
 
 _COMMAND, _TRANSFER = 4, 16
 """Cycles of any command, and more of one that moves data."""
@@ -15,10 +15,11 @@ def cost_of(func: PrimFunc) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
     moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
-    return Cost(cycles=sum(times * _cycles(one) for one, times in counted.items()), bytes_moved=moved)
+    return Cost(cycles=sum(times * cycles_of(one) for one, times in counted.items()), bytes_moved=moved)
 
 
-def _cycles(command: Executed | Copied) -> int:
+def cycles_of(command: Executed | Copied) -> int:
+    """Cycles of one command."""
     if isinstance(command, Copied):
         return _COMMAND + _TRANSFER + command.rows * -(-command.row_bytes // 8)
     if command.intrinsic.name == "fill":

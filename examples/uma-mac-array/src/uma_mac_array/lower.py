@@ -1,8 +1,8 @@
-"""Loops for a layer: how it is cut, what it computes in plain loops, and the schedule that makes instructions of it."""
+"""Loops for a layer: what it computes in plain loops, how these are cut, and the schedule that makes instructions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -10,51 +10,13 @@ from uma.hookspecs import Lowered
 from uma.relay import quantised
 from uma.relay.pattern import Match
 from uma.relay.quantised import Window, in_lanes, with_requantisation
-from uma.tir import Machine, PrimFunc, parse_func
+from uma.tir import Machine, PrimFunc, parse_func, tiling
 from uma.tir.schedule import Schedule
 
-from .machine import LANES, LIMITS, ROUNDINGS
+from .cost import cycles_of
+from .machine import LANES, ROUNDINGS
 
-__all__ = ["Tile", "lower", "tile_of"]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How a layer is cut: pixels of the output that are made at a time; blocks of channels whose weights are held."""
-
-    height: int
-    width: int
-    blocks: int
-
-
-def tile_of(w: Window, machine: Machine) -> Tile | None:
-    """As many weights as fit, then as many pixels; None where one pixel of one block does not fit."""
-    activations, weights, accumulators = (memory.nbytes for memory in machine.memories)
-    blocks, depth = -(-w.out_channels // LANES), w.kernel[1] * w.channels
-    held = weights // (LANES * (w.kernel[0] * depth + 12))
-    pixels = accumulators // (4 * LANES)
-    if not (held and pixels and depth <= LIMITS["MAX_DEPTH"]):
-        return None
-    for group in dict.fromkeys((min(blocks, held), 1)):
-        for width in range(min(w.out_width, LIMITS["MAX_EDGE"], pixels), 0, -1):
-            height = min(w.out_height, LIMITS["MAX_EDGE"], pixels // width)
-            while height and _bytes(w, height, width, group) > activations:
-                height -= 1
-            if height:
-                return Tile(height, width, group)
-    return None
-
-
-def _window(w: Window, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of the input under so many pixels of the output."""
-    return (height - 1) * w.strides[0] + w.kernel[0], (width - 1) * w.strides[1] + w.kernel[1]
-
-
-def _bytes(w: Window, height: int, width: int, blocks: int) -> int:
-    """Activations of a tile: its input with the padding, and its results."""
-    rows, columns = _window(w, height, width)
-    return rows * columns * w.channels + height * width * min(blocks * LANES, w.out_channels)
-
+__all__ = ["lower", "misfit_of"]
 
 _LAYER = """
 @prim_func
@@ -99,24 +61,39 @@ def lower(match: Match, machine: Machine) -> Lowered:
     records (blocks, 3, `LANES`) of bias, multiplier and shift.
     """
     layer = quantised.Layer.of(match)
-    w, scale, shape = layer.window, layer.fixed_point, match.root.shape
-    (rows, columns), (top, left) = _window(w, w.out_height, w.out_width), w.padding[:2]
-    first, end = left * w.channels, (left + w.width) * w.channels
-    inside = [f"ty >= {top}"] * (top > 0) + [f"ty < {top + w.height}"] * (rows > top + w.height)
-    inside += [f"tx >= {first}"] * (first > 0) + [f"tx < {end}"] * (columns * w.channels > end)
-    taken = f"data[tb, ty - {top}, tx - {first}]"
-    if inside:
-        taken += f" if {' and '.join(inside)} else int8({layer.input_zero_point})"
-    text = _LAYER.replace("TAKEN", taken).replace("SHAPE", ", ".join(map(str, shape)))
-    text = with_requantisation(
-        text,
-        out=f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(shape) :])}]",
-        sums="sums[ob, oy, ox, c]",
-        multiplier="record[c // LANES, 1, c % LANES]",
-        shift="record[c // LANES, 2, c % LANES]",
-    )
+    w, scale, zero_point = layer.window, layer.fixed_point, layer.input_zero_point
+    rounding = ROUNDINGS.index(scale.rounding)
+    finish = {"rounding": rounding, "zero_point": layer.output_zero_point, "low": layer.low, "high": layer.high}
     weights = in_lanes(layer.weights.reshape(-1, w.out_channels), LANES)
     records = in_lanes(np.array([layer.bias, scale.multiplier, scale.shift], np.int32), LANES)
+    packed = weights.reshape(len(weights), w.kernel[0], -1, LANES)
+    tiles = tiling.choose_tiles(*_to_cut(w, machine))
+    assert isinstance(tiles, tiling.Tiles)  # the clause fits
+    func = _plain(w, match.root.shape, finish, zero_point)
+    return Lowered(_scheduled(func, tiles, finish, zero_point, machine), (packed, records))
+
+
+@cache
+def misfit_of(w: Window, machine: Machine) -> tiling.Misfit | None:
+    """Why no tiles of a layer fit the memories; None where some do, of which `lower` looks for the best."""
+    return tiling.find_misfit(*_to_cut(w, machine))
+
+
+def _reach(w: Window) -> tuple[int, int]:
+    """Rows and columns that all windows reach over, padding included."""
+    return (w.out_height - 1) * w.strides[0] + w.kernel[0], (w.out_width - 1) * w.strides[1] + w.kernel[1]
+
+
+def _is_padded(w: Window) -> bool:
+    return any(w.padding[:2]) or any(n > given for n, given in zip(_reach(w), (w.height, w.width), strict=True))
+
+
+def _plain(w: Window, out: tuple[int, ...], finish: dict[str, int], zero_point: int) -> PrimFunc:
+    """The padded picture, the sums, the results: each in loops of its own, of all of the layer."""
+    (rows, columns), (top, left) = _reach(w), (w.padding[0], w.padding[1] * w.channels)
+    taken, bottom, right = f"data[tb, ty - {top}, tx - {left}]", top + w.height, left + w.width * w.channels
+    if _is_padded(w):
+        taken += f" if ty >= {top} and ty < {bottom} and tx >= {left} and tx < {right} else int8({zero_point})"
     numbers = {
         "BATCH": w.batch,
         "HEIGHT": w.height,
@@ -126,57 +103,82 @@ def lower(match: Match, machine: Machine) -> Lowered:
         "OUT_HEIGHT": w.out_height,
         "OUT_WIDTH": w.out_width,
         "OUT_CHANNELS": w.out_channels,
-        "BLOCKS": len(weights),
-        "OUT_LANES": len(weights) * LANES,
+        "BLOCKS": -(-w.out_channels // LANES),
+        "OUT_LANES": -(-w.out_channels // LANES) * LANES,
         "TAPS": w.kernel[0],
         "DEPTH": w.kernel[1] * w.channels,
         "STEP_Y": w.strides[0],
         "STEP_X": w.strides[1] * w.channels,
         "LANES": LANES,
     }
-    func = parse_func(text, "the layer", numbers=numbers | _finish(layer))[1]
-    packed = weights.reshape(len(weights), w.kernel[0], -1, LANES)
-    return Lowered(_scheduled(func, layer, bool(inside), machine), (packed, records))
+    text = with_requantisation(
+        _LAYER.replace("TAKEN", taken).replace("SHAPE", ", ".join(map(str, out))),
+        out=f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]",
+        sums="sums[ob, oy, ox, c]",
+        multiplier="record[c // LANES, 1, c % LANES]",
+        shift="record[c // LANES, 2, c % LANES]",
+    )
+    return parse_func(text, "the layer", numbers=numbers | finish)[1]
 
 
-def _finish(layer: quantised.Layer) -> dict[str, int]:
-    """What all results have in common."""
-    rounding = ROUNDINGS.index(layer.fixed_point.rounding)
-    return {"rounding": rounding, "zero_point": layer.output_zero_point, "low": layer.low, "high": layer.high}
+def _to_cut(w: Window, machine: Machine) -> tuple[tiling.Nest, Machine, tiling.Costs, tiling.Constraints]:
+    """What is cut for what machine, at what cost, and what is decided already."""
+    do, finish = machine.intrinsic, {"rounding": 0, "zero_point": 0, "low": -128, "high": 127}
+    held = {"activations": ("taken", "out"), "accumulators": ("sums",), "weights": ("weight", "record")}
+    staged = {name: memory for memory, names in held.items() for name in names}
+    size = {"height": "y", "width": "x"}
+    nest = tiling.nest_of(
+        _plain(w, (w.batch, w.out_height, w.out_width, w.out_channels), finish, 0),
+        "sum",
+        staged,
+        [
+            tiling.Instruction(do("bias"), size, "first", ("n",)),
+            tiling.Instruction(do("mac"), {**size, "taps": "t", "depth": "k"}, within=("n",)),
+            tiling.Instruction(do("requantise"), {**size, "channels": LANES, **finish}, "last", ("n",)),
+        ],
+        fills={"taken": tiling.Fill(do("fill"), "rows", "row_bytes")} if _is_padded(w) else None,
+    )
+    # Blocks of channels that are not all whole come one by one, or all at once.
+    all_blocks = -(-w.out_channels // LANES)
+    blocks = [n for n in range(1, all_blocks + 1) if n in (1, all_blocks) or w.out_channels % (LANES * n) == 0]
+    places = {"taken": "byx", "record": "g", "out": "byxg"}
+    given = tiling.Constraints(tiles={"b": 1, "g": blocks, "n": LANES}, at=places, sums_innermost=True)
+    return nest, machine, tiling.Costs(cycles_of), given
 
 
-def _scheduled(func: PrimFunc, layer: quantised.Layer, padded: bool, machine: Machine) -> PrimFunc:
-    """Tiles of pixels and groups of blocks of channels, brought into the memories, as instructions."""
-    tile, s, do = tile_of(layer.window, machine), Schedule(func), machine.intrinsic
-    assert tile is not None  # the clause fits
-    activations, weights, accumulators = machine.memories
-    rows, row = s.split("y", tile.height)
-    columns, pixel = s.split("x", tile.width)
-    group, block = s.split("g", tile.blocks)
-    s.reorder(group, "b", rows, columns, block, row, pixel, "n")
+def _scheduled(
+    func: PrimFunc, tiles: tiling.Tiles, finish: dict[str, int], zero_point: int, machine: Machine
+) -> PrimFunc:
+    """Tile by tile in the memories, by instructions."""
+    s, do, (activations, weights, accumulators) = Schedule(func), machine.intrinsic, machine.memories
+    cut = tiling.cut_results(s, tiles)
+    inner, block, window = cut.summed, cut.at("sums"), cut.at("taken")
+    # Rows of an instruction, what is around them, and a tile; where nothing is cut, that is the loop of the batch.
+    assert inner is not None and block is not None and window is not None
+    place = cut.order.index(inner)
 
     # Results of each block as soon as it is summed up; biases first, then products.
     s.reverse_compute_at("out", block, tail="shrink")
-    bias = s.decompose_reduction("sum", s.loops("sum")[5])
+    bias = s.decompose_reduction("sum", inner)
     s.cache_write("sum", "sums", accumulators, at=block)
-    s.cache_write("out", "out", activations, at=columns)
-    s.cache_read("out", "record", weights, at=group)
-    s.cache_read("sum", "weight", weights, at=group)
-    s.compute_at("take", columns)
-    s.store_at("taken", columns)
+    s.cache_write("out", "out", activations, at=cut.at("out"))
+    s.cache_read("out", "record", weights, at=cut.at("record"))
+    s.compute_at("take", window)
+    s.store_at("taken", window)
     s.set_scope("taken", activations)
-    borders = s.decompose_padding("take") if padded else ()
+    borders = s.decompose_padding("take") if any(one.fill for one in tiles.nest.staged) else ()
     s.as_copy("take")
-    row, pixel, lane, tap, byte = s.loops("sum")[5:]
-    s.reorder(row, pixel, tap, byte, lane)
+    cut = tiling.cut_sums(s, "sum", cut)
+    s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
+    s.cache_read("sum", "weight", weights, at=cut.at("weight"))
 
     for border in borders:
-        s.tensorize(s.loops(border)[-2], do("fill"), value=layer.input_zero_point)
-    s.tensorize(s.loops(bias)[5], do("bias"))
-    s.tensorize(row, do("mac"))
+        s.tensorize(s.loops(border)[-2], do("fill"), value=zero_point)
+    s.tensorize(s.loops(bias)[place], do("bias"))
+    s.tensorize(cut.parts["y"], do("mac"))
     row, pixel, _ = s.loops("out")[-3:]
-    if layer.low == layer.high:
-        s.tensorize(pixel, do("fill"), value=layer.low)  # whatever the sums are
+    if finish["low"] == finish["high"]:
+        s.tensorize(pixel, do("fill"), value=finish["low"])  # whatever the sums are
     else:
-        s.tensorize(row, do("requantise"), **_finish(layer))
+        s.tensorize(row, do("requantise"), **finish)
     return s.func

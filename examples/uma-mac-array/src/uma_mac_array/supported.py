@@ -15,7 +15,7 @@ from uma.relay.quantised import Window
 from uma.target import Target
 from uma.tir import Machine
 
-from .lower import lower, tile_of
+from .lower import lower, misfit_of
 from .machine import LIMITS, ROUNDINGS, machine_of
 
 __all__ = ["make_patterns"]
@@ -30,11 +30,7 @@ def make_patterns(machine: Machine) -> list[Pattern]:
         quantised.powers_of_two(),
         quantised.exact_sums(),
         Clause("kernel_rows", _kernel_rows, f"a kernel has at most {LIMITS['MAX_TAPS']} rows; this has {{value}}"),
-        Clause(
-            "fits",
-            lambda found: tile_of(Window.of(found), machine) is not None,
-            "what one pixel of 8 channels takes fits the memories: its window, its results, and the weights",
-        ),
+        Clause("fits", lambda found: _fits(found, machine), "the smallest tiles fit the memories: {value}"),
     ]
     padded = Clause("padding", _padding, "padding is less than the kernel; this is {value}")
     few = Clause("dimensions", _dimensions, "the data has at most 4 dimensions; this has {value}")
@@ -60,6 +56,11 @@ def _kernel_rows(found: Match) -> Failed | bool:
 def _padding(found: Match) -> Failed | bool:
     window = Window.of(found)
     return all(p < k for p, k in zip(window.padding, window.kernel * 2, strict=True)) or Failed(window.padding)
+
+
+def _fits(found: Match, machine: Machine) -> Failed | bool:
+    misfit = misfit_of(Window.of(found), machine)
+    return misfit is None or Failed(misfit)
 
 
 def _dimensions(found: Match) -> Failed | bool:
