@@ -27,7 +27,17 @@ from ..form.nodes import (
     seq,
 )
 from ..form.printer import headline
-from ..form.visit import bodies, buffers_read, buffers_written, fresh_name, operands, rebuild, substitute, variables
+from ..form.visit import (
+    bodies,
+    buffers_read,
+    buffers_written,
+    fresh_name,
+    operands,
+    rebuild,
+    statements,
+    substitute,
+    variables,
+)
 from ..proofs.bounds import Bounds
 from .dependences import Conflict, Use, carried, collect, conflicts_between, inner_loops, reordered, span
 from .nest import Site, illegal, renamed, site_of, substituted, wrapped
@@ -98,8 +108,12 @@ def _padded(state: State, var: Var, extent: int) -> State:
     longer = For(loop.var, const(extent), loop.body)
     grown: dict[Buffer, tuple[int, ...]] = {}
     uses = collect(longer, site.bounds)
+    shared = {use.buffer for use in uses}
+    # What the loop itself allocates is there anew in each iteration: nobody sees what is written there.
+    inner = [part.buffer for part in statements(loop.body) if isinstance(part, Alloc)]
+    uses += [use for buffer in inner for use in collect(longer, site.bounds, buffer)]
     for use in uses:
-        if use.writes:
+        if use.writes and use.buffer in shared:
             grown[use.buffer] = _grown(state, use, grown.get(use.buffer, use.buffer.shape), loop.var, own)
     for use in uses:
         shape = grown.get(use.buffer, use.buffer.shape)
@@ -108,7 +122,8 @@ def _padded(state: State, var: Var, extent: int) -> State:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
             raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
         reads_more = not use.writes and any(loop.var in variables(term) for form in use.forms for term in form.terms)
-        has_value = is_filled(state, use.buffer, loop) if use.buffer not in grown else _is_stored_before(use, uses)
+        is_before = use.buffer in shared and use.buffer not in grown
+        has_value = is_filled(state, use.buffer, loop) if is_before else _is_stored_before(use, uses)
         if reads_more and not has_value:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` would read elements of"
             raise illegal(f"{what} {use.buffer.name!r} that may have no value", "choose another tail")

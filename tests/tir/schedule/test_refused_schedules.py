@@ -50,6 +50,20 @@ CHANGED = parsed("""
             for d in range(4):
                 y[d] = u[d] + t[d]
 """)
+BOTH = parsed("""
+    def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+        t = alloc(int32, (4,))
+        u = alloc(int32, (4,))
+        with block("make"):
+            for a in range(4):
+                t[a] = x[a]
+        with block("use"):
+            for b in range(4):
+                u[b] = t[b] + t[0]
+        with block("last"):
+            for c in range(4):
+                y[c] = u[c]
+""")
 ODD = parsed("""
     def f(x: In[int32, (5, 4)], y: Out[int32, (5, 4)]):
         t = alloc(int32, (12, 4))
@@ -126,6 +140,11 @@ CASES: dict[str, Case] = {
     "align to 48": (STAGES, lambda s: s.align("t", 48), "'t' cannot be aligned to 48 bytes: it is to 4"),
     "pad an output": (STAGES, lambda s: s.split("i", 3, tail="pad"), "loop 'i' cannot be padded: `y[i, j] = 0` would"),
     "pad what is read": (STAGES, lambda s: s.split("a", 3, tail="pad"), "loop 'a' cannot be padded from 4 to 6"),
+    "pad what reads a copy of its own": (
+        BOTH,
+        lambda s: (s.cache_read("use", "t", at="b"), s.split("b", 3, tail="pad")),
+        "loop 'b' cannot be padded from 4 to 6: `u[b] = t_local[b] + t_local[0]` leaves 't_local'",
+    ),
     "fuse apart": (MATMUL, lambda s: s.fuse("o", "k"), "loops 'o' and 'k' cannot be fused: the second is not directly"),
     "fuse what shrank": (
         MATMUL,
