@@ -20,6 +20,8 @@ from uma.partition.collage.unions import unions
 
 CHAIN = ((), (0,), (1,), (2,))
 DIAMOND = ((), (0,), (0,), (1, 2))
+PATIENCE = 1000.0
+"""For how many seconds the integer program may run where it is to come to an end, on whatever machine."""
 
 
 def problem(uses: tuple[tuple[int, ...], ...], *pieces: tuple[int, int, int], hop: int = 0) -> CoverProblem:
@@ -110,8 +112,8 @@ def test_both_searches_agree_on_up_to_60_dense_ops(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_what_the_frontier_is_too_wide_for_is_proven_by_the_integer_program(seed: int) -> None:
     given = random_cover(random.Random(seed), 60, least_ops=10)
-    whole, other = frontier(given, widest=20_000, is_whole=True), integer(given)
-    found = cheapest(given, best=5)
+    whole, other = frontier(given, widest=20_000, is_whole=True), integer(given, PATIENCE)
+    found = cheapest(given, best=5, budget=Budget(seconds=PATIENCE))
     assert found.is_proven and found.costs[0] == other.costs[0] == given.cost(found.plans[0])
     assert whole.costs in ((), other.costs) and whole.is_proven == bool(whole.costs)
 
