@@ -82,10 +82,10 @@ def collect(stmt: Stmt, known: Bounds, buffer: Buffer | None = None) -> list[Use
     return [use for use in found if use.buffer not in own]
 
 
-def collect_all(stmt: Stmt) -> list[Use]:
-    """The accesses within ``stmt``, those of what it allocates included."""
+def collect_all(stmt: Stmt, known: Bounds | None = None) -> list[Use]:
+    """The accesses within ``stmt``, in the order in which they happen, those of what it allocates included."""
     found: list[Use] = []
-    _collect(stmt, (), Bounds({}), {}, found)
+    _collect(stmt, (), Bounds({}) if known is None else known, {}, found)
     return found
 
 

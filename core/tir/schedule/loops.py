@@ -39,7 +39,7 @@ from ..form.visit import (
     variables,
 )
 from ..proofs.bounds import Bounds
-from .dependences import Conflict, Use, carried, collect, conflicts_between, inner_loops, reordered, span
+from .dependences import Conflict, Use, carried, collect, collect_all, conflicts_between, inner_loops, reordered, span
 from .nest import Site, illegal, renamed, site_of, substituted, wrapped
 from .state import LAST, State
 from .storage import is_filled, redeclared
@@ -107,13 +107,11 @@ def _padded(state: State, var: Var, extent: int) -> State:
     own = _constant(loop)
     longer = For(loop.var, const(extent), loop.body)
     grown: dict[Buffer, tuple[int, ...]] = {}
-    uses = collect(longer, site.bounds)
-    shared = {use.buffer for use in uses}
+    uses = collect_all(longer, site.bounds)
     # What the loop itself allocates is there anew in each iteration: nobody sees what is written there.
-    inner = [part.buffer for part in statements(loop.body) if isinstance(part, Alloc)]
-    uses += [use for buffer in inner for use in collect(longer, site.bounds, buffer)]
+    inner = {part.buffer for part in statements(loop.body) if isinstance(part, Alloc)}
     for use in uses:
-        if use.writes and use.buffer in shared:
+        if use.writes and use.buffer not in inner:
             grown[use.buffer] = _grown(state, use, grown.get(use.buffer, use.buffer.shape), loop.var, own)
     for use in uses:
         shape = grown.get(use.buffer, use.buffer.shape)
@@ -122,7 +120,7 @@ def _padded(state: State, var: Var, extent: int) -> State:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
             raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
         reads_more = not use.writes and any(loop.var in variables(term) for form in use.forms for term in form.terms)
-        is_before = use.buffer in shared and use.buffer not in grown
+        is_before = use.buffer not in inner and use.buffer not in grown
         has_value = is_filled(state, use.buffer, loop) if is_before else _is_stored_before(use, uses)
         if reads_more and not has_value:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` would read elements of"

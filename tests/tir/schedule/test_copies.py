@@ -204,3 +204,34 @@ def test_parts_that_are_smaller_keep_their_loop() -> None:
     assert loops["shrink"] == 3 < loops["peel"]
     with pytest.raises(ScheduleError, match=r"block 'use' has no tail 'pad'"):
         s.reverse_compute_at("use", outer, tail="pad")  # type: ignore[arg-type]
+
+
+def test_what_data_decide_is_read_from_the_whole_buffer() -> None:
+    func = parsed("""
+        def f(x: In[int32, (6,)], at: In[int32, (4,)], y: Out[int32, (4,)]):
+            with block("gather"):
+                for i in range(4):
+                    for j in range(1):
+                        y[i] = x[min(max(at[i], 0), 5)] + x[i + 1]
+    """)
+    s = Schedule(func)
+    assert s.cache_read("gather", "x", at="i").shape == (6,)
+    s.parallel("i")
+    agree(func, s.func)
+
+
+@pytest.mark.parametrize("at", ["k", "j", "i", None])
+def test_what_is_read_beyond_the_end_in_no_iteration_is_not_copied(at: str | None) -> None:
+    func = parsed("""
+        def f(x: In[int32, (6, 4)], y: Out[int32, (6, 4)]):
+            with block("window"):
+                for i in range(6):
+                    for j in range(4):
+                        y[i, j] = 0
+                        for k in range(3):
+                            if k < 2:
+                                y[i, j] += x[i + k, j] if i + k < 6 else 2
+    """)
+    s = Schedule(func)
+    s.cache_read("window", "x", at=at)
+    agree(func, s.func)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests._support.schedules import MATMUL, agree, parsed
+from tests._support.schedules import MATMUL, parsed
 
 from uma.tir import PrimFunc
 from uma.tir.schedule import Schedule, ScheduleError, Step, VectorUnit, replay
@@ -49,20 +49,6 @@ CHANGED = parsed("""
         with block("last"):
             for d in range(4):
                 y[d] = u[d] + t[d]
-""")
-BOTH = parsed("""
-    def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
-        t = alloc(int32, (4,))
-        u = alloc(int32, (4,))
-        with block("make"):
-            for a in range(4):
-                t[a] = x[a]
-        with block("use"):
-            for b in range(4):
-                u[b] = t[b] + t[0]
-        with block("last"):
-            for c in range(4):
-                y[c] = u[c]
 """)
 ODD = parsed("""
     def f(x: In[int32, (5, 4)], y: Out[int32, (5, 4)]):
@@ -141,9 +127,9 @@ CASES: dict[str, Case] = {
     "pad an output": (STAGES, lambda s: s.split("i", 3, tail="pad"), "loop 'i' cannot be padded: `y[i, j] = 0` would"),
     "pad what is read": (STAGES, lambda s: s.split("a", 3, tail="pad"), "loop 'a' cannot be padded from 4 to 6"),
     "pad what reads a copy of its own": (
-        BOTH,
-        lambda s: (s.cache_read("use", "t", at="b"), s.split("b", 3, tail="pad")),
-        "loop 'b' cannot be padded from 4 to 6: `u[b] = t_local[b] + t_local[0]` leaves 't_local'",
+        STAGES,
+        lambda s: (s.cache_read("flip", "t", at="d"), s.split("d", 4, tail="pad")),
+        "loop 'd' cannot be padded from 6 to 8: `u[c, d] = t_local[5 - d] + t_local[d]` leaves 't_local'",
     ),
     "fuse apart": (MATMUL, lambda s: s.fuse("o", "k"), "loops 'o' and 'k' cannot be fused: the second is not directly"),
     "fuse what shrank": (
@@ -779,34 +765,3 @@ def test_more_vectors_than_the_machine_has_are_refused() -> None:
         tile(VectorUnit(32, 5), 8)
     with pytest.raises(ScheduleError, match=r"loop 'o_i' makes vectors of 64 bytes of 't_register'; those .* have 32"):
         tile(VectorUnit(32, 16), 16)
-
-
-def test_what_data_decide_is_read_from_the_whole_buffer() -> None:
-    func = parsed("""
-        def f(x: In[int32, (6,)], at: In[int32, (4,)], y: Out[int32, (4,)]):
-            with block("gather"):
-                for i in range(4):
-                    for j in range(1):
-                        y[i] = x[min(max(at[i], 0), 5)] + x[i + 1]
-    """)
-    s = Schedule(func)
-    assert s.cache_read("gather", "x", at="i").shape == (6,)
-    s.parallel("i")
-    agree(func, s.func)
-
-
-@pytest.mark.parametrize("at", ["k", "j", "i", None])
-def test_what_is_read_beyond_the_end_in_no_iteration_is_not_copied(at: str | None) -> None:
-    func = parsed("""
-        def f(x: In[int32, (6, 4)], y: Out[int32, (6, 4)]):
-            with block("window"):
-                for i in range(6):
-                    for j in range(4):
-                        y[i, j] = 0
-                        for k in range(3):
-                            if k < 2:
-                                y[i, j] += x[i + k, j] if i + k < 6 else 2
-    """)
-    s = Schedule(func)
-    s.cache_read("window", "x", at=at)
-    agree(func, s.func)
