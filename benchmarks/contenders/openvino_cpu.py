@@ -13,6 +13,7 @@ _HOW = {
     "NUM_STREAMS": 1,
     "PERFORMANCE_HINT": "LATENCY",
     "INFERENCE_PRECISION_HINT": "f32",  # else bfloat16 where the CPU has that
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else data become int8 where weights have 4 or 8 bits
 }
 
 

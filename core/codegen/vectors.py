@@ -492,6 +492,10 @@ class VectorPrinter:
             width = bits(dtype)
             ones = Text(f"-{self.fitted(a, width)}", UNARY)
             return self.convert(dtype, ones.text) if is_float(dtype) else self.cast_to(dtype, ones)
+        if (real := _saturated_real(expr)) is not None and self.special("int32"):
+            low, high = (f"{limit}.0f" for limit in bounds(dtype))
+            cut = self.form("CUT", "float32", self.vector(real).text, low, high)
+            return self.form("NARROW", dtype, self.form("NEAREST", "int32", cut.text).text)
         if is_float(a.dtype) and not is_float(dtype):
             return self.truncated(a, dtype)
         if is_float(a.dtype):
@@ -528,10 +532,16 @@ class VectorPrinter:
             pick = min if expr.op == "min" else max
             (a_low, a_high), (b_low, b_high) = self.interval(expr.a), self.interval(expr.b)
             return pick(a_low, b_low), pick(a_high, b_high)
+        if isinstance(expr, Bin) and expr.op == "add":
+            (a_low, a_high), (b_low, b_high) = self.interval(expr.a), self.interval(expr.b)
+            low, high = self.known.of(expr)
+            total = (a_low + b_low, a_high + b_high)
+            return (max(low, total[0]), min(high, total[1])) if fits(total, expr.dtype) else (low, high)
         return self.known.of(expr)
 
     def truncated(self, a: Expr, dtype: str) -> Text:
         """A float as an integer."""
+        a = _rounded_last(a)
         values, (low, high) = self.scalars.float_interval(a), bounds(dtype)
         in_int32 = bits(dtype) < 32 or dtype == "int32"
         if in_int32 and values is not None and low - 1 < values[0] and values[1] < high + 1:
@@ -569,10 +579,30 @@ def _clamped(value: float, low: int, high: int) -> int:
     return int(min(max(value, low), high))
 
 
+def _saturated_real(expr: Cast) -> Expr | None:
+    """What is clamped to all that a small integer holds, and rounded to it; None where ``expr`` is something else."""
+    given = _rounded_last(expr.a.a if isinstance(expr.a, Cast) and expr.a.dtype == "int32" else expr.a)
+    if expr.dtype not in _NARROWED or not isinstance(given, Call) or given.name != "round_even":
+        return None
+    return _saturated(given.args[0], expr.dtype) if given.dtype == "float32" else None
+
+
+def _rounded_last(expr: Expr) -> Expr:
+    """A rounded float that is clamped, clamped before it is rounded: limits that are whole are what they round to."""
+    if not isinstance(expr, Bin) or expr.op not in ("min", "max"):
+        return expr
+    if isinstance(expr.b, Imm) and float(expr.b.value).is_integer():
+        inner = _rounded_last(expr.a)
+        if isinstance(inner, Call) and inner.name == "round_even":
+            return Call("round_even", Bin(expr.op, inner.args[0], expr.b))
+    return expr
+
+
 def _saturated(expr: Expr, dtype: str) -> Expr | None:
-    """What is clamped to all that ``dtype`` holds; None where ``expr`` is something else."""
-    low, high = bounds(dtype)
-    for outer, first, inner, second in (("min", high, "max", low), ("max", low, "min", high)):
+    """What is clamped to all that ``dtype`` holds, NaN to the least; None where ``expr`` is something else."""
+    low, high = map(float if is_float(expr.dtype) else int, bounds(dtype))
+    orders = (("min", high, "max", low), ("max", low, "min", high))
+    for outer, first, inner, second in orders[:1] if is_float(expr.dtype) else orders:
         if isinstance(expr, Bin) and expr.op == outer and expr.b is Imm(first, expr.dtype):
             found = expr.a
             if isinstance(found, Bin) and found.op == inner and found.b is Imm(second, expr.dtype):

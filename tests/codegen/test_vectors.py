@@ -158,11 +158,33 @@ def special_forms() -> Iterator[Case]:
         yield (dtype, dtype), minimum
         yield (dtype, dtype), maximum
         yield (dtype, dtype), lambda a, b: Select(a < b, a, b)
+    for small in ("int8", "uint8", "int16"):
+        for value in saturated_forms(small):
+            yield ("float32",), value
     yield ("int32", "int32"), lambda a, b: Call("mul_high", a, b)
     yield (
         ("int32", "float64", "bool", "uint8"),
         lambda a, b, c, d: Select((a > 3) & (b < 2.0) | c, d, const(9, d.dtype)),
     )
+
+
+def saturated_forms(small: str) -> Iterator[Callable[[Expr], Expr]]:
+    """A float32 as what saturates, NaN to the least; and what is nearly that."""
+    low, high = (float(end) for end in (np.iinfo(small).min, np.iinfo(small).max))
+
+    def rounded(a: Expr) -> Expr:
+        return Call("round_even", a)
+
+    yield lambda a: Cast(rounded(minimum(maximum(a, low), high)), small)
+    yield lambda a: Cast(Cast(rounded(minimum(maximum(a, low), high)), "int32"), small)
+    yield lambda a: Cast(Cast(minimum(maximum(rounded(a), low), high), "int32"), small)
+    yield lambda a: Cast(Cast(rounded(maximum(minimum(a, high), low)), "int32"), small)
+    yield lambda a: Cast(Cast(rounded(minimum(maximum(a, low + 1), high)), "int32"), small)
+    yield lambda a: Cast(Cast(rounded(minimum(maximum(a, low), high - 0.5)), "int32"), small)
+    for zero in (-7, 9):
+        first, last = low - zero, high - zero
+        yield lambda a, f=first, n=last, z=zero: Cast(Cast(minimum(maximum(rounded(a), f), n), "int32") + z, small)
+    yield lambda a: Cast(Cast(minimum(maximum(rounded(a), 1e9), 2e9), "int32") + 1_000_000_000, small)  # which wraps
 
 
 def all_forms() -> Iterator[Case]:
@@ -196,6 +218,16 @@ def all_forms() -> Iterator[Case]:
     yield ("bool",), partial(Un, "not")
     yield ("bool", "bool", "bool"), Select
     yield ("bool", "bool", "int16"), lambda a, b, c: Select(a, b, c > 7)
+
+
+@pytest.mark.parametrize("small", ["int8", "uint8", "int16"])
+def test_what_saturates_is_cut_off_at_one_end(small: str) -> None:
+    suffix = {"int8": "i8", "uint8": "u8", "int16": "i16"}[small]
+    texts = [kernel_source("f", loop(8, ("float32",), value)) for value in saturated_forms(small)]
+    cut = [f"UMA_NARROW_{suffix}x8(UMA_NEAREST_i32x8(UMA_CUT_f32x8(" in text for text in texts]
+    assert cut == [True, True, True, *[False] * 6]
+    assert [f"UMA_NARROW_{suffix}x8(" in text for text in texts] == [*[True] * 8, False]
+    assert all("UMA_WHOLE" not in text for text in texts)
 
 
 def runs_of(cases: Iterator[Case], lanes: Sequence[int]) -> list[Run]:

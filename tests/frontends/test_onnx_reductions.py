@@ -105,6 +105,7 @@ SEVERAL: dict[str, tuple[Build, Sequence[tuple[Sequence[int], str]], int]] = {
     ),
     "LRN": (of("LRN", size=3, alpha=0.5, beta=0.5, bias=2.0), [((2, 7, 4, 5), "float32")], 18),
     "LRN of many": (of("LRN", size=5), [((1, 9, 4, 2), "float32")], 18),
+    "LRN of roots": (of("LRN", size=5, alpha=3.0), [((1, 9, 4, 2), "float32")], 18),
     "GlobalLpPool": (of("GlobalLpPool"), [((2, 3, 4, 5), "float32")], 18),
     "GlobalLpPool of the third power": (of("GlobalLpPool", p=3), [((2, 3, 4), "float32")], 18),
     "GlobalLpPool of sizes": (of("GlobalLpPool", p=1), [((2, 3, 4), "float32")], 18),

@@ -12,6 +12,8 @@ from tests.frontends.test_onnx_moving import Inputs, Known, below, built, check,
 
 from uma.frontends import import_model
 from uma.relay.evaluate import evaluate
+from uma.relay.expr import Call
+from uma.relay.visit import post_order
 
 TRANSPOSED: dict[str, tuple[Inputs, dict[str, Any]]] = {
     "1-D": ([floats(2, 3, 5), floats(3, 2, 4)], {"strides": [3]}),
@@ -39,6 +41,45 @@ TRANSPOSED: dict[str, tuple[Inputs, dict[str, Any]]] = {
 def test_transposed_convolutions(name: str) -> None:
     inputs, attrs = TRANSPOSED[name]
     check("ConvTranspose", inputs, **attrs)
+
+
+PHASES: dict[str, tuple[Inputs, dict[str, Any], int]] = {
+    "fewer taps": ([floats(1, 3, 5, 4), floats(3, 16, 3, 3), floats(16)], {"strides": [2, 2], "pads": [1] * 4}, 4),
+    "fewer elements": (
+        [floats(2, 3, 4, 5), Known(floats(3, 16, 4, 4), "float32")],
+        {"strides": [2, 2], "pads": [1] * 4},
+        4,
+    ),
+    "an odd extent": ([floats(1, 3, 5), Known(floats(3, 32, 5), "float32"), floats(32)], {"strides": [3]}, 3),
+    "an element more": (
+        [floats(1, 3, 4, 4), floats(3, 16, 3, 3)],
+        {"strides": [2, 1], "pads": [1, 1, 1, 1], "output_padding": [1, 0]},
+        2,
+    ),
+    "a group for each channel": (
+        [floats(1, 16, 3, 4), Known(floats(16, 1, 3, 3), "float32"), floats(16)],
+        {"strides": [2, 2], "group": 16, "pads": [1, 0, 0, 1]},
+        4,
+    ),
+    "dilated": ([floats(1, 3, 6), floats(3, 16, 2)], {"strides": [2], "dilations": [2], "pads": [1, 0]}, 2),
+    "volumes": ([floats(1, 2, 3, 2, 3), floats(2, 16, 3, 3, 3)], {"strides": [2, 2, 2], "pads": [1] * 6}, 8),
+    "no fewer taps": ([floats(1, 3, 40), floats(3, 16, 4)], {"strides": [2], "pads": [1, 1]}, 1),
+    "few channels": ([floats(1, 3, 5, 4), floats(3, 2, 3, 3)], {"strides": [2, 2], "pads": [1] * 4}, 1),
+    "many phases": ([floats(1, 3, 2, 2), floats(3, 16, 4, 4)], {"strides": [3, 3]}, 1),
+    "fewer taps than phases": ([floats(1, 3, 4), floats(3, 16, 1)], {"strides": [2], "pads": [1, 1]}, 1),
+    "without the first data": ([floats(1, 3, 9), floats(3, 16, 3)], {"strides": [2], "pads": [3, 1]}, 1),
+}
+"""Inputs, attributes, and how many convolutions compute it: one for each phase where that has fewer products."""
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phases_of_a_transposed_convolution(name: str) -> None:
+    inputs, attrs, count = PHASES[name]
+    check("ConvTranspose", inputs, **attrs)
+    b, y, _ = built("ConvTranspose", inputs, 18, attrs)
+    body = import_model(b.build(y)).module.main.body
+    made = [expr for expr in post_order(body) if isinstance(expr, Call) and (expr.op_name or "").startswith("nn.conv")]
+    assert len(made) == count
 
 
 SPATIAL: dict[str, tuple[str, Inputs, dict[str, Any]]] = {

@@ -58,6 +58,11 @@ def nhwc(x: Expr) -> Expr:
     return call("layout_transform", x, src_layout="NCHW", dst_layout="NHWC")
 
 
+def resized(x: Expr) -> Call:
+    rows, columns = ([place for place in range(extent) for _ in range(2)] for extent in x.shape[1:3])
+    return call("nn.resize_nearest", x, rows=rows, columns=columns)
+
+
 def transpose(x: Expr, *axes: int) -> Expr:
     return call("transpose", x, axes=axes)
 
@@ -96,6 +101,8 @@ def conv(x: Expr, **attrs: Any) -> Call:
 def window(x: Expr, **attrs: Any) -> Call:
     return call("nn.max_pool2d", x, pool_size=(4, 1), **attrs)
 
+
+PLANES = var((2, 3, 4, 5))
 
 RULES: dict[str, tuple[Expr, Expr]] = {
     # Constants are folded.
@@ -425,6 +432,16 @@ RULES: dict[str, tuple[Expr, Expr]] = {
     "dense of a batch that moves": (
         call("nn.dense", reshape(transpose(var((2, 3, 4)), 1, 0, 2), 3, 8), weights(2, 8)),
         call("nn.dense", reshape(transpose(var((2, 3, 4)), 1, 0, 2), 3, 8), weights(2, 8)),
+    ),
+    # What is between a permutation and its inverse.
+    "resize of planes": (
+        nchw(resized(nhwc(PLANES))),
+        reshape(resized(reshape(PLANES, 6, 4, 5, 1)), 2, 3, 8, 10),
+    ),
+    "resize of what is permuted": (resized(nhwc(PLANES)), resized(nhwc(PLANES))),
+    "resize that is permuted in another way": (
+        transpose(resized(nhwc(PLANES)), 0, 3, 2, 1),
+        transpose(resized(nhwc(PLANES)), 0, 3, 2, 1),
     ),
     "dense of computed weights": (
         call("nn.dense", reshape(nchw(X), 1, 60), var((2, 60), name="w")),

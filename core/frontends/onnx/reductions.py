@@ -334,8 +334,12 @@ def _local_response(c: Context) -> Expr:
     squares = c.call("multiply", rows, rows)
     window = {"pool_size": (size,), "padding": ((size - 1) // 2, size // 2), "count_include_pad": True}
     mean = c.reshape(c.call("nn.avg_pool1d", squares, **window), data.shape)
-    base = c.call("add", c.scaled(mean, node.real("alpha", 1e-4)), c.scalar(node.real("bias", 1.0), data))
-    return c.call("divide", data, c.call("power", base, c.scalar(node.real("beta", 0.75), data)))
+    alpha, bias, beta = node.real("alpha", 1e-4), node.real("bias", 1.0), node.real("beta", 0.75)
+    base = c.call("add", c.scaled(mean, alpha), c.scalar(bias, data))
+    if beta == 0.75 and alpha >= 0 and bias > 0:
+        root = c.call("sqrt", base)  # of a positive number: its power of 0.75 is by roots exact to two units
+        return c.call("divide", data, c.call("multiply", root, c.call("sqrt", root)))
+    return c.call("divide", data, c.call("power", base, c.scalar(beta, data)))
 
 
 REDUCTIONS: Mapping[str, Converter] = {

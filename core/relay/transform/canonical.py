@@ -218,6 +218,24 @@ def _permutations(expr: Call, spans: Spans) -> Expr | None:
     return None if made is expr else _merged(made, spans, expr, found[0])
 
 
+def _resized_planes(expr: Call, spans: Spans) -> Expr | None:
+    """Between a permutation that makes the channels of an image the last dimension, and its inverse, a resize is one
+    of as many images of one channel.
+    """
+    found = permutation(expr)
+    resize = found[0] if found is not None else None
+    if found is None or not isinstance(resize, Call) or resize.op_name != "nn.resize_nearest":
+        return None
+    inner = permutation(resize.args[0])
+    if inner is None or (inner[1], found[1]) != ((0, 2, 3, 1), (0, 3, 1, 2)) or len({resize.pin, expr.pin, None}) > 2:
+        return None
+    batch, channels, *image = inner[0].shape
+    planes = reshape(inner[0], (batch * channels, *image, 1))
+    planes = _handed(planes, spans, resize.args[0]) if _moves(planes) else planes
+    made = _handed(Call(resize.op, [planes], resize.attrs, resize.pin), spans, resize)
+    return _moved(reshape(made, expr.shape), spans, expr)
+
+
 def _merged(made: Expr, spans: Spans, expr: Call, inner: Expr) -> Expr:
     """``made`` of ``expr``, a movement of elements, and ``inner``, which may be another one."""
     if not _moves(made):
@@ -356,6 +374,7 @@ _RULES: Sequence[Rule] = (
     put_together,
     _relu,
     _reshapes,
+    _resized_planes,
     _permutations,
     _pad_into_window,
     _global_pool,

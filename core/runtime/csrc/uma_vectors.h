@@ -171,6 +171,8 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
  * UMA_NARROW: int32 to smaller integers, saturated: 20 and more with gcc, 8 with clang; 2 or 3 here.
  * UMA_WHOLE: a float rounded, 8 to even, 9 down, 10 up, 11 to zero; `function` does that to a scalar.
  * UMA_NEAREST: a float that an int32 can hold, rounded to even, as that int32: one instruction, or calls.
+ * UMA_CUT: a float cut off so that UMA_NEAREST and then UMA_NARROW of it saturate, NaN to the least: only above where
+ * UMA_NEAREST gives the least int32 of what is too small and of NaN, only below where it saturates.
  * UMA_FMA: a * b + c with one rounding, which C can say of scalars only.
  * UMA_MUL_HIGH: uma_mul_high. No compiler finds the products of 32 by 32 bits: 15 instructions, or 50 and more. */
 #define UMA_LOW8(vector) ((uma_i64x2){(int64_t)(vector), 0})
@@ -290,6 +292,8 @@ UMA_WIDENING(i16, i32, 16)
 
 #define UMA_CLAMPED(t, n, low, high, vector)                                                                           \
     UMA_CONVERT(t, n, UMA_MIN(i32, n, UMA_MAX(i32, n, vector, UMA_SPLAT(i32, n, low)), UMA_SPLAT(i32, n, high)))
+#define UMA_CLIPPED(n, low, high, vector)                                                                              \
+    UMA_FMIN_f32x##n(UMA_FMAX_f32x##n(vector, UMA_SPLAT(f32, n, low)), UMA_SPLAT(f32, n, high))
 /* (a * b + 2**30) >> 31 from the products of even and of odd lanes, as vectors of 64-bit lanes. */
 #define UMA_MUL_HIGH_JOINED(n, half, product, a, b)                                                                    \
     __extension__({                                                                                                    \
@@ -310,6 +314,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_f32x4(vector, mode, function) ((uma_f32x4)__builtin_ia32_roundps((vector), (mode)))
 #define UMA_WHOLE_f64x2(vector, mode, function) ((uma_f64x2)__builtin_ia32_roundpd((vector), (mode)))
 #define UMA_NEAREST_i32x4(vector) ((uma_i32x4)__builtin_ia32_cvtps2dq(vector))
+#define UMA_CUT_f32x4(vector, low, high) UMA_FMIN_f32x4(UMA_SPLAT(f32, 4, high), vector)
 #define UMA_MUL_HIGH_i32x4(a, b) UMA_MUL_HIGH_JOINED(4, 2, __builtin_ia32_pmuldq128, a, b)
 #define UMA_NARROW_i8x4(vector)                                                                                        \
     __extension__({                                                                                                    \
@@ -343,6 +348,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_4S_11(vector) UMA_NEON("frintz %0.4s, %1.4s", f32x4, f32x4, vector)
 #define UMA_WHOLE_2D_11(vector) UMA_NEON("frintz %0.2d, %1.2d", f64x2, f64x2, vector)
 #define UMA_NEAREST_i32x4(vector) UMA_NEON("fcvtns %0.4s, %1.4s", i32x4, f32x4, vector)
+#define UMA_CUT_f32x4(vector, low, high) UMA_FMAX_f32x4(vector, UMA_SPLAT(f32, 4, low))
 /* sqrdmulh saturates the one result that wraps around. */
 #define UMA_MUL_HIGH_i32x4(a, b)                                                                                       \
     __extension__({                                                                                                    \
@@ -362,6 +368,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_f32x4(vector, mode, function) UMA_LANES(f32, 4, function, vector)
 #define UMA_WHOLE_f64x2(vector, mode, function) UMA_LANES(f64, 2, function, vector)
 #define UMA_NEAREST_i32x4(vector) UMA_LANES(i32, 4, (int32_t)rintf, vector)
+#define UMA_CUT_f32x4(vector, low, high) UMA_CLIPPED(4, low, high, vector)
 #define UMA_MUL_HIGH_i32x4(a, b) UMA_LANES2(i32, 4, uma_mul_high, a, b)
 #define UMA_NARROW_i8x4(vector) UMA_CLAMPED(i8, 4, -128, 127, vector)
 #define UMA_NARROW_u8x4(vector) UMA_CLAMPED(u8, 4, 0, 255, vector)
@@ -377,6 +384,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_f32x8(vector, mode, function) ((uma_f32x8)__builtin_ia32_roundps256((vector), (mode)))
 #define UMA_WHOLE_f64x4(vector, mode, function) ((uma_f64x4)__builtin_ia32_roundpd256((vector), (mode)))
 #define UMA_NEAREST_i32x8(vector) ((uma_i32x8)__builtin_ia32_cvtps2dq256(vector))
+#define UMA_CUT_f32x8(vector, low, high) UMA_FMIN_f32x8(UMA_SPLAT(f32, 8, high), vector)
 #define UMA_MUL_HIGH_i32x8(a, b) UMA_MUL_HIGH_JOINED(8, 4, __builtin_ia32_pmuldq256, a, b)
 #define UMA_NARROW_i8x8(vector)                                                                                        \
     __extension__({                                                                                                    \
@@ -405,6 +413,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_f32x8(vector, mode, function) UMA_LANES(f32, 8, function, vector)
 #define UMA_WHOLE_f64x4(vector, mode, function) UMA_LANES(f64, 4, function, vector)
 #define UMA_NEAREST_i32x8(vector) UMA_LANES(i32, 8, (int32_t)rintf, vector)
+#define UMA_CUT_f32x8(vector, low, high) UMA_CLIPPED(8, low, high, vector)
 #define UMA_MUL_HIGH_i32x8(a, b) UMA_LANES2(i32, 8, uma_mul_high, a, b)
 #define UMA_NARROW_i8x8(vector) UMA_CLAMPED(i8, 8, -128, 127, vector)
 #define UMA_NARROW_u8x8(vector) UMA_CLAMPED(u8, 8, 0, 255, vector)
@@ -420,6 +429,7 @@ UMA_WIDENING(i16, i32, 16)
     ((uma_f64x8)__builtin_ia32_rndscalepd_mask((vector), (mode), (uma_f64x8){0}, (uint8_t)-1, 4))
 #define UMA_NEAREST_i32x16(vector)                                                                                     \
     ((uma_i32x16)__builtin_ia32_cvtps2dq512_mask((vector), (uma_si16){0}, (uint16_t)-1, 4))
+#define UMA_CUT_f32x16(vector, low, high) UMA_FMIN_f32x16(UMA_SPLAT(f32, 16, high), vector)
 #define UMA_NARROW_i8x16(vector)                                                                                       \
     ((uma_i8x16)__builtin_ia32_pmovsdb512_mask((uma_si16)(vector), (uma_qi16){0}, (uint16_t)-1))
 #define UMA_NARROW_u8x16(vector)                                                                                       \
@@ -431,6 +441,7 @@ UMA_WIDENING(i16, i32, 16)
 #define UMA_WHOLE_f32x16(vector, mode, function) UMA_LANES(f32, 16, function, vector)
 #define UMA_WHOLE_f64x8(vector, mode, function) UMA_LANES(f64, 8, function, vector)
 #define UMA_NEAREST_i32x16(vector) UMA_LANES(i32, 16, (int32_t)rintf, vector)
+#define UMA_CUT_f32x16(vector, low, high) UMA_CLIPPED(16, low, high, vector)
 #define UMA_NARROW_i8x16(vector) UMA_CLAMPED(i8, 16, -128, 127, vector)
 #define UMA_NARROW_u8x16(vector) UMA_CLAMPED(u8, 16, 0, 255, vector)
 #define UMA_NARROW_i16x16(vector) UMA_CLAMPED(i16, 16, -32768, 32767, vector)

@@ -11,6 +11,7 @@ import pytest
 import uma
 from uma import machines
 from uma.plugins import PluginEntry, PluginHost
+from uma_cpu_c.features import cpu_of
 
 FLOATS = {"float32", "float64"}
 DOT = """\
@@ -91,6 +92,19 @@ def test_this_machines_cpu_says_itself(host: PluginHost, tmp_path: Path, monkeyp
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert features(host, "c") == FLOATS | {"asimd", "asimddp", "fma"}
+
+
+def test_this_machines_cpu_by_what_it_alone_can(
+    host: PluginHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older compilers call it by its predecessor's name."""
+    monkeypatch.setattr(machines, "_CPUINFO", tmp_path / "cpuinfo")
+    for flags, wanted in (("sse4a avx2", "native"), ("sse4a avx512_vnni", "znver4"), ("avx512_vnni", "native")):
+        (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
+        assert cpu_of(host.target("c")) == wanted
+        assert cpu_of(host.target("c -mcpu=x86-64-v3")) == "x86-64-v3"
+    (tmp_path / "cpuinfo").write_text("flags : fpu sse4a avx512_vnni avx_vnni\n")
+    assert cpu_of(host.target("c")) == "native"
 
 
 def test_what_loops_count_on_is_recorded_and_said(host: PluginHost, tmp_path: Path) -> None:

@@ -32,6 +32,17 @@ def test_a_few_channels_more_are_not_worth_narrow_vectors() -> None:
     assert tile.lanes == 16
 
 
+def test_halves_are_as_good_where_a_vector_is_multiplied_in_halves() -> None:
+    """Then 24 channels are three vectors of 8 instead of two of 16, of which a quarter is nothing."""
+    zen4 = unit_of("znver4", ())
+    assert zen4 is not None
+    for channels, lanes in ((24, 8), (16, 16), (32, 16), (64, 16), (8, 8)):
+        tile = choose(51, channels, 144, 4, zen4)
+        assert tile is not None and tile.lanes == lanes
+    whole = choose(51, 24, 144, 4, AVX512)
+    assert whole is not None and whole.lanes == 16
+
+
 def test_accumulators_fit_the_registers() -> None:
     for cpu in (AVX2, AVX512):
         for channels in range(1, 70):

@@ -12,7 +12,7 @@ from uma.target import Target
 
 from .cpus import cpu_flags, machine_of
 
-__all__ = ["features_of"]
+__all__ = ["cpu_of", "features_of"]
 
 _FLOATS = frozenset({"float32", "float64"})
 _V3 = _FLOATS | {"avx2", "fma"}
@@ -70,6 +70,16 @@ def features_of(target: Target) -> frozenset[str]:
     if machine.startswith("riscv"):
         return _of_riscv(machine, str(triple), target)
     return _base(machine)
+
+
+def cpu_of(target: Target) -> str:
+    """The name of the CPU of ``target``; of this machine's, where what it can tells it from all others, that name."""
+    mcpu = str(target.get_attr("mcpu"))
+    if target.get_attr("mtriple") is not None or mcpu != "native":
+        return mcpu
+    found = cpu_features()
+    # Compilers older than this CPU call it by its predecessor's name. Its maker's alone have sse4a.
+    return "znver4" if {"sse4a", "avx512_vnni"} <= found and "avx_vnni" not in found else mcpu
 
 
 def _base(machine: str) -> frozenset[str]:

@@ -13,12 +13,13 @@ from .along_rows import ELEMENTS, ROW_OPS, along_rows, by_elements
 from .attention import ATTENTION, attended, attention_patterns
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
-from .features import features_of
+from .features import cpu_of, features_of
 from .mve import mve
 from .narrow import narrow_weights
 from .narrow_products import narrow_product
 from .pools import POOLS, pooled
 from .products import Operand, Product, product_of
+from .resizes import resized
 from .schedules import is_known, tiled
 from .small import core_of, small_products
 from .small_planes import small_planes
@@ -87,7 +88,8 @@ def strategies_of(target: Target) -> list[Strategy]:
     found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
     found += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
     found += [Strategy(name, lambda fusion, _: by_elements(fusion, unit)) for name in ELEMENTS]
-    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS)]
+    found += [Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS]
+    return [*found, Strategy("nn.resize_nearest", lambda fusion, _: resized(fusion))]
 
 
 def patterns_of(target: Target) -> list[Pattern]:
@@ -106,7 +108,7 @@ def _float_unit(target: Target) -> Unit | None:
     """The vector unit of a CPU by whose tiles floats are computed; None where there is none, or size is what counts."""
     features = features_of(target)
     is_fast = "fma" in features and target.get_attr("opt") in ("2", "3")
-    return unit_of(str(target.get_attr("mcpu")), features) if is_fast else None
+    return unit_of(cpu_of(target), features) if is_fast else None
 
 
 _OFTEN = 8

@@ -79,13 +79,14 @@ def choose(
 
     def cycles(tile: Tile) -> float:
         count, rest = divmod(pixels, tile.pixels)
-        row = count * step(tile.pixels, tile.vectors) + (step(rest, tile.vectors) if rest else 0)
+        begun = unit.products * (1 if tile.lanes == unit.lanes else unit.parts)
+        row = count * step(tile.pixels, tile.vectors, begun) + (step(rest, tile.vectors, begun) if rest else 0)
         products = -(-channels // tile.channels) * row * (_TAIL if rest else 1)
         return products * steps + alone * pixels * (channels % tile.lanes)
 
-    def step(pixels: int, vectors: int) -> float:
-        in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
-        products = max(pixels * vectors * cost, in_flight) / unit.products
+    def step(pixels: int, vectors: int, begun: int) -> float:
+        in_flight = _CHAINS * unit.latency * begun if cost == 1 else 0
+        products = max(pixels * vectors * cost, in_flight) / begun
         data = pixels * vectors if row else pixels
         return max(products, (data + vectors) / (_LOADS * unit.loads)) + _LOOP
 

@@ -19,6 +19,7 @@ class Unit:
         loads: vectors, or numbers that fill one, that are loaded in a cycle.
         latency: of a multiply-add, in cycles.
         cache_bytes: of the cache of a core that holds what is read again and again (L2).
+        parts: that a vector is multiplied in: of smaller ones so many times as many begin in a cycle.
     """
 
     bytes: int
@@ -27,6 +28,7 @@ class Unit:
     loads: int
     latency: int
     cache_bytes: int = 512 << 10
+    parts: int = 1
 
     @property
     def lanes(self) -> int:
@@ -44,9 +46,9 @@ _LEVELS: Mapping[str, Unit] = {
 _CPUS: Mapping[str, Unit] = {
     "haswell": Unit(32, 16, 2, 2, 5, 256 << 10),
     "broadwell": Unit(32, 16, 2, 2, 5, 256 << 10),
-    "znver1": Unit(32, 16, 1, 1, 5),
+    "znver1": Unit(32, 16, 1, 1, 5, parts=2),
     "znver2": Unit(32, 16, 2, 2, 5),
-    "znver4": Unit(64, 32, 1, 1, 4, 1 << 20),
+    "znver4": Unit(64, 32, 1, 2, 4, 1 << 20, parts=2),
     "cortex-a53": Unit(16, 32, 1, 1, 8),
     "cortex-a55": Unit(16, 32, 1, 1, 4),
     "neoverse-v1": Unit(16, 32, 4, 3, 4, 1 << 20),
