@@ -6,19 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..form.dtype import itemsize
-from ..form.nodes import Alloc, Buffer, For, Imm, Load, PrimFunc, Stmt, Store, Update, Var
+from ..form.nodes import (
+    Alloc,
+    Bin,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    LoopKind,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    const,
+    seq,
+)
 from ..form.verify import verify
-from ..form.visit import accesses, bodies, operands, rebuild, variables, walk
+from ..form.visit import (
+    accesses,
+    bodies,
+    buffers_read,
+    buffers_written,
+    fresh_name,
+    operands,
+    rebuild,
+    statements,
+    variables,
+    walk,
+)
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds
 from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
 from .loops import parted, require_independent
-from .nest import illegal, site_of, tidied
+from .nest import Names, illegal, renamed, site_of, substituted, tidied
 from .rows import in_rows
 from .state import State
 
 __all__ = ["VectorUnit", "finished", "in_loops"]
+
+Aliases = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +77,7 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     """
     state = _all_parted(state)
     func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
-    func = replace(func, body=_of_kinds(func.body, state))
+    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body))
     for loop in _loops(func.body):
         if loop.kind == "parallel":
             site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -73,7 +106,7 @@ def in_loops(state: State) -> PrimFunc:
         ScheduleError: a loop cannot be of its kind.
     """
     state = _all_parted(state)
-    func = replace(state.func, body=_of_kinds(state.func.body, state), may_alias=())
+    func = replace(state.func, body=_Kinds(state, state.names(), None).of(state.func.body), may_alias=())
     return func if state.heights is None else in_rows(func, state.heights)
 
 
@@ -92,28 +125,118 @@ def _loops(stmt: Stmt) -> list[For]:
     return [*own, *(loop for body in bodies(stmt) for loop in _loops(body))]
 
 
-def _of_kinds(stmt: Stmt, state: State) -> Stmt:
-    """``stmt`` with its loops of the kinds that they were given; vectors that no machine has are unrolled."""
-    inner = [_of_kinds(body, state) for body in bodies(stmt)]
-    if not isinstance(stmt, For) or stmt.var not in state.kinds:
-        return rebuild(stmt, operands(stmt), inner)
-    kind = state.kinds[stmt.var]
-    if kind != "parallel":
+_LEAST, _MOST = 4, 64
+"""Lanes of a vector that pays, and of the widest that there is."""
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Gives loops the kinds that they were given; vectors that no machine has are parted or unrolled.
+
+    Args:
+        state: has the kinds.
+        names: that are taken.
+        unit: of the machine.
+    """
+
+    state: State
+    names: Names
+    unit: VectorUnit | None
+
+    def of(self, stmt: Stmt) -> Stmt:
+        """``stmt`` with its loops of their kinds."""
+        inner = [self.of(body) for body in bodies(stmt)]
+        if not isinstance(stmt, For) or stmt.var not in self.state.kinds:
+            return rebuild(stmt, operands(stmt), inner)
+        kind = self.state.kinds[stmt.var]
+        if kind == "parallel":
+            return For(stmt.var, stmt.extent, inner[0], kind)
         if not isinstance(stmt.extent, Imm):
             raise illegal(
                 f"loop {stmt.var.name!r} cannot be {kind}: its extent is not constant", "peel the tail of its split"
             )
         count = int(stmt.extent.value)
-        if kind == "vectorized" and (count & (count - 1) or _is_part(inner[0], stmt.var, count)):
+        is_whole = not count & (count - 1)
+        held = _register_lanes(inner[0], stmt.var)
+        if kind == "vectorized" and any(lanes > count for lanes in held):
+            kind = "unrolled"  # parts of registers are taken one by one
+        if kind == "vectorized" and not is_whole:
+            if not held and _is_side_by_side(inner[0], stmt.var):
+                return self._in_smaller_vectors(stmt.var, inner[0], count)
             kind = "unrolled"
-    return For(stmt.var, stmt.extent, inner[0], kind)
+        return For(stmt.var, stmt.extent, inner[0], kind)
+
+    def _in_smaller_vectors(self, lane: Var, body: Stmt, count: int) -> Stmt:
+        """As many lanes as no vector has, in vectors of which the last begins so much earlier that it is full, where
+        what is done twice then may be; else in ever smaller vectors, and what is left one by one.
+        """
+        most = _MOST
+        if self.unit is not None:
+            used = (use.buffer for part in walk(body) for use in accesses(part))
+            most = min(most, self.unit.bytes // max((itemsize(buffer.dtype) for buffer in used), default=1))
+        # (What was stored as a small vector, and is loaded at once a little shifted, comes late.)
+        again = count >= 2 * _LEAST and _may_be_repeated(body, self.state.func.may_alias)
+        parts: list[Stmt] = []
+        first = 0
+        while first < count:
+            rest = count - first
+            kind: LoopKind = "vectorized"
+            width = min(most, 1 << (rest.bit_length() - 1))
+            if again and parts:
+                width = min(most, max(_LEAST, 1 << (rest - 1).bit_length()))
+            elif width < _LEAST:
+                width, kind = rest, "unrolled"
+            at = min(first, count - width)
+            made: Stmt = For(lane, const(width), substituted(body, {lane: lane + at} if at else {}), kind)
+            parts.append(renamed(made, lambda name: fresh_name(name, self.names.taken))[0] if at else made)
+            first = at + width
+        return seq(*parts)
 
 
-def _is_part(body: Stmt, lane: Var, count: int) -> bool:
-    """Whether ``count`` lanes are fewer than the vectors have that they are of, as in a tail."""
+def _is_side_by_side(body: Stmt, lane: Var) -> bool:
+    """Whether lanes of any number are plainly lanes of vectors: elements that lie side by side, or one for all, and
+    nothing that one lane does and another does not.
+    """
+    for stmt in statements(body):
+        if not isinstance(stmt, (Store, Update, If, For, Seq, Block)):
+            return False
+        if not isinstance(stmt, (Store, Update)) and any(lane in variables(expr) for expr in operands(stmt)):
+            return False
+    expressions = [part for part in walk(body) if isinstance(part, Expr)]
+    chosen = (arm for part in expressions if isinstance(part, Select) for arm in (part.a, part.b))
+    if any(isinstance(part, Load) for arm in chosen for part in walk(arm)):
+        return False
+    places = [part.indices for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices]
+    outer = (index for indices in places for index in indices[:-1])
+    return not any(lane in variables(index) for index in outer) and all(_steps_by_one(at[-1], lane) for at in places)
+
+
+def _steps_by_one(index: Expr, lane: Var) -> bool:
+    """Whether an index is the lane and what is the same for all, or the same for all."""
+    if lane not in variables(index) or index is lane:
+        return True
+    if not isinstance(index, Bin) or index.op != "add":
+        return False
+    with_lane = [part for part in (index.a, index.b) if lane in variables(part)]
+    return len(with_lane) == 1 and _steps_by_one(with_lane[0], lane)
+
+
+def _may_be_repeated(body: Stmt, may_alias: Aliases) -> bool:
+    """Whether doing ``body`` once more changes nothing: it reads nothing that it stores, and does nothing else."""
+    read, written = ({buffer.name for buffer in of(body)} for of in (buffers_read, buffers_written))
+    pairs = [set(pair) for pair in may_alias]
+    return (
+        all(isinstance(stmt, (Store, If, For, Seq, Block)) for stmt in statements(body))
+        and not read & written
+        and not any(pair & read and pair & written for pair in pairs)
+    )
+
+
+def _register_lanes(body: Stmt, lane: Var) -> list[int]:
+    """How many lanes the registers have that ``lane`` is one of."""
     uses = (part for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices)
     held = (use for use in uses if use.buffer.scope == "register" and lane in variables(use.indices[-1]))
-    return any(use.buffer.shape[-1] > count for use in held)
+    return [use.buffer.shape[-1] for use in held]
 
 
 def _check_registers(stmt: Stmt, unit: VectorUnit, held: Sequence[tuple[Buffer, int]], loop: For | None) -> None:

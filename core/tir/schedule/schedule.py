@@ -270,8 +270,8 @@ class Schedule:
     def vectorize(self, loop: Loop) -> None:
         """The iterations, which must not depend on one another, will be lanes of vectors.
 
-        The extent must be a constant at last. A copy of the loop whose extent is no power of two, as that of a peeled
-        tail, is unrolled instead.
+        The extent must be a constant at last. Where it is no power of two, as that of a peeled tail may be, there are
+        smaller vectors: the last may do once more what the one before has done. Parts of registers are unrolled.
         """
         self._keep(loops.vectorize(self._state, loop))
 

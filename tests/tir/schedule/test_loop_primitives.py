@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import dedent
 
 import pytest
 from tests._support.schedules import MATMUL, agree, parsed
 
 from uma.tir import PrimFunc, print_func
-from uma.tir.schedule import Schedule, ScheduleError, replay
+from uma.tir.schedule import Schedule, ScheduleError, VectorUnit, replay
 from uma.tir.schedule import loops as primitives
 from uma.tir.schedule.schedule import _MADE
 
@@ -93,6 +94,36 @@ def test_what_shrank_is_peeled_where_it_is_uneven() -> None:
     agree(COPY, s.func)
     # Of 7 rows in blocks of 4: two whole pairs, then one and a row alone.
     assert text(s.func).count("vectorized(2)") == 2 and "range(1)" not in text(s.func) and "min" not in text(s.func)
+
+
+SMALLER = {
+    "twice": ("y[i] = x[i] + 1", "", None, ["vectorized(8)", "vectorized(8)"]),
+    "narrow": ("y[i] = x[i] + 1", "", VectorUnit(16, 16), ["vectorized(4)"] * 4),
+    "no room for lanes": ("y[i] = x[i] + 1", "", VectorUnit(8, 16), ["unrolled(14)"]),
+    "in place": ("y[i] = x[i] + 1", "may_alias(y, x)", None, ["vectorized(8)", "vectorized(4)", "unrolled(2)"]),
+    "added": ("y[i] += x[i]", "", None, ["vectorized(8)", "vectorized(4)", "unrolled(2)"]),
+    "apart": ("y[i] = x[13 - i]", "", None, ["unrolled(14)"]),
+}
+"""What is done, before which the function says what, the unit, and the loops that 14 lanes become."""
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_lanes_that_no_vector_has_are_smaller_vectors(name: str) -> None:
+    """The second begins earlier where what it does once more changes nothing: not where it reads what was stored."""
+    done, said, unit, wanted = SMALLER[name]
+    clear = "" if said else "for c in range(14):\n                y[c] = 7"
+    func = parsed(f"""
+        def f(x: In[int32, (14,)], y: Out[int32, (14,)]):
+            {said}
+            {clear}
+            with block("all"):
+                for i in range(14):
+                    {done}
+    """)
+    s = Schedule(func, unit)
+    s.vectorize("i")
+    agree(func, s.func)
+    assert re.findall(r"for i\w* in (\w+\(\d+\))", text(s.func)) == wanted
 
 
 def test_part_of_a_vector_is_unrolled() -> None:

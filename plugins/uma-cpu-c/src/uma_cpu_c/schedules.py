@@ -178,9 +178,11 @@ def in_registers(
     s, sums, last = nest.schedule, nest.sums, nest.last
     start = s.decompose_reduction(nest.product, inner[0])
     s.reorder(*reduction, *inner, *grouped)
-    fewer = min(lanes, unit.bytes // widest(nest.kernel.func, last))
+    fewer = unit.bytes // widest(nest.kernel.func, last)
     one_by_one = looks_up(nest.kernel.func, last)
-    if fewer == lanes and _work(nest.kernel.func, last) <= _MOST_WORK and not one_by_one:
+    channels = next(tensor.shape[-1] for tensor, label in nest.kernel.labels.items() if label == last)
+    is_short = _work(nest.kernel.func, last) <= _MOST_WORK and not channels % lanes
+    if fewer >= lanes and is_short and not one_by_one:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
         s.cache_write(nest.product, sums, "register", at=at)
