@@ -286,7 +286,7 @@ def faults_of(label: str, function: Any, doc: str) -> Iterator[str]:
         yield from (f"{label}: {name} is not documented" for name in parameters if name not in entries)
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if isinstance(tree, ast.FunctionDef):
-        for name in {node.exc.func.id for node in own_nodes(tree) if _raises_by_name(node)}:  # type: ignore[attr-defined]
+        for name in {node.exc.func.id for node in own_nodes(tree) if _raises_by_name(node)}:  # type: ignore[attr-defined]  # a name, says `_raises_by_name`
             error = vars(errors).get(name)
             if inspect.isclass(error) and error is not errors.InternalError and name not in doc:
                 yield f"{label}: raises {name}, which its docstring does not say"

@@ -101,7 +101,7 @@ def program_text(runs: Sequence[Run], device: str = "") -> str:
     main = []
     faults = "threads.faults" if any(has_ranges(run.func) for run in runs) else "0"
     for number, run in enumerate(runs):
-        ranges = Ranges(lambda i, number=number: f"range{number}_{i}") if has_ranges(run.func) else None  # type: ignore[misc]
+        ranges = Ranges(lambda i, number=number: f"range{number}_{i}") if has_ranges(run.func) else None  # type: ignore[misc]  # mypy infers no lambda with a default
         source = kernel_source(f"kernel{number}", run.func, ranges=ranges)
         parts += [*([] if ranges is None else ranges.sources), source]
         shared = dict(run.in_place)

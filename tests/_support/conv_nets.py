@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +199,7 @@ class _Writer:
         self.net, self.rng = net, rng
         self.limit = 1 << (accumulator_bits - 1)
 
-    def add(self, name: str, data: int, out: int, taps: int, *, bias: bool = True, **how: object) -> int:
+    def add(self, name: str, data: int, out: int, taps: int, *, bias: bool = True, **how: Any) -> int:
         """Adds a layer; gives its number. ``how`` is for `Layer`."""
         net, rng = self.net, self.rng
         channels = net.shape(data)[0]
@@ -214,7 +214,7 @@ class _Writer:
             weights = (weights * (room / largest)).astype(np.int64)
         most = 1 << (net.bias_bits - 1)
         numbers = np.clip(np.rint(rng.normal(0, most / 4, out)), -most, most - 1).astype(np.int64) if bias else None
-        layer = Layer(name, data, weights, numbers, **how)  # type: ignore[arg-type]
+        layer = Layer(name, data, weights, numbers, **how)
         self.net = replace(net, layers=(*net.layers, layer), outputs=(len(net.layers),))
         return len(net.layers)
 

@@ -7,6 +7,7 @@ a code: see `PHASES`. The phase ``step`` makes the driver use an address that th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from uma.codegen.devices import Device
 from uma.contract.drivers import Implementation, Runtime
@@ -316,9 +317,9 @@ FAULTS = {3: "this is no fake device", TRAP: "an address outside of the scratchp
 COUNTERS = ("operations", "bytes_moved", "runs")
 
 
-def runtime(phase: str | None = None, code: int = 0, **changes: object) -> Runtime:
+def runtime(phase: str | None = None, code: int = 0, **changes: Any) -> Runtime:
     """Of a device that fails in one phase of its life."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "driver": "fake_driver",
         "header": "fake_driver.h",
         "sources": {"fake_driver.h": HEADER, "fake_driver.c": DRIVER},
@@ -328,7 +329,7 @@ def runtime(phase: str | None = None, code: int = 0, **changes: object) -> Runti
         "counters": COUNTERS,
         "machine": Machine((SPAD,), (), (ADD,)),
     }
-    return Runtime(**(fields | changes))  # type: ignore[arg-type]
+    return Runtime(**(fields | changes))
 
 
 def direct_runtime() -> Runtime:

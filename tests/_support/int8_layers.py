@@ -161,7 +161,7 @@ class Random:
     def _sum(self, name: str) -> Function:
         half = FixedPoint((2**30,), (0,), "double")
         scales = [half, self.scale(-6, 0) if self.chance(0.8) else half]
-        self.rng.shuffle(scales)  # type: ignore[arg-type]
+        self.rng.shuffle(scales)
         left = 20 if self.dtype == "int8" else 15
         attrs = {"lhs_scale": scales[0], "rhs_scale": scales[1], "output_scale": self.scale(-left, 4 - left)}
         return self._binary(name, left_shift=left, **attrs, **self.zeros("lhs", "rhs", "output"))

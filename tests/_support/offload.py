@@ -38,7 +38,7 @@ from uma.relay import (
     post_order,
     substitute,
 )
-from uma.relay.module import func_type
+from uma.relay.module import AnyFunction, func_type
 from uma.relay.op import Op
 from uma.relay.pattern import any_
 from uma.relay.transform import canonicalise
@@ -132,7 +132,7 @@ class Machine:
         )
 
     def patterns(self) -> list[Pattern]:
-        by_match = lambda match, target: self.lower(match.function, target)  # noqa: E731
+        by_match = lambda match, target: self.lower(match.function, target)  # noqa: E731 - as short as its use
         return [replace(p, lower=by_match if self.job.number(2) else None) for p in self.owner.patterns]
 
     def strategies(self) -> list[Strategy]:
@@ -172,7 +172,7 @@ class Machine:
 
     def calls(self, function: Function) -> tuple[IRModule, GlobalVar]:
         """A function that calls a kernel for each match, with names that others have too."""
-        functions: dict[GlobalVar, object] = {}
+        functions: dict[GlobalVar, AnyFunction] = {}
         params = [Var(f"a{number}", param.type) for number, param in enumerate(function.params)]
         done: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
         for expr in post_order(function.body):
@@ -192,7 +192,7 @@ class Machine:
         entry = Function(params, done[function.body])
         var = GlobalVar(self.job.name(), func_type(entry))
         functions[var] = entry
-        return IRModule(functions), var  # type: ignore[arg-type]
+        return IRModule(functions), var
 
 
 def single(expr: Call) -> Function:

@@ -283,7 +283,7 @@ def check_region(module: IRModule, region: Region, owner: Owner) -> None:
         assert isinstance(composite, Function)
         assert composite.attr("Composite") == claim.match.pattern.name
         roots = claim.match.roots
-        body = composite.body if len(roots) == 1 else composite.body.fields[0]  # type: ignore[attr-defined]
+        body = composite.body if len(roots) == 1 else composite.body.fields[0]  # type: ignore[attr-defined]  # several roots make a tuple
         if isinstance(roots[0].type, TensorType) or len(roots) == 1:
             again = find(owner.patterns[claim.match.pattern.name], body, Graph(composite))
             sizes = [len(match.nodes) for match in again]

@@ -65,7 +65,7 @@ def quantised_net(seed: int) -> QuantisedNet:
     )
 
 
-class _Reader(CalibrationDataReader):  # type: ignore[misc]
+class _Reader(CalibrationDataReader):  # type: ignore[misc]  # it has no types
     def __init__(self, name: str, batches: Sequence[np.ndarray]) -> None:
         self._name = name
         self._batches: Iterator[np.ndarray] = iter(batches)

@@ -26,7 +26,7 @@ from uma.tir.form.dtype import bounds, is_float, is_integer
 T = TypeVar("T")
 
 # Hypothesis shows a failing example by this protocol of IPython's; else it would show all that the graph consists of.
-IRModule._repr_pretty_ = lambda self, printer, cycle: printer.text(print_module(self)[0])  # type: ignore[attr-defined]
+IRModule._repr_pretty_ = lambda self, printer, cycle: printer.text(print_module(self)[0])  # type: ignore[attr-defined]  # what IPython looks for
 
 MAX_ELEMENTS = 300
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from uma.codegen.devices import Device
 from uma.hookspecs import Blob, Extern, Field, Implementation, LaunchQueue, Relocation, Routine, Runtime
@@ -350,9 +351,9 @@ RUN = Routine("run", f"lag_run({{device}}, {_GIVEN})", FIELDS, describe=describe
 QUEUES = tuple(LaunchQueue(name, DEPTH, f"lag_wait({{device}}, {n}, {{pending}})") for n, name in enumerate("ab"))
 
 
-def runtime(mode: str = "lazy", argument: int = 0, **changes: object) -> Runtime:
+def runtime(mode: str = "lazy", argument: int = 0, **changes: Any) -> Runtime:
     """Of a device that behaves in one of the ways of `MODES`."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "driver": "lag_driver",
         "header": "lag_driver.h",
         "sources": {"lag_driver.h": HEADER, "lag_driver.c": DRIVER},
@@ -363,7 +364,7 @@ def runtime(mode: str = "lazy", argument: int = 0, **changes: object) -> Runtime
         "routines": (START, RUN),
         "launch_queues": QUEUES,
     }
-    return Runtime(**(fields | changes))  # type: ignore[arg-type]
+    return Runtime(**(fields | changes))
 
 
 def devices(**runtimes: Runtime) -> Mapping[str, Device]:

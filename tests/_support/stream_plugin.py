@@ -26,8 +26,8 @@ def operands(call: Call) -> list[Expr]:
     if not isinstance(call.op, Function):
         return list(call.args)
     assert isinstance(call.op.body, Call)
-    given = dict(zip(call.op.params, call.args, strict=True))
-    return [given.get(arg, arg) for arg in call.op.body.args]  # type: ignore[call-overload]
+    given: dict[Expr, Expr] = dict(zip(call.op.params, call.args, strict=True))
+    return [given.get(arg, arg) for arg in call.op.body.args]
 
 
 def addition(call: Call, queue: str | None, layers: Sequence[str], alignment: int = 0) -> Extern:

@@ -209,7 +209,7 @@ def device_funcs(draw: Draw, depth: int = 3) -> PrimFunc:
     tiles = [(SPAD, (4, 4)), (SPAD, (2, 8)), (ACC, (4, 4))]
     body.append(draw(_tiles(scope, device, tiles[: draw(st.integers(0, 3))], depth)))
     roles = [(inputs, "input"), (outputs, "output"), (workspaces, "workspace")]
-    params = tuple(Param(buffer, role) for group, role in roles for buffer in group)  # type: ignore[arg-type]
+    params = tuple(Param(buffer, role) for group, role in roles for buffer in group)  # type: ignore[arg-type]  # roles, as they are spelt
     return PrimFunc(params, seq(*body), (), MEMORIES)
 
 

@@ -256,7 +256,7 @@ def prim_funcs(draw: Draw, dtypes: tuple[str, ...] = COMPUTED, depth: int = 3) -
         scope = scope.with_buffer(buffer)
     body.append(draw(statements(scope, depth)))
     roles = [(inputs, "input"), (outputs, "output"), (constants, "constant"), (workspaces, "workspace")]
-    params = tuple(Param(buffer, role) for group, role in roles for buffer in group)  # type: ignore[arg-type]
+    params = tuple(Param(buffer, role) for group, role in roles for buffer in group)  # type: ignore[arg-type]  # roles, as they are spelt
     pairs = [(out.name, given.name) for out in outputs for given in inputs]
     aliases = tuple(pair for pair in pairs if draw(st.integers(0, 3)) == 0)
     return PrimFunc(params, seq(*body), aliases)

@@ -52,7 +52,7 @@ class TestDescription:
         artifact.metadata["name"] = "other"
         assert artifact.name == artifact.metadata["name"] == "scale"
         with pytest.raises(TypeError):
-            artifact.files["scale.c"] = b""  # type: ignore[index]
+            artifact.files["scale.c"] = b""  # type: ignore[index]  # read-only: the test is about that
 
     def test_source(self, artifact: Artifact) -> None:
         assert artifact.source("scale.h") == SCALE_H
@@ -308,7 +308,7 @@ class TestRunning:
         assert (call.gops, call.peak_gops(peaks)) == (10.0, 200.0)
         assert replace(call, op="nn.conv2d").peak_gops(peaks) == 50.0
         for without in ({"macs": None}, {"macs": 0}, {"median_ns": 0.0}, {"is_simulated": True}):
-            assert replace(call, **without).gops is None  # type: ignore[arg-type]
+            assert replace(call, **without).gops is None
 
     def test_compiler_error(self) -> None:
         broken = artifact_of({**FILES, "scale.c": "#error no\n"}, METADATA)

@@ -68,15 +68,15 @@ def test_options_of_a_build(options: dict[str, Any], what: str) -> None:
 def test_what_is_given_to_artifacts_and_sessions(artifact: uma.Artifact) -> None:
     session: Any = artifact.session()
     calls: list[tuple[Callable[[], object], str]] = [
-        (lambda: artifact.profile(SCAN, repeat="3"), "'3' is no number of runs"),  # type: ignore[arg-type]
+        (lambda: artifact.profile(SCAN, repeat="3"), "'3' is no number of runs"),  # type: ignore[arg-type]  # text is no number
         (lambda: session.restore(5), "5 is no state of a session"),
         (lambda: session.read_arena("a", (1,), "int8"), "'a' and 'int8' are no offset in bytes and type of elements"),
         (lambda: session.read_arena(0, (1,), "odd"), "0 and 'odd' are no offset in bytes and type of elements"),
         (lambda: pickle.dumps(session), "a session cannot be pickled or copied"),
         (lambda: copy.copy(session), "a session cannot be pickled or copied"),
-        (lambda: uma.Target("c", 5), "5 are no attributes"),  # type: ignore[arg-type]
-        (lambda: uma.Target("c", {5: 1}), "a value of type dict are no attributes"),  # type: ignore[dict-item]
-        (lambda: uma.Target(TARGET).get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]
+        (lambda: uma.Target("c", 5), "5 are no attributes"),  # type: ignore[arg-type]  # a number is no mapping
+        (lambda: uma.Target("c", {5: 1}), "a value of type dict are no attributes"),  # type: ignore[dict-item]  # a number is no name
+        (lambda: uma.Target(TARGET).get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]  # a number is no name
     ]
     for call, what in calls:
         with pytest.raises(UsageError) as caught:

@@ -176,7 +176,7 @@ def test_what_cannot_be_traced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write the trace: No such file or directory"):
         artifact.session(trace=tmp_path / "missing" / "a.trace")
     with pytest.raises(UsageError, match="a trace"):
-        artifact.session(trace=3)  # type: ignore[arg-type]
+        artifact.session(trace=3)  # type: ignore[arg-type]  # a number is no path
 
 
 def test_nothing_is_left_of_a_session_that_nobody_closes(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_a_full_disk_is_told_when_the_session_is_closed(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     session = traced(tmp_path).session(trace=tmp_path / "a.trace")
-    session._file._file.close()  # type: ignore[attr-defined]
-    session._file._file = Device()  # type: ignore[attr-defined]
+    session._file._file.close()  # type: ignore[attr-defined]  # of a `TracedSession`
+    session._file._file = Device()  # type: ignore[attr-defined]  # of a `TracedSession`, and a disk that is full
     session.run(X)
     with pytest.raises(UsageError, match="cannot write the trace: No space left on device"):
         session.close()

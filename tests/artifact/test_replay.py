@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,9 +174,9 @@ int32_t fake_sim_bus(uma_device *device, void *memory, size_t bytes)
         ("a", {"impl": "mmio", "base": 4096}, "implementation 'mmio' of 'fake' has no registers that Python reaches"),
     ],
 )
-def test_what_does_not_fit_the_trace(trace: Trace, label: str | None, changes: dict[str, object], message: str) -> None:
+def test_what_does_not_fit_the_trace(trace: Trace, label: str | None, changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ModelError, UsageError)) as caught:
-        replay(trace, label, replace(device("a"), **changes))  # type: ignore[arg-type]
+        replay(trace, label, replace(device("a"), **changes))
     assert message in str(caught.value)
 
 

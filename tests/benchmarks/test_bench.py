@@ -82,7 +82,7 @@ class TestRounds:
                 raise ValueError(f"no {path.name}\nand more")
 
         class Absent(Failing):
-            def version(self) -> None:  # type: ignore[override]
+            def version(self) -> None:  # type: ignore[override]  # what is absent has no version
                 return None
 
         class Other(Failing):

@@ -47,7 +47,7 @@ def test_the_times_that_are_kept_are_times() -> None:
 def test_without_a_host_the_sources_are_those_of_collage() -> None:
     assert isinstance(OnHost(), Collage)
     asked = object()
-    assert OnHost().priced(lambda table: asked).prices is asked  # type: ignore[arg-type, return-value]
+    assert OnHost().priced(lambda table: asked).prices is asked  # type: ignore[arg-type, return-value]  # handed on as it is
 
 
 def test_what_is_printed(models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,7 @@ def test_states_begin_with_their_initialisers(name: str) -> None:
     b.initializers.append(numpy_helper.from_array(x, "x"))
     new, y = b.node("Identity", "x"), b.node("Cast", "x", to=TensorProto.FLOAT)
     data = graph(name, b, new, y).SerializeToString()
-    (state,) = import_model(data, states={"x": new}).module.signature.states  # type: ignore[union-attr]
+    (state,) = import_model(data, states={"x": new}).module.signature.states  # type: ignore[union-attr]  # what is imported has a signature
     assert state.initial == as_stored(x, name).tobytes()
 
 

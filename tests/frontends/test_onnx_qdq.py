@@ -508,7 +508,9 @@ def test_relu_above_the_lowest_number_is_a_clip() -> None:
 
 
 def test_limits_are_quantised() -> None:
-    limit = lambda b, data: b.node("Clip", data, b.constant(0.0, "float32"), b.constant(6.0, "float32"))  # noqa: E731
+    def limit(b: OnnxBuilder, data: str) -> Any:
+        return b.node("Clip", data, b.constant(0.0, "float32"), b.constant(6.0, "float32"))
+
     model = import_model(conv_layer(output=(0.5, -100), between=limit))
     assert "clip(a_min=-100, a_max=-88)" in text(model)
 
@@ -528,7 +530,7 @@ def test_bias_in_units_of_the_sums(bias: Callable[[OnnxBuilder], str], stored: l
     model = import_model(conv_layer(input_scale=2.0**-4, weight_scale=2.0**-3, bias=bias, output=(0.3, 0)))
     assert model.notes == ()
     added = [e for e in post_order(model.module.main.body) if isinstance(e, Call) and e.op_name == "add"]
-    assert added[0].args[1].data.tolist() == stored  # type: ignore[attr-defined]
+    assert added[0].args[1].data.tolist() == stored  # type: ignore[attr-defined]  # a bias is a constant
 
 
 class Island:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests._support.onnx_builder import OnnxBuilder
 from tests._support.tflite_builder import TFLiteBuilder
 
@@ -92,7 +93,7 @@ def test_long_lists_are_cut_and_names_are_clean() -> None:
     assert constants.endswith(f": 'a\N{REPLACEMENT CHARACTER}b', '{'x' * 57}...'")
 
 
-def test_it_is_told_with_v_only(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_it_is_told_with_v_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_bytes(onnx_model())
     for command in (("build", "--no-compile", "-o", str(tmp_path / "out")), ("explain",)):
         given = [command[0], str(tmp_path / "m.onnx"), "--target", "c", *command[1:]]

@@ -49,10 +49,10 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], N
             assert dynamo and not verbose
             return types.SimpleNamespace(model_proto=made())
 
-        onnx = types.ModuleType("torch.onnx")
-        onnx.export = export  # type: ignore[attr-defined]
-        torch = types.ModuleType("torch")
-        torch.onnx = onnx  # type: ignore[attr-defined]
+        onnx: Any = types.ModuleType("torch.onnx")
+        onnx.export = export
+        torch: Any = types.ModuleType("torch")
+        torch.onnx = onnx
         monkeypatch.setitem(sys.modules, "torch", torch)
         monkeypatch.setitem(sys.modules, "torch.onnx", onnx)
         monkeypatch.setitem(sys.modules, "onnxscript", types.ModuleType("onnxscript"))
@@ -116,7 +116,7 @@ def torch() -> Any:
 def network(torch: Any) -> Any:
     """Three layers and a normalisation."""
 
-    class Network(torch.nn.Module):  # type: ignore[misc]
+    class Network(torch.nn.Module):  # type: ignore[misc]  # torch may not be there: it has no types
         def __init__(self) -> None:
             super().__init__()
             self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
@@ -159,7 +159,7 @@ def test_an_open_dimension(torch: Any, network: Any) -> None:
 
 
 def test_a_counter(torch: Any) -> None:
-    class Counter(torch.nn.Module):  # type: ignore[misc]
+    class Counter(torch.nn.Module):  # type: ignore[misc]  # as of `Network`
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(1))
@@ -190,7 +190,7 @@ def test_a_network_that_pt2e_quantised(torch: Any, network: Any) -> None:
         data, weight = (observer.calculate_qparams()[0] for observer in observers)
         return data * weight, torch.zeros(1, dtype=torch.int32)
 
-    class Int8(Quantizer):  # type: ignore[misc]
+    class Int8(Quantizer):  # type: ignore[misc]  # torchao may not be there: it has no types
         def annotate(self, model: Any) -> Any:
             for node in model.graph.nodes:
                 if node.target in (torch.ops.aten.conv2d.default, torch.ops.aten.linear.default):

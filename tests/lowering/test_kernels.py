@@ -25,7 +25,7 @@ def var(shape: tuple[int, ...], dtype: str = "float32", name: str = "x") -> Var:
 
 
 X = var((1, 4, 4, 2))
-I = var((1, 4, 4, 2), "int8", "i")  # noqa: E741
+I = var((1, 4, 4, 2), "int8", "i")  # noqa: E741 - integers, as X is floats
 W = const(random_array((1, 1, 2, 2), "float32", 1))
 BIAS = const([1.0, 2.0])
 CONV = call("nn.conv2d", X, W)

@@ -117,7 +117,7 @@ class TestWhatThePartitionerFound:
                 {**module.functions, module.global_var("npu_0"): Function([param], body, dict(region.attrs))}
             )
 
-        passes = lambda: [Pass("POST_PARTITIONING_0", "again", again, scope="regions")]  # noqa: E731
+        passes = lambda: [Pass("POST_PARTITIONING_0", "again", again, scope="regions")]  # noqa: E731 - as short as its use
         [region] = seen([taking("npu", "nn.relu")], module_of(RELU), passes=passes)
         [one] = region.matches
         assert one.found.outlined is one.function and one.pattern.name == "npu.relu"

@@ -40,9 +40,9 @@ def composites(function: Function) -> dict[str, Call]:
 
 AT: dict[str, Callable[[Function], Expr]] = {
     "the call": lambda function: composites(function)["add"],
-    "the composite function": lambda function: composites(function)["add"].op,  # type: ignore[dict-item,return-value]
-    "the op inside": lambda function: composites(function)["add"].op.body,  # type: ignore[union-attr]
-    "a constant inside": lambda function: composites(function)["add"].op.body.args[1],  # type: ignore[union-attr]
+    "the composite function": lambda function: composites(function)["add"].op,  # type: ignore[dict-item,return-value]  # a composite: a `Function`
+    "the op inside": lambda function: composites(function)["add"].op.body,  # type: ignore[union-attr]  # a `Function` has a body
+    "a constant inside": lambda function: composites(function)["add"].op.body.args[1],  # type: ignore[union-attr]  # the body is a call on X and a constant
 }
 
 
@@ -101,7 +101,7 @@ class TestRefusals:
             "nothing": lambda function: None,
             "the function": lambda function: function,
             "its body": lambda function: function.body,
-            "its constant": lambda function: function.body.args[1],  # type: ignore[attr-defined]
+            "its constant": lambda function: function.body.args[1],  # type: ignore[attr-defined]  # its body is a call
         }
 
         def lower(function: Function) -> Lowered:
@@ -195,7 +195,7 @@ class TestRefusals:
         [
             (lambda function: Refuse(""), "refused without a reason"),
             (lambda function: Refuse("  \n"), "refused without a reason"),
-            (lambda function: Refuse(None), "refused without a reason"),  # type: ignore[arg-type]
+            (lambda function: Refuse(None), "refused without a reason"),  # type: ignore[arg-type]  # None is no text
             (lambda function: Refuse("no", at=call("tanh", const([1.0]))), "is nothing that the function it was given"),
             (lambda function: Refuse("no", at=function.params[0]), "is nothing that the function it was given"),
             (lambda function: Refuse("no", at="the add"), "refused 'the add', which is nothing that the function"),
@@ -230,7 +230,7 @@ class TestRefusals:
             """The region under another name."""
             functions = dict(module.functions)
             old = module.global_var("npu_0")
-            new = GlobalVar("other", old.type)  # type: ignore[arg-type]
+            new = GlobalVar("other", old.type)  # type: ignore[arg-type]  # a region's name has the type of a function
             functions[new] = functions.pop(old)
             main = module.main
             body = rewrite(main.body, lambda e: Call(new, e.args) if isinstance(e, Call) and e.op is old else None)
@@ -261,7 +261,7 @@ class TestRefusals:
         def refuse(function: Function) -> Lowered:
             raise Refuse("no")
 
-        passes = lambda: [Pass("POST_PARTITIONING_0", "rewrite", rewrite, scope="regions")]  # noqa: E731
+        passes = lambda: [Pass("POST_PARTITIONING_0", "rewrite", rewrite, scope="regions")]  # noqa: E731 - as short as its use
         members = members_of(toy(patterns=lambda: [taking("npu", "nn.relu", refuse)], passes=passes))
         build, _ = checked(CHAIN, members)
         assert [op.owner for op in explain(build).ops] == [None] * 3

@@ -60,7 +60,7 @@ def prim(func: tir.PrimFunc) -> Any:
 
 def ill_typed(function: Function) -> tuple[IRModule, GlobalVar]:
     """The name has the type of the region, the function another."""
-    var = GlobalVar("f", function.type)  # type: ignore[arg-type]
+    var = GlobalVar("f", func_type(function))
     return IRModule({var: loops([(4,)], (4,))}), var
 
 
@@ -120,7 +120,7 @@ BAD_MODULES: dict[str, tuple[Any, str]] = {
     "a module of junk": (
         lambda: (IRModule({1: 2}), UNKNOWN),
         "failed in hook relay_to_tir: .*a module has int under int",
-    ),  # type: ignore[dict-item]
+    ),
 }
 
 
@@ -209,7 +209,7 @@ def test_loops_that_use_what_their_plugin_does_not_declare(runtime: Runtime | No
     func = fake_device.doubling(8)
     flat = Var("flat", TensorType((8,), "int32"))
     hooks: dict[str, Any] = {"relay_to_tir": prim(func)} if hook == "relay_to_tir" else {}
-    patterns = lambda: [taking("npu", "nn.relu", lambda function: Lowered(func))]  # noqa: E731
+    patterns = lambda: [taking("npu", "nn.relu", lambda function: Lowered(func))]  # noqa: E731 - as short as its use
     relu = call("nn.relu", flat)
     error = fault(
         members_of(toy(patterns=patterns, runtime=lambda: runtime, **hooks)), module_of(relu, {relu: ["first"]})
@@ -240,7 +240,7 @@ def test_a_pattern_of_the_hosts_that_fails() -> None:
 
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:
-    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]
+    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is no `Lowered`
     wrong = r"uma-plain 1.0 gave int instead of Lowered or Scheduled from strategy 'add'"
     with pytest.raises(PluginError, match=wrong) as caught:
         built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))

@@ -206,7 +206,7 @@ class TestMerging:
         left, right = call("add", X, const([1, 2, 3, 4])), call("multiply", X, const([5, 6, 7, 8]))
         body = Tuple([call("subtract", left, right), left, right])
         for hook in ({}, {"relay_to_tir": lambda function: whole(function)}):
-            build, program = checked(module_of(body), members_of(toy("npu", "add", "multiply", **hook)))  # type: ignore[arg-type]
+            build, program = checked(module_of(body), members_of(toy("npu", "add", "multiply", **hook)))
             assert build.placement is not None and list(build.placement.regions) == ["npu_0"]
             assert len(program.outputs) == 3
 
@@ -256,7 +256,7 @@ def test_the_module_that_a_lowering_is_given_cannot_be_changed() -> None:
     def relay_to_tir(module: IRModule, function: Function) -> tuple[IRModule, GlobalVar]:
         (value,) = [e for e in nested_exprs(function) if isinstance(e, Constant)]
         attempts: dict[str, Callable[[], object]] = {
-            "functions": lambda: module.functions.__setitem__(GlobalVar("f", function.type), function),  # type: ignore[misc]
+            "functions": lambda: setitem(module.functions, GlobalVar("f", func_type(function)), function),  # type: ignore[call-overload]  # read-only
             "spans": lambda: module.spans.add(function.body, ["mine"]),
             "moved": lambda: module.spans.moved(function.body, function.body),
             "field": lambda: setattr(module, "functions", {}),
@@ -300,7 +300,7 @@ class TestCompilerFunctions:
     def test_is_respected_and_may_hold_raw_ops(self) -> None:
         mine = Function([X, Y], call("subtract", call("nn.relu", X), Y), {"Compiler": "npu"})
         body = call("nn.relu", Call(mine, [X, Y]))
-        strategies = lambda: [Strategy("subtract", lambda fusion, target: lowered(fusion.function))]  # noqa: E731
+        strategies = lambda: [Strategy("subtract", lambda fusion, target: lowered(fusion.function))]  # noqa: E731 - as short as its use
         members = members_of(toy("npu", "nn.relu", strategies=strategies))
         build, program = checked(module_of(body), members)
         assert [step.function for step in program.steps] == ["relu", "subtract", "relu"]
@@ -329,7 +329,7 @@ class TestCompilerFunctions:
     def test_that_computes_nothing(self, inside: Expr) -> None:
         """Nobody is asked for what moves no data; what was asked for is not asked for again."""
         mine = Function([X], inside, {"Compiler": "npu"})
-        relay_to_tir = lambda function: pytest.fail("there is nothing to lower")  # noqa: E731
+        relay_to_tir = lambda function: pytest.fail("there is nothing to lower")  # noqa: E731 - as short as its use
         body = call("nn.relu", Call(mine, [call("multiply", X, Y)]))
         members = members_of(toy("npu", "add", relay_to_tir=relay_to_tir))
         _, program = checked(module_of(body), members)

@@ -238,8 +238,7 @@ def test_a_hook_may_leave_a_region_to_relay_to_tir() -> None:
     def relay_to_tir(function: Function) -> None:
         asked.append("relay_to_tir")
 
-    patterns = lambda: [taking("npu", "add")]  # noqa: E731
-    members = members_of(plugin(relay_to_runtime, patterns=patterns, relay_to_tir=relay_to_tir))
+    members = members_of(plugin(relay_to_runtime, patterns=lambda: [taking("npu", "add")], relay_to_tir=relay_to_tir))
     check(members)
     assert asked[:2] == ["relay_to_runtime", "relay_to_tir"]
 

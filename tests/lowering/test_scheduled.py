@@ -187,7 +187,7 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
         r"gave loops that are not safe .*: 'a0_register' is in registers, and the index by 'i2' is not constant",
     ),
     "no loops": (
-        lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]
+        lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]  # text is no function
         "Scheduled.kernel.func is 'loops', not a PrimFunc",
     ),
     "no kernel": (lambda fusion: 3, "Scheduled.kernel is 3, not a Kernel"),

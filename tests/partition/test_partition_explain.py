@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -162,4 +163,4 @@ def test_a_refusal_of_a_match_and_of_a_smaller_one_is_told_once() -> None:
 
 
 def test_every_kind_of_failure_is_a_kind_of_reason() -> None:
-    assert set(FailureKind.__args__) <= set(ReasonKind.__args__)  # type: ignore[attr-defined]
+    assert set(get_args(FailureKind)) <= set(get_args(ReasonKind))

@@ -185,7 +185,7 @@ def test_a_placement_does_not_change() -> None:
     refused(before, module, ("npu_0", None))
     assert shown == (before.module, before.claims, dict(before.regions), before.withdrawn, before.records())
     with pytest.raises(TypeError):
-        before.regions["npu_1"] = before.regions["npu_0"]  # type: ignore[index]
+        before.regions["npu_1"] = before.regions["npu_0"]  # type: ignore[index]  # read-only: the test is about that
 
 
 def test_what_is_not_in_the_region() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests._support.partitions import BOTH, FULL, ONES, X, Y, check, function_of, model, owner, regions, relu, w
@@ -377,8 +379,8 @@ def sizes(placement: Placement) -> list[int]:
     return [len(region.claims) for region in placement.regions.values()]
 
 
-def limited(**limits: object) -> Owner:
-    return Owner("npu", BOTH.patterns, Limits(**limits))  # type: ignore[arg-type]
+def limited(**limits: Any) -> Owner:
+    return Owner("npu", BOTH.patterns, Limits(**limits))
 
 
 def test_a_limit_of_matches() -> None:
@@ -433,14 +435,14 @@ def test_a_smaller_match_may_be_small_enough() -> None:
 
 @pytest.mark.parametrize("field", ["matches", "outputs", "nbytes"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "8"])
-def test_limits_that_are_none(field: str, value: object) -> None:
+def test_limits_that_are_none(field: str, value: Any) -> None:
     with pytest.raises(PluginError, match=f"limit '{field}' is "):
-        Limits(**{field: value})  # type: ignore[arg-type]
+        Limits(**{field: value})
 
 
 def test_merge_is_a_bool() -> None:
     with pytest.raises(PluginError, match="limit 'merge' is 'no'"):
-        Limits(merge="no")  # type: ignore[arg-type]
+        Limits(merge="no")  # type: ignore[arg-type]  # text is no bool
 
 
 # --- owners ----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ RELUS = call("nn.relu", call("add", call("nn.relu", X), Y))
 class TestWhatTheyAreGiven:
     def test_candidates_of_all_owners_overlap(self) -> None:
         problem = Problem(Graph(RELUS), [BOTH, owner("dsp", relu())])
-        assert [(one.owner, one.nodes[-1].op_name) for one in all_of(problem)] == [  # type: ignore[attr-defined]
+        assert [(one.owner, one.nodes[-1].op_name) for one in all_of(problem)] == [  # type: ignore[attr-defined]  # all are calls
             ("npu", "nn.relu"),
             ("npu", "nn.relu"),
             ("npu", "add"),
@@ -396,6 +396,6 @@ def test_one_that_leads_nowhere(site: Callable[..., Path], value: str, what: str
 
 def test_what_is_neither_a_name_nor_a_function() -> None:
     with pytest.raises(UsageError, match="3 is no partitioner"):
-        find_partitioner(3)  # type: ignore[arg-type]
+        find_partitioner(3)  # type: ignore[arg-type]  # a number is neither
     given: Partitioner = nothing
     assert find_partitioner(given) is nothing

@@ -153,7 +153,7 @@ def test_a_program_says_it_itself(tmp_path: Path) -> None:
 def test_what_is_no_place() -> None:
     for wrong in ("flash", 5):
         with pytest.raises(UsageError, match="inputs and outputs cannot be in") as at:
-            uma.build(parse_module(PAIR), "c", io=wrong)  # type: ignore[call-overload]
+            uma.build(parse_module(PAIR), "c", io=wrong)  # type: ignore[call-overload]  # no place, and no text
         assert at.value.hint == "io is one of caller, arena"
 
 

@@ -183,8 +183,8 @@ NO_MODULE: dict[str, tuple[Callable[[IRModule], Any], str]] = {
     "an exception": (raising(KeyError("w")), "failed in pass odd of PHASE: KeyError: 'w'"),
     "the end of the world": (raising(SystemExit(2)), "failed in pass odd of PHASE: SystemExit: 2"),
     "an error of the core's": (raising(ModelError("no")), "failed in pass odd of PHASE: uma.errors.ModelError: no"),
-    "an argument too many": (lambda module, target: module, "failed in pass odd of PHASE: TypeError: "),  # type: ignore[dict-item,misc]
-    "a module of junk": (lambda module: IRModule({1: 2}), "failed in pass odd of PHASE: uma.errors.ModelError: "),  # type: ignore[dict-item]
+    "an argument too many": (lambda module, target: module, "failed in pass odd of PHASE: TypeError: "),  # type: ignore[dict-item,misc]  # a pass takes a module alone
+    "a module of junk": (lambda module: IRModule({1: 2}), "failed in pass odd of PHASE: uma.errors.ModelError: "),  # type: ignore[dict-item]  # neither a name nor a function
 }
 
 
@@ -304,7 +304,7 @@ BAD: dict[str, tuple[tuple[Phase, ...], Rewrite, str]] = {
         with_function(
             "other",
             Function([X], X, {"Compiler": "npu"}),
-            of_graph(lambda e: Call(GlobalVar("other", HELPER_VAR.type), [e]) if isinstance(e, Var) else None, "npu_0"),  # type: ignore[arg-type]
+            of_graph(lambda e: Call(GlobalVar("other", HELPER_VAR.type), [e]) if isinstance(e, Var) else None, "npu_0"),  # type: ignore[arg-type]  # the type of a function
         ),
         "a region calls the region 'other' (npu_0)",
     ),

@@ -169,7 +169,7 @@ def optimising(phases: Sequence[Phase]) -> Members:
     """The targets of a build with the optimisations of these phases, of the host and of an accelerator."""
     passes = {phase: Pass(phase, f"faster_{phase.lower()}", of[0], scope=of[2]) for phase, of in OPTIMISATIONS.items()}
     own = [passes[phase] for phase in phases if not OPTIMISATIONS[phase][1]]
-    strategies = lambda: [Strategy("npu.all", lambda fusion, target: lowered(fusion.function))]  # noqa: E731
+    strategies = lambda: [Strategy("npu.all", lambda fusion, target: lowered(fusion.function))]  # noqa: E731 - as short as its use
     accelerator = passing("npu", *own, ops=("nn.relu", "add"), strategies=strategies)
     return by_host(*(passes[phase] for phase in phases if OPTIMISATIONS[phase][1]), others=(accelerator,))
 

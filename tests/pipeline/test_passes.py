@@ -114,7 +114,7 @@ class TestOrder:
         ],
     )
     def test_a_name_that_there_is_not(self, other: str, there: str, side: str) -> None:
-        made = Pass("TIR_0", "a", same, **{side: (other,)})  # type: ignore[arg-type]
+        made = Pass("TIR_0", "a", same, **{side: (other,)})  # type: ignore[arg-type]  # `before` or `after`
         late = Pass("TIR_1", "late", same)
         error = fault(members_of(passing("npu", made, *named(("b", (), ())), late)))
         assert error.what == (
@@ -157,7 +157,7 @@ EXTRA = Function([Y], call("nn.relu", Y))
 REGIONS: dict[str, Rewrite] = {
     "another function": lambda m: IRModule({**m.functions, GlobalVar("f", func_type(EXTRA)): EXTRA}, m.spans),
     "one less": lambda m: IRModule({}),
-    "a name": lambda m: IRModule({GlobalVar("npu_9", v.type): f for v, f in m.functions.items()}),  # type: ignore[arg-type]
+    "a name": lambda m: IRModule({GlobalVar("npu_9", v.type): f for v, f in m.functions.items()}),  # type: ignore[arg-type]  # the type of a function
     "a type": of_graph(lambda e: call("cast", e, dtype="int8") if e.type is T and isinstance(e, Call) else None),
 }
 
@@ -206,7 +206,7 @@ class TestScope:
         def fn(module: IRModule) -> IRModule:
             var, function = next((v, f) for v, f in module.functions.items() if isinstance(f, Function))
             attempts: dict[str, Callable[[], object]] = {
-                "functions": lambda: setitem(module.functions, var, function),  # type: ignore[call-overload]
+                "functions": lambda: setitem(module.functions, var, function),  # type: ignore[call-overload]  # read-only: the test is about that
                 "spans": lambda: module.spans.add(function.body, ["mine"]),
                 "field": lambda: setattr(module, "functions", {}),
                 "node": lambda: setattr(function, "body", function.params[0]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests._support.plugins import HOST, accelerator, entry_of, taking
@@ -36,9 +38,9 @@ def plugins() -> PluginHost:
 
 
 def test_a_state_fits_other_pins_and_other_targets(plugins: PluginHost) -> None:
-    def build(targets: object, text: str = FILTER, **pins: str) -> uma.Artifact:
+    def build(targets: Any, text: str = FILTER, **pins: str) -> uma.Artifact:
         module = parse_module(text)
-        return uma.build(module, targets, states={"past": "next"}, pins=pins, plugins=plugins)  # type: ignore[arg-type]
+        return uma.build(module, targets, states={"past": "next"}, pins=pins, plugins=plugins)
 
     first = build("plain").session()
     first.run(STEP)

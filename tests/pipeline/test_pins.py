@@ -28,6 +28,7 @@ from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TensorType, Var, call
+from uma.relay.module import func_type
 from uma.relay.pattern import Match, op, wildcard
 from uma.relay.text import parse_module, print_module
 from uma.relay.visit import post_order, rewrite
@@ -231,7 +232,7 @@ class TestFunctions:
 
     def test_of_the_module_for_the_host(self) -> None:
         inner = function("plain", call("add", P, P))
-        var = GlobalVar("kept", inner.type)  # type: ignore[arg-type]
+        var = GlobalVar("kept", func_type(inner))
         body = call("multiply", Call(var, [Call(var, [X])]), X)
         module = IRModule.of({"main": Function([X], body), "kept": inner})
         build, _ = checked(module, two())
@@ -283,7 +284,7 @@ class TestFunctions:
 
     def test_of_the_host_called_by_another(self) -> None:
         inner = function("plain", call("add", P, P))
-        var = GlobalVar("kept", inner.type)  # type: ignore[arg-type]
+        var = GlobalVar("kept", func_type(inner))
         other = function("two", Call(var, [P]))
         module = IRModule.of({"main": Function([X], Call(other, [Call(var, [X])])), "kept": inner})
         with pytest.raises(ModelError, match="the model has a function for 'plain', which is no accelerator"):
@@ -292,7 +293,7 @@ class TestFunctions:
     @pytest.mark.parametrize("named", [False, True])
     def test_layers_of_functions(self, named: bool) -> None:
         inner = function("two", call("nn.relu", P))
-        callee: Any = GlobalVar("own", inner.type) if named else inner  # type: ignore[arg-type]
+        callee: Any = GlobalVar("own", func_type(inner)) if named else inner
         functions = {"main": Function([X], Call(callee, [X])), **({"own": inner} if named else {})}
         module = IRModule.of(functions, Spans({inner.body: ["act"]}))
         assert owners({"act": "two"}, two(), module) == {"act": "two"}
@@ -330,7 +331,7 @@ class TestPasses:
 
             def rule(expr: Expr) -> Expr | None:
                 is_relu = isinstance(expr, Call) and expr.op_name == "nn.relu"
-                return call("maximum", expr.args[0], expr.args[0]) if is_relu else None  # type: ignore[attr-defined]
+                return call("maximum", expr.args[0], expr.args[0]) if is_relu else None  # type: ignore[attr-defined]  # a relu is a call
 
             body = rewrite(module.main.body, rule, spans.moved)
             return module.with_main(Function(module.main.params, body), spans)
@@ -348,7 +349,7 @@ class TestPasses:
 
     def test_a_pass_that_loses_the_layer(self) -> None:
         def act(module: IRModule) -> IRModule:
-            return module_of(SUM.args[0], {SUM.args[0]: ["other"]})  # type: ignore[attr-defined]
+            return module_of(SUM.args[0], {SUM.args[0]: ["other"]})
 
         assert self.build(act) == ["one"]
 

@@ -47,7 +47,7 @@ def test_what_fails_has_its_error_and_no_warning_in_its_place(tmp_path: Path) ->
     before = os.getcwd()
     with pytest.raises(ZeroDivisionError), guarded("uma-x 1.0"):
         os.chdir(tmp_path)
-        1 / 0  # noqa: B018
+        1 / 0  # noqa: B018 - it raises
     assert os.getcwd() == before
 
 

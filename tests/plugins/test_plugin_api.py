@@ -225,7 +225,7 @@ def test_every_plugin_of_the_repository_says_its_contract(project: Project, caps
     """In its code, in its README, in its metadata; and `uma plugins` shows it."""
     said = "{}.{}".format(*hookspecs.PLUGIN_API_VERSION)
     [core] = (line for line in project.requires if line.startswith("uma-core"))
-    [low, high] = re.fullmatch(r"uma-core>=([0-9.]+),<([0-9.]+)", core).groups()  # type: ignore[union-attr]
+    [low, high] = re.fullmatch(r"uma-core>=([0-9.]+),<([0-9.]+)", core).groups()  # type: ignore[union-attr]  # all are bounded on both sides
     readme = (ROOT / project.folder / "README.md").read_text(encoding="utf-8")
     here = f"[plugin API](../../docs/plugins.md#versions) {said}, with `uma-core` from {low} to below {high}."
     anywhere = f"plugin API {said}, with `{core}`."  # as `uma new-plugin` writes it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests._support import stream_device as lag
@@ -38,7 +38,7 @@ def made(*calls: str, outputs: str = "y", in_place: bool = False) -> Program:
         names = [*taken.split(), result]
         for name in names:
             role = "output" if name in outputs.split() else "intermediate"
-            buffers.setdefault(name, Buffer(name, role, (4,), "int32"))  # type: ignore[arg-type]
+            buffers.setdefault(name, Buffer(name, role, (4,), "int32"))  # type: ignore[arg-type]  # one of two roles
         func = PAIR if len(names) == 3 else IN_PLACE if in_place else ADD
         if not label:
             functions[f"host{len(names)}"] = func
@@ -194,13 +194,13 @@ GOOD = made("npu.a: x -> t", "npu.b: x -> u", ": t u -> y")
 STEPS = GOOD.steps
 
 
-def other(**changes: object) -> Program:
-    return replace(GOOD, **changes)  # type: ignore[arg-type]
+def other(**changes: Any) -> Program:
+    return replace(GOOD, **changes)
 
 
-def call(position: int, **changes: object) -> tuple[Step, ...]:
+def call(position: int, **changes: Any) -> tuple[Step, ...]:
     """The steps, with one changed."""
-    step = replace(STEPS[position], **changes)  # type: ignore[arg-type]
+    step = replace(STEPS[position], **changes)
     return (*STEPS[:position], step, *STEPS[position + 1 :])
 
 

@@ -15,6 +15,7 @@ from uma.codegen import emit_model
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Plan, Program, by_rows, check_plan, plan, verify
 from uma.program.overlaps import with_those_in_use
+from uma.program.program import Role
 from uma.program.rows import overlaps
 from uma.tir import PrimFunc, interpret, parse_func, row_form
 from uma.tir.proofs.overlap import with_overlaps
@@ -90,12 +91,12 @@ def network(shape: Shape, layers: Sequence[tuple[str, int]], alignment: int = 1)
     steps: list[Call] = []
     buffers = [Buffer("x", "input", shape, "int8")]
 
-    def step(func: PrimFunc, role: str, result: Shape, back: int = 0) -> None:
+    def step(func: PrimFunc, role: Role, result: Shape, back: int = 0) -> None:
         name = next((name for name, known in functions.items() if known is func), f"k{len(functions)}")
         functions[name] = func
         made = Buffer(
             "y" if role == "output" else f"t{len(steps)}", role, result, "int8", 0 if role == "output" else alignment
-        )  # type: ignore[arg-type]
+        )
         given = [buffers[-1].name]
         if len(func.buffers("input")) > 1:
             alike = [buffer.name for buffer in buffers[1:] if buffer.shape == result]
@@ -164,8 +165,8 @@ def test_one_element_less_is_refused_with_the_numbers() -> None:
 
 def test_what_a_function_claims_is_not_believed() -> None:
     program = network((12, 12, 8), [("window", 0)])
-    name = program.steps[1].function  # type: ignore[union-attr]
-    claims = replace(program.functions[name], overlaps=(("y", "x", 8),))  # type: ignore[type-var]
+    name = program.steps[1].function  # type: ignore[union-attr]  # a step is a call
+    claims = replace(program.functions[name], overlaps=(("y", "x", 8),))  # type: ignore[arg-type]  # a `PrimFunc`
     liar = replace(program, functions={**program.functions, name: claims})
     with pytest.raises(InternalError, match="begins 8 bytes behind it: it must be 104 or more"):
         check_plan(liar, plan(liar))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -396,8 +397,8 @@ class TestCheckPlan:
     program = chain([4, 4, 4])
     good = plan(program)
 
-    def refuses(self, what: str, program: Program | None = None, **changes: object) -> None:
-        faulty = replace(self.good, **changes)  # type: ignore[arg-type]
+    def refuses(self, what: str, program: Program | None = None, **changes: Any) -> None:
+        faulty = replace(self.good, **changes)
         with pytest.raises(InternalError, match=what):
             check_plan(program or self.program, faulty)
 

@@ -34,14 +34,14 @@ def one_call(extern: Extern, roles: dict[str, str] | None = None) -> Program:
         pool = "" if buffer.scope == "global" else f"npu.{buffer.scope}"
         alignment = 0 if role in ("input", "output") else max(buffer.alignment, 8 if pool else 0)
         found.append(
-            Buffer(buffer.name, role, buffer.shape, buffer.dtype, alignment, pool, data.get(buffer.name))  # type: ignore[arg-type]
+            Buffer(buffer.name, role, buffer.shape, buffer.dtype, alignment, pool, data.get(buffer.name))  # type: ignore[arg-type]  # a role, as it is spelt
         )
     step = Call("f", tuple(buffer.name for buffer in found), ("layer",), "npu")
     return Program("p", tuple(found), (step,), {"f": extern})
 
 
 def param(name: str, role: str, count: int = 4, scope: str = "global") -> Param:
-    return Param(TirBuffer(name, (count,), "int32", scope), role)  # type: ignore[arg-type]
+    return Param(TirBuffer(name, (count,), "int32", scope), role)  # type: ignore[arg-type]  # one of three roles
 
 
 class TestBases:

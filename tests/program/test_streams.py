@@ -3,7 +3,7 @@ same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -151,9 +151,9 @@ def test_two_inputs_of_one_size_share_a_function() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_program_is_said(change: object, what: str) -> None:
+def test_what_is_wrong_with_a_program_is_said(change: Callable[[Program], Program], what: str) -> None:
     with pytest.raises(InternalError) as caught:
-        verify(change(three()))  # type: ignore[operator]
+        verify(change(three()))
     assert caught.value.what == what
 
 

@@ -277,7 +277,7 @@ def test_targets_that_take_none(net: Path) -> None:
     with pytest.raises(UsageError, match=r"^the accelerator has scales of its own"):
         quantize(net, "ultra_trail", DATA, scales="any")
     with pytest.raises(UsageError, match=r"^'round' are no scales"):
-        quantize(net, ["stream_machine", "c"], DATA, scales="round")  # type: ignore[arg-type]
+        quantize(net, ["stream_machine", "c"], DATA, scales="round")  # type: ignore[arg-type]  # no such scales
 
 
 def test_without_the_quantiser(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_a_file_that_cannot_be_written(net: Path, usual: Quantised, tmp_path: Pa
         with pytest.raises(UsageError, match=f"^cannot write the model: .*{why}"):
             usual.save(path)
     with pytest.raises(UsageError, match=r"^3 is no path of a file"):
-        usual.save(3)  # type: ignore[arg-type]
+        usual.save(3)  # type: ignore[arg-type]  # a number is no path
 
 
 def test_a_model_without_differences_has_no_noise(tmp_path: Path) -> None:

@@ -533,7 +533,7 @@ def test_layers_of_what_is_spelt_in_another_way() -> None:
     assert layers_of(mean, mean=mean) == {"nn.global_avg_pool": ["mean"], "reshape": ["mean"]}
     flat = reshape(nchw(X), 1, 60)
     dense = call("nn.dense", flat, D)
-    assert layers_of(dense, t=flat.args[0], flat=flat, dense=dense) == {"reshape": ["flat"], "nn.dense": ["dense"]}  # type: ignore[attr-defined]
+    assert layers_of(dense, t=flat.args[0], flat=flat, dense=dense) == {"reshape": ["flat"], "nn.dense": ["dense"]}  # type: ignore[attr-defined]  # `reshape` makes a call
     part = TupleGetItem(call("split", nchw(X), indices=(1,), axis=1), 1)
     assert layers_of(part, split=part.tuple, part=part) == {"split": ["split"], "transpose": []}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from tests._support.control_flow import EXAMPLE, inputs_of, random_module
@@ -45,9 +47,9 @@ def test_types() -> None:
         ("takes no attributes", lambda: Call(If(F, G), [C, X], {"axis": 1})),
     ],
 )
-def test_what_cannot_be_built(what: str, make: object) -> None:
+def test_what_cannot_be_built(what: str, make: Callable[[], object]) -> None:
     with pytest.raises(ModelError) as caught:
-        make()  # type: ignore[operator]
+        make()
     assert what in str(caught.value)
 
 

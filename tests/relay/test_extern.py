@@ -41,7 +41,7 @@ WHOLE = Extern(
 
 class TestExtern:
     def test_equal_ones_are_one(self) -> None:
-        again = replace(WHOLE, scalars={"alpha": 0.5, "lanes": 4}, params=list(WHOLE.params))  # type: ignore[arg-type]
+        again = replace(WHOLE, scalars={"alpha": 0.5, "lanes": 4}, params=list(WHOLE.params))  # type: ignore[arg-type]  # a list, which becomes a tuple
         assert again is WHOLE
         assert hash(again) == hash(WHOLE)
         assert replace(WHOLE, scalars={"alpha": 0.5, "lanes": 4.0}) is not WHOLE
@@ -105,34 +105,34 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "field bits": (lambda: Field("f", 8, lsb=25), "field 'f' has 8 bits from bit 25 on, in a word of 32"),
     "no bits": (lambda: Field("f", 0), "field 'f' has 0 bits from bit 0 on, in a word of 32"),
     "field unit": (lambda: Field("f", 8, unit=0), "field 'f' counts in units of 0"),
-    "field sign": (lambda: Field("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]
+    "field sign": (lambda: Field("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]  # a number is no bool
     "relocation place": (lambda: Relocation(-1, "f", "x"), "a relocation at byte -1 is outside of any blob"),
     "relocation field": (lambda: Relocation(0, "", "x"), "a relocation at byte 0 is of a field '', which is no name"),
     "relocation symbol": (lambda: Relocation(0, "f", "class"), "a relocation at byte 0 is of a symbol 'class'"),
     "relocation addend": (lambda: Relocation(0, "f", "x", -4), "a relocation at byte 0 has addend -4"),
     "relocation value": (
-        lambda: Relocation(0, "f", "x", value="size"),  # type: ignore[arg-type]
+        lambda: Relocation(0, "f", "x", value="size"),  # type: ignore[arg-type]  # no such value
         "a relocation at byte 0 wants 'size'",
     ),
     "base with addend": (lambda: Relocation(0, "f", "x", 4, "base"), "is the number of a base, and has an addend"),
     "blob name": (lambda: Blob("", b"a"), "'' cannot name a blob"),
-    "blob of text": (lambda: Blob("b", "abc"), "blob 'b' holds str, not bytes"),  # type: ignore[arg-type]
+    "blob of text": (lambda: Blob("b", "abc"), "blob 'b' holds str, not bytes"),  # type: ignore[arg-type]  # text is no bytes
     "empty blob": (lambda: Blob("b", b""), "blob 'b' is empty"),
     "blob alignment": (lambda: Blob("b", b"a", 3), "blob 'b' has alignment 3"),
     "blob alignment too large": (lambda: Blob("b", b"a", 8192), "blob 'b' has alignment 8192"),
     "relocations of another type": (
-        lambda: Blob("b", b"a", relocations=(3,)),  # type: ignore[arg-type]
+        lambda: Blob("b", b"a", relocations=(3,)),  # type: ignore[arg-type]  # a number is no relocation
         "blob 'b' has relocations that are no Relocation",
     ),
     "relocation past the blob": (
         lambda: Blob("b", b"abc", relocations=(Relocation(3, "f", "x"),)),
         "blob 'b' has 3 bytes, and a relocation at byte 3",
     ),
-    "mark": (lambda: Blob("b", b"a", marks=(("x", 0),)), "blob 'b' has a mark ('x', 0)"),  # type: ignore[arg-type]
+    "mark": (lambda: Blob("b", b"a", marks=(("x", 0),)), "blob 'b' has a mark ('x', 0)"),  # type: ignore[arg-type]  # name and place the wrong way round
     "mark past the blob": (lambda: Blob("b", b"a", marks=((1, "x"),)), "blob 'b' has 1 bytes, and a mark at byte 1"),
     "routine": (lambda: replace(WHOLE, routine="a b"), "'a b' cannot name a routine"),
-    "params": (lambda: replace(WHOLE, params=(1,)), "has params that are not a tuple of Param"),  # type: ignore[arg-type]
-    "blobs": (lambda: replace(WHOLE, blobs="ab"), "has blobs that are not a tuple of Blob"),  # type: ignore[arg-type]
+    "params": (lambda: replace(WHOLE, params=(1,)), "has params that are not a tuple of Param"),  # type: ignore[arg-type]  # a number is no parameter
+    "blobs": (lambda: replace(WHOLE, blobs="ab"), "has blobs that are not a tuple of Blob"),  # type: ignore[arg-type]  # text is no blobs
     "order": (lambda: replace(WHOLE, params=(Y, X, T)), "that are not inputs, outputs and workspaces, in that order"),
     "constant": (
         lambda: replace(WHOLE, params=(X, Y, Param(X.buffer, "constant"))),
@@ -140,7 +140,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no output": (lambda: Extern((X,), "start"), "an extern of routine 'start' has no output"),
     "queue": (lambda: replace(WHOLE, queue="a-b"), "is for queue 'a-b', which is no name"),
-    "scalars": (lambda: replace(WHOLE, scalars=[1]), "has scalars that are not a mapping by name"),  # type: ignore[arg-type]
+    "scalars": (lambda: replace(WHOLE, scalars=[1]), "has scalars that are not a mapping by name"),  # type: ignore[arg-type]  # a list has no names
     "scalar": (lambda: replace(WHOLE, scalars={"lanes": float("nan")}), "has 'lanes' = nan, which is no finite number"),
     "large scalar": (lambda: replace(WHOLE, scalars={"lanes": 2**63}), "which is no finite number of 64 bits"),
     "scalar of bool": (lambda: replace(WHOLE, scalars={"lanes": True}), "has 'lanes' = True"),

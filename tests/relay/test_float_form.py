@@ -129,7 +129,7 @@ def test_every_accumulator_of_every_rounding(scale: FixedPoint, fused: bool) -> 
     assert form is not None
     assert form.fused <= fused
     assert differing(one, form) == 0
-    assert proven(one, form).tolist() == [True]  # type: ignore[union-attr]
+    assert proven(one, form).tolist() == [True]  # type: ignore[union-attr]  # there is a proof
 
 
 def test_halves_that_go_to_even_before_an_odd_zero_point_have_no_form() -> None:
@@ -179,7 +179,7 @@ def test_a_shift_finds_what_is_else_not_found() -> None:
             continue
         by = shifted.shift[0]
         moved = Requantisation(one.scale, -128, -128, 127, one.least + by, one.greatest + by, np.array([by]))
-        assert proven(moved, shifted).all()  # type: ignore[union-attr]
+        assert proven(moved, shifted).all()  # type: ignore[union-attr]  # there is a proof
         assert differing(one, shifted) == 0
         return
     pytest.fail("no multiplier needs a shift")
@@ -215,9 +215,9 @@ def test_another_form_is_not_proven(change: dict[str, Any]) -> None:
     one = asked(FixedPoint((1099511628,), (-7,), "up"), -60000, 60000)
     form = find_form(one, ("float32",), True)
     assert form is not None
-    assert proven(one, form).all()  # type: ignore[union-attr]
+    assert proven(one, form).all()  # type: ignore[union-attr]  # there is a proof
     parts = {name: getattr(form, name) for name in form.__dataclass_fields__}
-    assert not proven(one, FloatForm(**{**parts, **change})).any()  # type: ignore[union-attr]
+    assert not proven(one, FloatForm(**{**parts, **change})).any()  # type: ignore[union-attr]  # there is an answer, and it is no
 
 
 @given(
@@ -259,7 +259,7 @@ def test_a_sum_is_proven_of_all_pairs() -> None:
 
 
 def test_numbers_are_held_rounded() -> None:
-    form = FloatForm("float32", 0.1, (-0.0,), (), 0, 255, True)  # type: ignore[arg-type]
+    form = FloatForm("float32", 0.1, (-0.0,), (), 0, 255, True)  # type: ignore[arg-type]  # one number for all channels becomes a tuple
     assert form.multiplier == (float(np.float32(0.1)),)
     assert str(form.offset) == "(0.0,)"
     assert FloatForm("float64", (0.1,), (1.0,), (), 0, 255, True).multiplier == (0.1,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_layers_are_names() -> None:
     spans = Spans()
     for layers in ("conv", ["conv", 1]):
         with pytest.raises(PluginError, match="the layers of an expression must be a list of names") as caught:
-            spans.add(RELU, layers)  # type: ignore[arg-type]
+            spans.add(RELU, layers)  # type: ignore[arg-type]  # neither is a list of names
         assert caught.value.hint == '["conv1"], not "conv1"'
     assert spans == Spans()
 
@@ -112,9 +113,9 @@ def test_what_is_state_is_not_the_callers() -> None:
 
 
 @pytest.mark.parametrize("given", [{"scale": 0.5}, {"zero_point": 3}])
-def test_scale_and_zero_point_come_together(given: dict[str, float]) -> None:
+def test_scale_and_zero_point_come_together(given: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match="tensor 'x' has a scale or a zero point without the other"):
-        TensorInfo("x", **given)  # type: ignore[arg-type]
+        TensorInfo("x", **given)
     assert TensorInfo("x", 0.5, 0).zero_point == 0
 
 

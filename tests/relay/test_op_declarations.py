@@ -151,7 +151,7 @@ def test_what_is_no_scale(make: Any, message: str) -> None:
 
 
 def test_scales_have_one_normal_form() -> None:
-    assert FixedPoint([np.int64(3)], [0.0], "up") == FixedPoint((3,), (0,), "up")  # type: ignore[arg-type]
+    assert FixedPoint([np.int64(3)], [0.0], "up") == FixedPoint((3,), (0,), "up")  # type: ignore[arg-type]  # lists, a number of numpy's and a float for an int
     assert FloatScale((0.1,)) == FloatScale((float(np.float32(0.1)),))
     assert (len(FixedPoint((1, 2), (0, 0), "up")), len(FloatScale((1.0,) * 3))) == (2, 3)
 

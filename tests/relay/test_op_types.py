@@ -268,7 +268,7 @@ def test_what_does_not_fit_is_refused(
     ],
 )
 def test_multiply_accumulates_are_counted(made: Call, macs: int) -> None:
-    counted = made.op.macs  # type: ignore[union-attr]
+    counted = made.op.macs  # type: ignore[union-attr]  # a call of an op
     assert counted is not None
     assert counted(made.attrs, made.type, *(arg.type for arg in made.args)) == macs
 

@@ -106,7 +106,7 @@ def test_what_has_no_neutral_value_must_be_said(make: Callable[[Any], object], o
 def test_dtypes_must_be_said() -> None:
     for leaf in (wildcard, constant):
         with pytest.raises(TypeError, match="dtype"):
-            leaf()  # type: ignore[call-arg]
+            leaf()  # type: ignore[call-arg]  # no dtype: the test is about that
 
 
 ATTRS = [(declared.name, attr) for declared in registered_ops().values() for attr in declared.attrs]

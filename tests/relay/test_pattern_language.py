@@ -500,7 +500,7 @@ def test_a_repr_that_raises_does_no_harm() -> None:
             raise ValueError
 
     with pytest.raises(PluginError, match="is a value of type Odd, not a pattern"):
-        any_of(F, Odd())  # type: ignore[arg-type]
+        any_of(F, Odd())  # type: ignore[arg-type]  # no pattern
 
 
 def test_the_users_interrupt_is_no_fault_of_a_test() -> None:

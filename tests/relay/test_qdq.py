@@ -45,7 +45,7 @@ def test_a_product_becomes_sums_and_one_requantisation() -> None:
     product = call("nn.dense", real(X, 0.3, 5), real(WEIGHT, 0.7))
     after, notes = made(stored(call("nn.relu", product), 3.1, -9))
     assert ops(after) == ["qnn.dense", "qnn.requantize", "clip"] and notes == ()
-    requantised = after.main.body.args[0]  # type: ignore[attr-defined]
+    requantised = after.main.body.args[0]  # type: ignore[attr-defined]  # a clip is a call
     factor = np.float32(0.3) * np.float32(0.7) / np.float32(3.1)
     assert requantised.attrs.scale == FloatScale((float(factor),))
 

@@ -160,7 +160,7 @@ def test_flattened_data_are_taken_along_and_residuals_only_as_asked() -> None:
     assert Residual.of(matched(layer("qnn.dense", residual="plain"), plain)) == Residual(3)
     assert Residual.of(matched(layer("qnn.dense", residual="none"), finished(DENSE))) is None
     for form, body in (("plain", pointed), ("none", plain)):
-        assert isinstance(match(Pattern("p", layer("qnn.dense", residual=form)), body), Mismatch)  # type: ignore[arg-type]
+        assert isinstance(match(Pattern("p", layer("qnn.dense", residual=form)), body), Mismatch)  # type: ignore[arg-type]  # both are forms of residuals
 
 
 def test_limits() -> None:

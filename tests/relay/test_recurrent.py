@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests._support.op_cases import on
 
@@ -27,7 +29,7 @@ GATES, WEIGHT, STATE, LENGTHS = ((5, 2, 3), "float32"), ((3, 3), "float32"), ((2
         ("nn.rnn", [GATES, WEIGHT, STATE, LENGTHS], {"clip": 0.0}, "its clip 0.0 is not positive"),
     ],
 )
-def test_what_does_not_fit(name: str, types: list, attrs: dict, message: str) -> None:  # type: ignore[type-arg]
+def test_what_does_not_fit(name: str, types: list[Any], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError) as caught:
         on(name, *types, **attrs)
     assert message in str(caught.value)

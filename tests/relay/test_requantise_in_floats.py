@@ -115,7 +115,7 @@ def test_a_clip_of_what_others_use_too_stays() -> None:
 def test_without_features_nothing_becomes_floats() -> None:
     for features in (frozenset(), frozenset({"fma"})):
         module = of(requantised(sums(), narrow=True), call("qnn.add", A, B, **ADDED))
-        assert requantise_in_floats(module, lambda call, given=features: given) is module  # type: ignore[misc]
+        assert requantise_in_floats(module, lambda call, given=features: given) is module  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def test_features_say_in_what_is_computed() -> None:
@@ -156,7 +156,7 @@ def test_a_bias_takes_a_shift() -> None:
     assert form.dtype == "float32"
     assert any(form.shift)
     assert isinstance(add.args[1], Constant)
-    assert (add.args[1].data - biased.args[1].data == form.shift).all()  # type: ignore[attr-defined]
+    assert (add.args[1].data - biased.args[1].data == form.shift).all()  # type: ignore[attr-defined]  # a constant, as that of `add`
     assert made.spans[add] == ("add",)
     shared = in_floats(requantised(biased, scale, -128), biased)
     assert not any(next(c for c in ops(shared) if c.op_name == "qnn.requantize").attrs.form.shift)
@@ -220,9 +220,10 @@ def test_kernels_are_looked_into() -> None:
     made = in_floats(requantised(sums()))
     last = ops(made)[-1]
     add = last.args[0]
-    params = [Var("p0", add.args[0].tensor), Var("p1", add.args[1].tensor)]  # type: ignore[attr-defined]
+    assert isinstance(add, Call)
+    params = [Var("p0", add.args[0].tensor), Var("p1", add.args[1].tensor)]
     inner = call("qnn.requantize", call("add", *params), **dict(last.attrs.items))
-    kernel = Call(Function(params, inner, {"Primitive": "1"}), add.args)  # type: ignore[attr-defined]
+    kernel = Call(Function(params, inner, {"Primitive": "1"}), add.args)
     assert [(found.channels, found.wrong) for found in check_forms(of(kernel))] == [(3, 0)]
 
 

@@ -34,7 +34,7 @@ SIGNATURE = Signature((TensorInfo("the x"), TensorInfo("the y")), (TensorInfo("s
 
 def relu_once(expr: Expr) -> Expr | None:
     double = isinstance(expr, Call) and expr.op_name == "nn.relu" and isinstance(expr.args[0], Call)
-    return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None  # type: ignore[union-attr]
+    return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None  # type: ignore[attr-defined]  # what is double is two calls
 
 
 def module_of(body: Expr = BODY) -> IRModule:
@@ -49,7 +49,7 @@ def test_all_is_handed_on() -> None:
     made = Rewriter(module).rewrite(relu_once)
     assert made.main.body is call("add", INNER, Y)
     assert made.main.attr("note") == "kept" and made.signature is SIGNATURE
-    assert made.main.body.args[0].pin == "npu"  # type: ignore[attr-defined]
+    assert made.main.body.args[0].pin == "npu"  # type: ignore[attr-defined]  # a sum, as was just seen
     assert made.spans[INNER] == (*module.spans[INNER], *module.spans[BODY.args[0]])
     assert made.spans[made.main.body] == module.spans[BODY]
     assert {expr for expr, _ in made.spans} == {INNER, made.main.body}
@@ -76,7 +76,7 @@ def test_functions_by_name() -> None:
 def test_a_module_without_main() -> None:
     """As passes for regions are given."""
     module = IRModule.of({"one": module_of()["one"]})
-    assert Rewriter(module).rewrite(relu_once, "one")["one"].body is call("nn.relu", X)  # type: ignore[union-attr]
+    assert Rewriter(module).rewrite(relu_once, "one")["one"].body is call("nn.relu", X)  # type: ignore[union-attr]  # a function of the graph
 
 
 def test_what_changes_nothing_gives_the_module() -> None:
@@ -139,7 +139,7 @@ def test_random_models(case: Case) -> None:
 
     def rule(expr: Expr) -> Expr | None:
         swap = isinstance(expr, Call) and expr.op_name in ("add", "multiply", "maximum")
-        return call(expr.op_name, *reversed(expr.args)) if swap else None  # type: ignore[attr-defined, arg-type]
+        return call(expr.op_name, *reversed(expr.args)) if swap else None  # type: ignore[attr-defined]  # what is swapped is a call
 
     layers = Spans({expr: [f"layer{n}"] for n, expr in enumerate(post_order(case.module.main.body))})
     module = IRModule(case.module.functions, layers, case.module.signature)

@@ -89,24 +89,24 @@ def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> 
         array = choice.array(arg.shape, arg.dtype)
         if not is_known(arg):
             args.append(arg)
-            inputs[arg.name] = array  # type: ignore[attr-defined]
+            inputs[arg.name] = array  # type: ignore[attr-defined]  # cases are calls on variables
         elif position and choice.of(True, False):
             args.append(const(array))
         else:
             low, high = bounds(arg.dtype) if choice.of(True, False) else sorted((int(array.min()), int(array.max())))
             inside = np.clip(choice.array(arg.shape, arg.dtype), low, high)
             ends = np.where(choice.array(arg.shape, "bool"), *np.array([low, high], arg.dtype))
-            inputs[arg.name] = choice.of(inside, ends)  # type: ignore[attr-defined]
+            inputs[arg.name] = choice.of(inside, ends)  # type: ignore[attr-defined]  # a variable, too
             # The limits of 64 bits are no floats, as those of a clip are.
             limited = abs(low) < 2**50 and abs(high) < 2**50
             args.append(call("clip", arg, a_min=low, a_max=high) if limited else arg)
     body = Call(made.op, args, made.attrs)
-    variables = [arg for arg in made.args if arg.name in inputs]  # type: ignore[attr-defined]
+    variables = [arg for arg in made.args if arg.name in inputs]  # type: ignore[attr-defined]  # all are variables
     found = value_range(body)
     least, greatest = bounds(body.dtype)
     if least <= found.low and found.high <= greatest:
         with np.errstate(all="ignore"):
-            result = np.asarray(evaluate_all(Function(variables, body), inputs)[body])  # type: ignore[arg-type]
+            result = np.asarray(evaluate_all(Function(variables, body), inputs)[body])  # type: ignore[arg-type]  # variables alone
         assert found.low <= result.min()
         assert result.max() <= found.high
 
@@ -196,7 +196,7 @@ def test_the_bounds_of_a_sum_of_products_are_reached() -> None:
     data = {True: np.where(signs > 0, 127, -128), False: np.where(signs > 0, -128, 127)}
     results = {}
     for high, array in data.items():
-        main = Function([DENSE.args[0]], DENSE)  # type: ignore[list-item]
+        main = Function([DENSE.args[0]], DENSE)  # type: ignore[list-item]  # its data, a variable
         results[high] = np.asarray(evaluate_all(main, {"d": array.astype(np.int8)})[DENSE])[0]
     assert tuple(value_range(DENSE)) == (results[False], results[True])
 
@@ -219,7 +219,7 @@ def test_what_was_found_is_not_looked_for_again() -> None:
 
     class Known(dict[Expr, Bounds]):
         def __contains__(self, expr: object) -> bool:
-            asked.append(expr)  # type: ignore[arg-type]
+            asked.append(expr)  # type: ignore[arg-type]  # what is looked up is an `Expr`
             return super().__contains__(expr)
 
     known = Known()

@@ -33,7 +33,7 @@ def test_explain(net: Path) -> None:
     assert (found.name, found.host, found.offloaded, found.notes) == ("net", "c", 0.0, ())
     assert found.ops[0].op == "nn.relu" and set(found.brought) <= {"c"}
     with pytest.raises(UsageError, match="5 is no PluginHost"):
-        uma.explain(net, HOST, plugins=5)  # type: ignore[arg-type]
+        uma.explain(net, HOST, plugins=5)  # type: ignore[arg-type]  # a number is no `PluginHost`
 
 
 def test_verify(net: Path) -> None:
@@ -61,7 +61,7 @@ def test_bad_options_of_verify(net: Path, options: dict[str, Any], what: str) ->
 def test_another_runtime_reads_files(net: Path) -> None:
     module = uma.build(net, HOST, stop_after="import")
     with pytest.raises(UsageError, match="onnxruntime reads model files alone"):
-        uma.verify(module, HOST, against="onnxruntime")  # type: ignore[arg-type]
+        uma.verify(module, HOST, against="onnxruntime")
 
 
 def test_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

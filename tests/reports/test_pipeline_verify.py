@@ -364,14 +364,14 @@ class TestOtherRuntimes:
         onnx.node("Identity", y, outputs=["y"])
         (tmp_path / "q.onnx").write_bytes(onnx.build("y"))
         assert load_model(tmp_path / "q.onnx").notes
-        monkeypatch.setitem(ORACLES, "onnxruntime", lambda *_: lambda inputs: [np.zeros((1, 4), np.float32)])  # type: ignore[misc]
+        monkeypatch.setitem(ORACLES, "onnxruntime", lambda *_: lambda inputs: [np.zeros((1, 4), np.float32)])
         done = uma("verify", "q.onnx", "--target", "c", "--against", "onnxruntime")
         assert done.code == 7
         assert done.err.endswith("; a note on how the model was read may tell why: -v\n")
         assert "there is a note on how the model was read: -v shows it all" in done.out
 
     def test_another_type(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(ORACLES, "litert", lambda *_: lambda inputs: [np.zeros((1, 4), np.int8)])  # type: ignore[misc]
+        monkeypatch.setitem(ORACLES, "litert", lambda *_: lambda inputs: [np.zeros((1, 4), np.int8)])
         done = uma("verify", "m.tflite", "--target", "c", "--against", "litert")
         assert "the result is float32[1, 4] instead of int8[1, 4]\n  where: output 'y' against litert" in done.error(7)
 

@@ -303,7 +303,7 @@ class TestInvoke:
             assert array.ctypes.data % 64 == 0
             assert array.flags.c_contiguous
         with pytest.raises(TypeError):
-            session.inputs["x:0"] = X  # type: ignore[index]
+            session.inputs["x:0"] = X  # type: ignore[index]  # read-only: the test is about that
 
     def test_one_call_is_cheap(self, single: NativeModel) -> None:
         invoke = Session(single).invoke

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,10 +155,10 @@ def test_what_is_no_folder_stays_as_it_is(uma: Uma, folder: Path, what: str) -> 
 def test_nothing_is_half_written(uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, count = Path.write_text, itertools.count()
 
-    def full_disk(path: Path, *args: object, **named: object) -> int:
+    def full_disk(path: Path, *args: Any, **named: Any) -> int:
         if next(count) == 5:
             raise OSError(28, "No space left on device")
-        return write(path, *args, **named)  # type: ignore[arg-type]
+        return write(path, *args, **named)
 
     before = sorted(folder.iterdir())
     monkeypatch.setattr(Path, "write_text", full_disk)

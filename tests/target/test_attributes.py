@@ -23,7 +23,7 @@ def parse(text: str) -> Target:
 @pytest.mark.parametrize(
     ("type_", "more", "message"),
     [
-        (ListOf(list), {}, "its type must be"),  # type: ignore[arg-type]
+        (ListOf(list), {}, "its type must be"),  # type: ignore[arg-type]  # a list is no type of elements
         (MapOf(("x", "x")), {}, "a choice is listed twice"),
         (ListOf(int), {"pattern": "x"}, "only str has a pattern"),
         (ListOf(str), {"low": 1}, "only numbers have bounds"),

@@ -327,4 +327,4 @@ def test_compilers_that_cannot_be(given: Any, message: str, where: str | None) -
 def test_a_configuration_is_a_value() -> None:
     assert config("c") == config(["c"]) and hash(config("c")) == hash(config(["c"]))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        config("c").hosts = ()  # type: ignore[misc]
+        config("c").hosts = ()  # type: ignore[misc]  # frozen: the test is about that

@@ -103,9 +103,9 @@ def test_declarations_are_frozen_values() -> None:
     assert kind.attributes == (Attribute("a", int, help="h"),)
     assert hash(kind) == hash(TargetKind("k", (Attribute("a", int, help="h"),), help="h"))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        kind.name = "other"  # type: ignore[misc]
+        kind.name = "other"  # type: ignore[misc]  # frozen: the test is about that
     with pytest.raises(dataclasses.FrozenInstanceError):
-        kind.attributes[0].default = 1  # type: ignore[misc]
+        kind.attributes[0].default = 1  # type: ignore[misc]  # frozen, too
     assert type(CPU.attribute("clock_hz").default) is float
 
 
@@ -265,9 +265,9 @@ def test_a_target_is_a_value() -> None:
     assert copy.deepcopy(one) == one
     assert pickle.loads(pickle.dumps(one)) == one
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.kind = NEEDY  # type: ignore[misc]
+        one.kind = NEEDY  # type: ignore[misc]  # frozen: the test is about that
     with pytest.raises(TypeError):
-        one.attrs["opt"] = "3"  # type: ignore[index]
+        one.attrs["opt"] = "3"  # type: ignore[index]  # read-only, too
 
 
 def test_a_target_keeps_nothing_of_the_callers_mapping() -> None:
@@ -313,7 +313,7 @@ def attribute_values(attribute: Attribute) -> st.SearchStrategy[Value]:
         return st.booleans()
     if attribute.type is int:
         low, high = (-(2**63), 2**63 - 1) if attribute.low is None else (attribute.low, attribute.high)
-        return st.integers(low, high)  # type: ignore[arg-type]
+        return st.integers(low, high)  # type: ignore[arg-type]  # bounds of whole numbers are whole
     return st.floats(attribute.low, allow_nan=False, allow_infinity=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +22,8 @@ RANGES = {i: (0, 9), j: (-3, 5), k: (-128, 127), u: (3, 200), wide: (-10, 10)}
 x = Buffer("x", (4,), "int16")
 
 
-def op(name: str, a: Expr, b: object) -> Expr:
-    return Bin(name, a, const(b, a.dtype))  # type: ignore[arg-type]
+def op(name: str, a: Expr, b: Any) -> Expr:
+    return Bin(name, a, const(b, a.dtype))
 
 
 ALL = bounds("int32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -179,7 +180,7 @@ def overlapping(*overlaps: tuple[str, str, int]) -> PrimFunc:
         (lambda: Seq((Bind(i, const(1), seq()), seq())), "a Seq is not flat"),
         (lambda: For(u, const(1), seq()), "loop 'u' does not count in int32"),
         (lambda: For(i, Imm(1, "int64"), seq()), "loop 'i' does not count in int32"),
-        (lambda: For(i, const(1), seq(), "sideways"), "unknown loop kind 'sideways'"),  # type: ignore[arg-type]
+        (lambda: For(i, const(1), seq(), "sideways"), "unknown loop kind 'sideways'"),  # type: ignore[arg-type]  # no such kind
         (lambda: If(i, seq()), "condition is int32, not bool"),
         (lambda: Bind(i, f, seq()), "'i' is int32, not float32"),
         (lambda: Store(x, (i,), i), "'x' has 2 dimensions and is accessed with 1 indices"),
@@ -187,7 +188,7 @@ def overlapping(*overlaps: tuple[str, str, int]) -> PrimFunc:
         (lambda: Update("add", x, (i, j), f), "float32 stored to 'x'"),
         (lambda: Update("sub", x, (i, j), i), "unknown reduction 'sub'"),
         (lambda: Block("a b", seq()), "'a b' is not a label"),
-        (lambda: Param(x, "friend"), "parameter 'x' has unknown role 'friend'"),  # type: ignore[arg-type]
+        (lambda: Param(x, "friend"), "parameter 'x' has unknown role 'friend'"),  # type: ignore[arg-type]  # no such role
         (lambda: Param(Buffer("t", (1,), "int8", "local"), "input"), "parameter 't' has scope 'local'"),
         (lambda: PrimFunc((Param(y, "output"), Param(x, "input")), seq()), "parameters must come as inputs, outputs"),
         (lambda: PrimFunc((Param(x, "input"), Param(x, "output")), seq()), "two parameters share a name"),
@@ -197,9 +198,9 @@ def overlapping(*overlaps: tuple[str, str, int]) -> PrimFunc:
         (lambda: overlapping(("y", "x", 0), ("y", "x", 4)), "overlaps names a pair twice"),
     ],
 )
-def test_what_cannot_be_built(build: object, what: str) -> None:
+def test_what_cannot_be_built(build: Callable[[], object], what: str) -> None:
     with pytest.raises(InternalError) as caught:
-        build()  # type: ignore[operator]
+        build()
     assert what in str(caught.value)
 
 

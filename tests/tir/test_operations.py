@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from uma.tir.form.nodes import (
@@ -32,8 +34,8 @@ def func(body: Stmt, rows: RowForm | None = None) -> PrimFunc:
     return PrimFunc((Param(X, "input"), Param(Y, "output")), body, rows=rows)
 
 
-def times(extent: object, body: Stmt, var: Var = K, kind: str = "serial") -> For:
-    return For(var, extent if isinstance(extent, Var) else Imm(extent, "int32"), body, kind)  # type: ignore[arg-type]
+def times(extent: Var | int, body: Stmt, var: Var = K, kind: Any = "serial") -> For:
+    return For(var, extent if isinstance(extent, Var) else Imm(extent, "int32"), body, kind)
 
 
 COPY = Store(Y, (K,), Load(X, (K,)))

@@ -101,7 +101,7 @@ def smaller(func: PrimFunc, number: int) -> PrimFunc:
         exprs = [rewrite(expr, rule) for expr in operands(stmt)]
         made = rebuild(stmt, exprs, [statement(inner) for inner in bodies(stmt)])
         if getattr(made, "buffer", None) is old:
-            made = replace(made, buffer=new)  # type: ignore[call-arg]
+            made = replace(made, buffer=new)  # type: ignore[call-arg]  # what has a buffer is a dataclass with one
         return made
 
     params = tuple(Param(new, p.role) if p.buffer is old else p for p in func.params)

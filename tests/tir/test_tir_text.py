@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -521,12 +522,12 @@ def test_any_damage_parses_or_is_an_error(data: st.DataObject) -> None:
         verify(func)
 
 
-def deepest(make: object) -> Expr:
+def deepest(make: Callable[[Expr], Expr]) -> Expr:
     """An expression of as many levels as there may be."""
     y = Buffer("y", (1,), "int32")
     expr: Expr = y[0]
     for _ in range(MAX_NESTING - 2):
-        expr = make(expr)  # type: ignore[operator]
+        expr = make(expr)
     return expr
 
 

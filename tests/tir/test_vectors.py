@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from uma.tir.form.nodes import (
     Buffer,
     Copy,
     Exec,
+    Expr,
     For,
     Intrinsic,
     Memory,
@@ -120,8 +123,8 @@ def function(*stmts: Stmt, alias: bool = False) -> PrimFunc:
     return PrimFunc(params, seq(*stmts), (("y", "x"),) if alias else ())
 
 
-def vector(body: Stmt, extent: object = 8) -> For:
-    return For(lane, const(extent) if isinstance(extent, int) else extent, body, "vectorized")  # type: ignore[arg-type]
+def vector(body: Stmt, extent: Expr | int = 8) -> For:
+    return For(lane, const(extent) if isinstance(extent, int) else extent, body, "vectorized")
 
 
 READ = "an element of 'y' may be read and written by two iterations"
@@ -257,7 +260,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("make", "what"), MALFORMED)
-def test_a_node_that_cannot_be_is_refused(make: object, what: str) -> None:
+def test_a_node_that_cannot_be_is_refused(make: Callable[[], object], what: str) -> None:
     with pytest.raises(InternalError) as error:
-        make()  # type: ignore[operator]
+        make()
     assert error.value.what == what

@@ -90,5 +90,5 @@ def test_layers_that_have_a_form_say_nothing() -> None:
 
 def test_vectors_of_integers_alone() -> None:
     module = layer((1, 4, 4, 16), ones(1, 1, 16, 16))
-    found: Any = mve(Fusion(Function(module.main.params, module.main.body.args[0])), ("mve",))  # type: ignore[attr-defined]
+    found: Any = mve(Fusion(Function(module.main.params, module.main.body.args[0])), ("mve",))  # type: ignore[attr-defined]  # its body is a call
     assert found.reason == MVE + "the CPU has no floats of 32 bits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ class Limits:
 
     def finish(self, sums: Expr, taps: int, more: bool = False) -> None:
         """Bias and requantisation, so that results are neither all 0 nor all cut off; with ``more`` an addition."""
-        channels = sums.type.shape[-1]  # type: ignore[attr-defined]
+        channels = sums.shape[-1]
         biased = call("add", sums, const(self.rng.integers(-9999, 9999, channels).astype(np.int32)))
         shift, number = -int(np.ceil(np.log2(taps))) - 5, len(self.outputs)
         zero = -128 if number % 2 else int(self.rng.integers(-128, 128))  # as after a relu, or any
@@ -57,7 +58,7 @@ class Limits:
         if more:
             half = FixedPoint((2**30 + 12345,), (0,), "double")
             out = FixedPoint((2**30,), (-18,), "double")
-            other = self.data(made.type.shape)  # type: ignore[attr-defined]
+            other = self.data(made.shape)
             scales = {"lhs_scale": half, "rhs_scale": half, "output_scale": out, "left_shift": 20}
             made = call("qnn.add", made, other, **scales, lhs_zero_point=3, output_zero_point=-5)
         self.outputs.append(made)
@@ -117,15 +118,15 @@ def any_of(seed: int, count: int) -> Limits:
     for _ in range(count):
         kernel = (pick(1, 2, 3, 5), pick(1, 2, 3, 4))
         dilation = (pick(1, 1, 2), pick(1, 1, 2))
-        size = tuple((k - 1) * d + pick(1, 2, 3, 4, 7) for k, d in zip(kernel, dilation, strict=True))
+        rows, columns = ((k - 1) * d + pick(1, 2, 3, 4, 7) for k, d in zip(kernel, dilation, strict=True))
         padding = tuple(pick(*range(k)) for k in (*kernel, *kernel))
-        attrs = {"strides": (pick(1, 1, 2), pick(1, 1, 2)), "padding": padding, "dilation": dilation}
+        attrs: dict[str, Any] = {"strides": (pick(1, 1, 2), pick(1, 1, 2)), "padding": padding, "dilation": dilation}
         channels = pick(1, 2, 3, 8, 15, 16, 17, 20, 32, 48)
         kind = pick(0, 1, 2)
         if kind == 0:
-            made.conv(size, channels, pick(1, 2, 3, 5, 8, 16, 17, 129), kernel, more=pick(0, 1), **attrs)  # type: ignore[arg-type]
+            made.conv((rows, columns), channels, pick(1, 2, 3, 5, 8, 16, 17, 129), kernel, more=pick(0, 1), **attrs)
         elif kind == 1:
-            made.depthwise(size, max(2, channels), kernel, **attrs)  # type: ignore[arg-type]
+            made.depthwise((rows, columns), max(2, channels), kernel, **attrs)
         else:
             made.dense(pick(1, 2, 3, 4, 7), pick(1, 15, 16, 17, 64, 100), pick(1, 2, 3, 4, 5, 8, 130))
     return made

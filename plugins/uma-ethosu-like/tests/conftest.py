@@ -108,9 +108,9 @@ class Npu:
     hazards: Mapping[str, str] = field(default_factory=lambda: HAZARDS)
 
     @staticmethod
-    def case(**fields: object) -> Case:
+    def case(**fields: Any) -> Case:
         """See `Case`."""
-        return Case(**fields)  # type: ignore[arg-type]
+        return Case(**fields)
 
     @staticmethod
     def weakened(words: Sequence[int]) -> list[tuple[str, list[int]]]:
@@ -206,7 +206,7 @@ class Compiled:
     outputs: Sequence[tuple[int, int, int]]
     cycles: int  # Vela's own estimate
 
-    def case(self, *inputs: np.ndarray, words: Sequence[int] | None = None, **options: object) -> Case:
+    def case(self, *inputs: np.ndarray, words: Sequence[int] | None = None, **options: Any) -> Case:
         """A run with these inputs; memory is full of what no one wrote."""
         regions = dict(self.regions)
         for (region, offset, size), array in zip(self.inputs, inputs, strict=True):
@@ -214,7 +214,7 @@ class Compiled:
             assert len(data) == size
             regions[region] = regions[region][:offset] + data + regions[region][offset + size :]
         stream = self.words if words is None else words
-        return Case(self.macs, stream, regions, self.writable, self.flash, **options)  # type: ignore[arg-type]
+        return Case(self.macs, stream, regions, self.writable, self.flash, **options)
 
     def results(self, ended: Ended) -> list[bytes]:
         """The outputs of a run."""

@@ -113,11 +113,11 @@ def on(operation: Sequence[int], **values: Any) -> list[int]:
 
 
 def shaped(**values: int) -> dict[str, Any]:
-    return {"KERNEL_STRIDE": {**REGISTERS["KERNEL_STRIDE"], **values}}  # type: ignore[dict-item]
+    return {"KERNEL_STRIDE": {**REGISTERS["KERNEL_STRIDE"], **values}}  # type: ignore[dict-item]  # a register of several fields
 
 
 def typed(name: str, **values: int) -> dict[str, Any]:
-    return {f"{name}_PRECISION": {**REGISTERS[f"{name}_PRECISION"], **values}}  # type: ignore[dict-item]
+    return {f"{name}_PRECISION": {**REGISTERS[f"{name}_PRECISION"], **values}}  # type: ignore[dict-item]  # precisions have several fields
 
 
 def without(name: str) -> list[int]:

@@ -87,7 +87,7 @@ class Chain:
             table = self.tables[self.number(0, 2)]
         ofm = self.map((rows, columns, channels))
         self.maps.append(ofm)
-        step = Operation(kind, ofm, ifm, second, window=window, table=table, **more).whole  # type: ignore[arg-type]
+        step = Operation(kind, ofm, ifm, second, window=window, table=table, **more).whole  # type: ignore[arg-type]  # `more` is a scale, or nothing
         blocks = [one for one in legal_blocks(step, self.machine) if one.count(step.box.shape) < 30]
         return step, blocks[self.number(0, len(blocks) - 1)]
 

@@ -260,7 +260,7 @@ def small(frames: int = 20, **changes: object) -> Net:
     weights = changes.pop("weights", rng.integers(-3, 4, (8, 16, 3)))
     assert isinstance(weights, np.ndarray)
     first = Layer("first", INPUT, rng.integers(-3, 4, (weights.shape[1], 8, 1)), relu=True)
-    second = Layer("second", 0, weights, **{"pad": weights.shape[2] // 2, **changes})  # type: ignore[arg-type]
+    second = Layer("second", 0, weights, **{"pad": weights.shape[2] // 2, **changes})
     return Net(8, frames, (first, second), (1,))
 
 

@@ -6,6 +6,7 @@ import builtins
 import random
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
 from benchmarks.growth import synthetic
@@ -211,10 +212,10 @@ def test_the_integer_program_ends_when_its_time_is_up() -> None:
 def test_a_solver_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
-    def without(name: str, *rest: object, **named: object) -> ModuleType:
+    def without(name: str, *rest: Any, **named: Any) -> ModuleType:
         if name == "highspy":
             raise ImportError(name=name)
-        return real(name, *rest, **named)  # type: ignore[arg-type]
+        return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match="needs the package 'highspy', which is not installed") as error:

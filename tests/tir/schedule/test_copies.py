@@ -198,12 +198,12 @@ def test_parts_that_are_smaller_keep_their_loop() -> None:
     for tail in ("peel", "shrink"):
         s = Schedule(func)
         outer, _ = s.split("i", 4)
-        s.reverse_compute_at("use", outer, tail=tail)  # type: ignore[arg-type]
+        s.reverse_compute_at("use", outer, tail=tail)
         agree(func, s.func)
         loops[tail] = print_func(s.func, "f").count("for ")
     assert loops["shrink"] == 3 < loops["peel"]
     with pytest.raises(ScheduleError, match=r"block 'use' has no tail 'pad'"):
-        s.reverse_compute_at("use", outer, tail="pad")  # type: ignore[arg-type]
+        s.reverse_compute_at("use", outer, tail="pad")  # type: ignore[arg-type]  # a tail of `split` alone
 
 
 def test_what_data_decide_is_read_from_the_whole_buffer() -> None:

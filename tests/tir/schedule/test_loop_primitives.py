@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from tests._support.schedules import MATMUL, agree, parsed
@@ -51,9 +52,9 @@ def text(func: PrimFunc) -> str:
 
 @pytest.mark.parametrize("tail", ["guard", "peel", "shrink"])
 @pytest.mark.parametrize("factor", [1, 2, 3, 7, 9])
-def test_a_loop_is_split_with_every_tail(tail: str, factor: int) -> None:
+def test_a_loop_is_split_with_every_tail(tail: primitives.Tail, factor: int) -> None:
     s = Schedule(COPY)
-    outer, inner = s.split("i", factor, tail=tail)  # type: ignore[arg-type]
+    outer, inner = s.split("i", factor, tail=tail)
     assert (outer.name, inner.name) == ("i_o", "i_i")
     assert [var.name for var in s.loops("copy")] == ["i_o", "i_i", "j"]
     agree(COPY, s.func)
@@ -267,9 +268,9 @@ def test_a_trace_is_printed_and_repeated() -> None:
     _MADE.clear()
     assert replay(MATMUL, s.trace).func is made
     _MADE.clear()
-    written: dict[str, object] = {"s": Schedule(MATMUL)}
+    written: dict[str, Any] = {"s": Schedule(MATMUL)}
     exec(str(s.trace), written)
-    assert written["s"].func is made  # type: ignore[attr-defined]
+    assert written["s"].func is made
 
 
 def test_equal_functions_are_scheduled_once(monkeypatch: pytest.MonkeyPatch) -> None:

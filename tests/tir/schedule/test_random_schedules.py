@@ -166,7 +166,7 @@ def check(func: PrimFunc, data: st.DataObject, count: int) -> None:
     try:
         agree(func, made)
     except (AssertionError, InternalError) as error:
-        error.add_note(f"{print_func(func, 'f')}\n{s.trace}\n{print_func(made, 'g')}")  # type: ignore[attr-defined]
+        error.add_note(f"{print_func(func, 'f')}\n{s.trace}\n{print_func(made, 'g')}")
         raise
     _MADE.clear()
     assert replay(func, s.trace).func is made

@@ -100,7 +100,7 @@ CASES: dict[str, Case] = {
     "large factor": (MATMUL, lambda s: s.split("i", 2**31), "loop 'i' cannot be split by 2147483648"),
     "no primitive": (MATMUL, lambda s: replay(MATMUL, [Step("loops", ("sum",))]), "there is no primitive 'loops'"),
     "factor": (MATMUL, lambda s: s.split("i", 0), "loop 'i' cannot be split by 0"),
-    "tail": (MATMUL, lambda s: s.split("i", 2, tail="crop"), "loop 'i' has no tail 'crop'"),  # type: ignore[arg-type]
+    "tail": (MATMUL, lambda s: s.split("i", 2, tail="crop"), "loop 'i' has no tail 'crop'"),  # type: ignore[arg-type]  # no such tail
     "marked": (MATMUL, lambda s: (s.unroll("k"), s.split("k", 2)), "loop 'k' is unrolled: it cannot be split any more"),
     "peeled": (
         MATMUL,

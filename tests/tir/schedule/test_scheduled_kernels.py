@@ -196,7 +196,7 @@ def test_a_matrix_product_in_blocks_with_a_packed_panel(tail: str) -> None:
     """)
     s = Schedule(func)
     i, j, k = s.loops("mm")
-    jo, ji = s.split(j, 4, tail=tail)  # type: ignore[arg-type]
+    jo, ji = s.split(j, 4, tail=tail)  # type: ignore[arg-type]  # both are tails
     io, ii = s.split(i, 3)
     s.reorder(jo, io, ii, ji)
     s.decompose_reduction("mm", jo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,10 +203,10 @@ def test_a_nest_follows_from_plain_loops() -> None:
 NEST = Nest((LoopAxis("i", 4),), (Staged("x", "spad", (tiling.Dimension(4, (("i", 1),)),), 1),))
 
 
-def refused(what: str, **given: object) -> None:
+def refused(what: str, **given: Any) -> None:
     engine = mm.machine(64, 64)
     with pytest.raises(InternalError, match=what):
-        tiling.choose_tiles(NEST, engine, mm.costs_of(engine), Constraints(**given))  # type: ignore[arg-type]
+        tiling.choose_tiles(NEST, engine, mm.costs_of(engine), Constraints(**given))
 
 
 def test_what_makes_no_sense_is_refused() -> None:
