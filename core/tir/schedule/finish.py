@@ -9,6 +9,7 @@ from ..form.dtype import itemsize
 from ..form.nodes import (
     Alloc,
     Bin,
+    Bind,
     Block,
     Buffer,
     Expr,
@@ -77,7 +78,7 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     """
     state = _all_parted(state)
     func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
-    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body))
+    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body, Bounds.around(func)))
     for loop in _loops(func.body):
         if loop.kind == "parallel":
             site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -106,7 +107,9 @@ def in_loops(state: State) -> PrimFunc:
         ScheduleError: a loop cannot be of its kind.
     """
     state = _all_parted(state)
-    func = replace(state.func, body=_Kinds(state, state.names(), None).of(state.func.body), may_alias=())
+    func = replace(
+        state.func, body=_Kinds(state, state.names(), None).of(state.func.body, Bounds.around(state.func)), may_alias=()
+    )
     return func if state.heights is None else in_rows(func, state.heights)
 
 
@@ -143,9 +146,10 @@ class _Kinds:
     names: Names
     unit: VectorUnit | None
 
-    def of(self, stmt: Stmt) -> Stmt:
-        """``stmt`` with its loops of their kinds."""
-        inner = [self.of(body) for body in bodies(stmt)]
+    def of(self, stmt: Stmt, known: Bounds) -> Stmt:
+        """``stmt`` with its loops of their kinds; ``known`` is so around it."""
+        within = list(known.inside(stmt))
+        inner = [self.of(body, bounds) for body, bounds in within]
         if not isinstance(stmt, For) or stmt.var not in self.state.kinds:
             return rebuild(stmt, operands(stmt), inner)
         kind = self.state.kinds[stmt.var]
@@ -161,7 +165,7 @@ class _Kinds:
         if kind == "vectorized" and any(lanes > count for lanes in held):
             kind = "unrolled"  # parts of registers are taken one by one
         if kind == "vectorized" and not is_whole:
-            if not held and _is_side_by_side(inner[0], stmt.var):
+            if not held and _is_side_by_side(inner[0], stmt.var, within[0][1]):
                 return self._in_smaller_vectors(stmt.var, inner[0], count)
             kind = "unrolled"
         return For(stmt.var, stmt.extent, inner[0], kind)
@@ -193,32 +197,43 @@ class _Kinds:
         return seq(*parts)
 
 
-def _is_side_by_side(body: Stmt, lane: Var) -> bool:
+def _is_side_by_side(body: Stmt, lane: Var, known: Bounds) -> bool:
     """Whether lanes of any number are plainly lanes of vectors: elements that lie side by side, or one for all, and
     nothing that one lane does and another does not.
     """
+    varying = {lane, *(stmt.var for stmt in statements(body) if isinstance(stmt, Bind))}
     for stmt in statements(body):
-        if not isinstance(stmt, (Store, Update, If, For, Seq, Block)):
+        if not isinstance(stmt, (Store, Update, Bind, If, For, Seq, Block)):
             return False
-        if not isinstance(stmt, (Store, Update)) and any(lane in variables(expr) for expr in operands(stmt)):
+        if isinstance(stmt, (If, For)) and not varying.isdisjoint(
+            variables(stmt.condition if isinstance(stmt, If) else stmt.extent)
+        ):
             return False
-    expressions = [part for part in walk(body) if isinstance(part, Expr)]
-    chosen = (arm for part in expressions if isinstance(part, Select) for arm in (part.a, part.b))
-    if any(isinstance(part, Load) for arm in chosen for part in walk(arm)):
-        return False
+    chosen = (arm for part in walk(body) if isinstance(part, Select) for arm in (part.a, part.b))
+    asked = (part for arm in chosen for part in walk(arm) if isinstance(part, Load))
+    if not all(_is_there(load, known) for load in asked):
+        return False  # both arms are computed
     places = [part.indices for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices]
     outer = (index for indices in places for index in indices[:-1])
-    return not any(lane in variables(index) for index in outer) and all(_steps_by_one(at[-1], lane) for at in places)
+    return all(varying.isdisjoint(variables(index)) for index in outer) and all(
+        _steps_by_one(at[-1], lane, varying) for at in places
+    )
 
 
-def _steps_by_one(index: Expr, lane: Var) -> bool:
+def _is_there(load: Load, known: Bounds) -> bool:
+    """Whether an element lies in its buffer whatever is asked before it is read."""
+    ends = (known.of(index) for index in load.indices)
+    return all(0 <= low and high < extent for (low, high), extent in zip(ends, load.buffer.shape, strict=True))
+
+
+def _steps_by_one(index: Expr, lane: Var, varying: set[Var]) -> bool:
     """Whether an index is the lane and what is the same for all, or the same for all."""
-    if lane not in variables(index) or index is lane:
+    if index is lane or varying.isdisjoint(variables(index)):
         return True
     if not isinstance(index, Bin) or index.op != "add":
         return False
-    with_lane = [part for part in (index.a, index.b) if lane in variables(part)]
-    return len(with_lane) == 1 and _steps_by_one(with_lane[0], lane)
+    parts = [part for part in (index.a, index.b) if not varying.isdisjoint(variables(part))]
+    return len(parts) == 1 and _steps_by_one(parts[0], lane, varying)
 
 
 def _may_be_repeated(body: Stmt, may_alias: Aliases) -> bool:
@@ -226,7 +241,7 @@ def _may_be_repeated(body: Stmt, may_alias: Aliases) -> bool:
     read, written = ({buffer.name for buffer in of(body)} for of in (buffers_read, buffers_written))
     pairs = [set(pair) for pair in may_alias]
     return (
-        all(isinstance(stmt, (Store, If, For, Seq, Block)) for stmt in statements(body))
+        all(isinstance(stmt, (Store, Bind, If, For, Seq, Block)) for stmt in statements(body))
         and not read & written
         and not any(pair & read and pair & written for pair in pairs)
     )

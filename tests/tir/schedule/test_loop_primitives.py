@@ -104,6 +104,12 @@ SMALLER = {
     "in place": ("y[i] = x[i] + 1", "may_alias(y, x)", None, ["vectorized(8)", "vectorized(4)", "unrolled(2)"]),
     "added": ("y[i] += x[i]", "", None, ["vectorized(8)", "vectorized(4)", "unrolled(2)"]),
     "apart": ("y[i] = x[13 - i]", "", None, ["unrolled(14)"]),
+    "chosen": ("y[i] = x[i] if x[i] > 0 else x[0]", "", None, ["vectorized(8)", "vectorized(8)"]),
+    "chosen of what may not be there": ("y[i] = x[i + 1] if i < 13 else 0", "", None, ["unrolled(14)"]),
+    "by what a lane says": ("if x[i] > 0:\n                        y[i] = x[i]", "", None, ["unrolled(14)"]),
+    "by its number": ("if i > 3:\n                        y[i] = x[i]", "", None, ["unrolled(14)"]),
+    "a value of its own": ("v: int32 = x[i] * 3\n                    y[i] = v * v", "", None, ["vectorized(8)"] * 2),
+    "where a value says": ("v: int32 = x[i] & 7\n                    y[i] = x[v]", "", None, ["unrolled(14)"]),
 }
 """What is done, before which the function says what, the unit, and the loops that 14 lanes become."""
 

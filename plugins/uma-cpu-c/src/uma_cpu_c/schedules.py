@@ -181,7 +181,8 @@ def in_registers(
     fewer = unit.bytes // widest(nest.kernel.func, last)
     one_by_one = looks_up(nest.kernel.func, last)
     channels = next(tensor.shape[-1] for tensor, label in nest.kernel.labels.items() if label == last)
-    is_short = _work(nest.kernel.func, last) <= _MOST_WORK and not channels % lanes
+    work = _work(nest.kernel.func, last)
+    is_short = work <= (_MOST_WORK if not channels % lanes else _LITTLE_WORK)
     if fewer >= lanes and is_short and not one_by_one:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
@@ -212,6 +213,9 @@ _MOST_STEPS = 64
 _MOST_WORK = 16
 """Operations that are done to each vector of sums where it is in registers. What takes more is a loop over sums in
 memory: written out for each vector it takes long to compile, and does not stay in the cache of instructions."""
+
+_LITTLE_WORK = 4
+"""The same of what fills no vector: it is done one by one to the last sums of each pixel."""
 
 _WIDE_WORK = 8
 """What vectors do in several steps counts as that many: products of 32 by 32 bits, numbers of 64 bits."""
