@@ -21,8 +21,10 @@ _TAIL = 1.1
 """What a tail has to be better by: it is code of its own."""
 _LOADS = 0.8
 """Of the loads that a CPU can begin: lines of the cache that are not there yet take their part."""
-_SHARE = 0.05
+_SHARE = 0.02
 """Of loads that does not go on beside multiply-adds: a tile of many rows reads from as many places."""
+_FAR = 3
+"""Loads that one of weights counts as there: they come from the second cache."""
 _LOOP = 0.5
 """What a step costs besides, in cycles: the loop itself."""
 
@@ -89,8 +91,9 @@ def choose(
     def step(pixels: int, vectors: int, begun: int) -> float:
         in_flight = _CHAINS * unit.latency * begun if cost == 1 else 0
         products = max(pixels * vectors * cost, in_flight) / begun
-        loads = ((pixels * vectors if row else pixels) + vectors) / (_LOADS * unit.loads)
-        return max(products, loads) + _SHARE * loads + _LOOP
+        data = pixels * vectors if row else pixels
+        far = (data + _FAR * vectors) / (_LOADS * unit.loads)
+        return max(products, (data + vectors) / (_LOADS * unit.loads)) + _SHARE * far + _LOOP
 
     def held(tile: Tile) -> int:
         # Of a longer row compilers keep what the next step reads as well.
