@@ -411,7 +411,7 @@ def test_the_lists_of_flags_emulators_and_cpus_are_complete() -> None:
         sizes = ", ".join(f"{memory.size_bytes >> 10} KB" for memory in (board.flash, board.ram))
         rows.append(f"| `{runner.name}` | {', '.join(board.cpus)} | {sizes} |")
     assert re.findall(r"^\| `.*", table, re.MULTILINE) == rows
-    cpus = pytest.importorskip("uma_cpu_c.cpus").CORTEX_M
+    cpus = pytest.importorskip("uma_cpu_c.cpus", reason="the plugin of kind c is not installed").CORTEX_M
     assert not [cpu for cpu in cpus if f"`{cpu}`" not in text]
 
 

@@ -98,14 +98,14 @@ class TestModelProto:
     """A model of the package onnx is built as its file is."""
 
     def test_it_is_built_as_its_file(self, artifact: uma.Artifact) -> None:
-        onnx = pytest.importorskip("onnx")
+        onnx = pytest.importorskip("onnx", reason="onnx is not installed")
         made = uma.build(onnx.load(DIGITS), TARGET, name="digits")
         assert made.files == artifact.files
         assert uma.build(onnx.load(DIGITS), TARGET).name == "model"
 
     def test_its_external_data(self, tmp_path: Path, artifact: uma.Artifact) -> None:
         """They are in it where `onnx.load` has put them there."""
-        onnx = pytest.importorskip("onnx")
+        onnx = pytest.importorskip("onnx", reason="onnx is not installed")
         options = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
         onnx.save(onnx.load(DIGITS), tmp_path / "digits.onnx", **options)
         assert uma.build(onnx.load(tmp_path / "digits.onnx"), TARGET, name="digits").files == artifact.files

@@ -230,7 +230,7 @@ def test_every_plugin_of_the_repository_says_its_contract(project: Project, caps
     here = f"[plugin API](../../docs/plugins.md#versions) {said}, with `uma-core` from {low} to below {high}."
     anywhere = f"plugin API {said}, with `{core}`."  # as `uma new-plugin` writes it
     assert any(f"Contract: {contract}" in " ".join(readme.split()) for contract in (here, anywhere))
-    pytest.importorskip(project.entries[0].value)
+    pytest.importorskip(project.entries[0].value, reason=f"{project.name} is not installed")
     assert main(["plugins", project.name]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"needs uma-core<{high},>={low} plugin API {said}; this is {said} " in shown

@@ -256,7 +256,7 @@ class TestPackaging:
 
     @pytest.mark.soak
     def test_types_that_are_wrong_are_found(self, tmp_path: Path) -> None:
-        pytest.importorskip("mypy")
+        pytest.importorskip("mypy", reason="mypy is not installed")
         edit = ("__init__.py", "_SIMULATOR_BYTES = 2048", "_SIMULATOR_BYTES: str = 2048")
         told = found(tmp_path, edit, only=["packaging"])
         assert [one.check for one in told] == ["packaging.types"]

@@ -142,6 +142,7 @@ def _better_alone(lines: Sequence[Sequence[_Phase]], lengths: Sequence[int], cha
 
 
 _LANES = 16
+"""Channels of a vector, as many machines have them: what fills less takes as long."""
 _MOST_ALONE = 8
 """Convolutions: each is code of its own."""
 

@@ -162,7 +162,7 @@ class Symbolic:
 
     def expression(self, dtype: str) -> Expr:
         """It as an expression of type ``dtype``."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind has its own
 
 
 ExprLike = Expr | int | float | bool | Symbolic

@@ -52,8 +52,6 @@ from .state import State
 
 __all__ = ["VectorUnit", "finished", "in_loops"]
 
-Aliases = Sequence[tuple[str, str]]
-
 
 @dataclass(frozen=True)
 class VectorUnit:
@@ -236,7 +234,7 @@ def _steps_by_one(index: Expr, lane: Var, varying: set[Var]) -> bool:
     return len(parts) == 1 and _steps_by_one(parts[0], lane, varying)
 
 
-def _may_be_repeated(body: Stmt, may_alias: Aliases) -> bool:
+def _may_be_repeated(body: Stmt, may_alias: Sequence[tuple[str, str]]) -> bool:
     """Whether doing ``body`` once more changes nothing: it reads nothing that it stores, and does nothing else."""
     read, written = ({buffer.name for buffer in of(body)} for of in (buffers_read, buffers_written))
     pairs = [set(pair) for pair in may_alias]

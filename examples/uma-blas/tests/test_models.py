@@ -14,8 +14,8 @@ from uma.pipeline.driver import load_model, start_build
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import explain
 
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime, the oracle here, is not installed")
 
 PLUGINS = PluginHost(
     lambda: [

@@ -60,7 +60,7 @@ def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
     ],
 )
 def test_models_are_exact(models: Path, name: str, target: str, record_property: Callable[[str, object], None]) -> None:
-    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT, the oracle here, is not installed")
     path = models / "mlperf-tiny" / f"{name}.tflite"
     resolver = litert.OpResolverType.BUILTIN_REF
     interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=resolver)

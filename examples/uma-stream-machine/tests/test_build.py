@@ -69,7 +69,7 @@ class LiteRT:
     """The reference, frame by frame."""
 
     def __init__(self, path: Path) -> None:
-        litert = pytest.importorskip("ai_edge_litert.interpreter")
+        litert = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT, the oracle here, is not installed")
         resolver = litert.OpResolverType.BUILTIN_REF
         self.interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=resolver)
         self.interpreter.allocate_tensors()
@@ -88,7 +88,7 @@ class LiteRT:
 @pytest.fixture(autouse=True)
 def matrix_unit() -> None:
     """The other accelerator is a package of its own."""
-    pytest.importorskip("uma_matrix_unit")
+    pytest.importorskip("uma_matrix_unit", reason="the matrix unit is not installed")
 
 
 @pytest.mark.few(2)

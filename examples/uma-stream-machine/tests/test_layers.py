@@ -186,7 +186,7 @@ def test_what_is_taken_is_exact(machine: Any, laid_out: Any, network: Function, 
 @settings(max_examples=2)
 @given(st.lists(networks(), min_size=3, max_size=3), st.sampled_from(TARGETS))
 def test_compiled_networks_are_exact(drawn: list[Function], targets: tuple[str, ...]) -> None:
-    pytest.importorskip("uma_matrix_unit")
+    pytest.importorskip("uma_matrix_unit", reason="the matrix unit is not installed")
     named = [{param: Var(f"{param.name}_{n}", param.type) for param in f.params} for n, f in enumerate(drawn)]
     params = [var for names in named for var in names.values()]
     bodies = [substitute(f.body, dict(names)) for f, names in zip(drawn, named, strict=True)]

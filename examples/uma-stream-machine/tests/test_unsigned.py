@@ -30,7 +30,7 @@ TARGETS = {"matrix": ["matrix_unit"], "stream": ["stream_machine"]}
 @pytest.fixture(autouse=True)
 def matrix_unit() -> None:
     """The other accelerator is a package of its own."""
-    pytest.importorskip("uma_matrix_unit")
+    pytest.importorskip("uma_matrix_unit", reason="the matrix unit is not installed")
 
 
 def written(folder: Path, kind: str, dtype: str) -> Path:

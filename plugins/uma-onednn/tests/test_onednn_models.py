@@ -32,7 +32,7 @@ def owners(artifact: uma.Artifact) -> Counter[str]:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", [*FLOATS, *OTHERS])
 def test_floats_are_those_of_onnxruntime(real: str, models: Path, name: str) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime, the oracle here, is not installed")
     path = models / f"{name}.onnx"
     oracle = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     artifact = uma.build(path, real, plugins=PLUGINS)
@@ -53,7 +53,7 @@ def test_floats_are_those_of_onnxruntime(real: str, models: Path, name: str) -> 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", INT8)
 def test_int8_is_that_of_litert(real: str, models: Path, name: str) -> None:
-    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT, the oracle here, is not installed")
     path = models / "mlperf-tiny" / f"{name}.tflite"
     kernels = interpreter.OpResolverType.BUILTIN_REF
     oracle = interpreter.Interpreter(str(path), experimental_op_resolver_type=kernels, num_threads=1)

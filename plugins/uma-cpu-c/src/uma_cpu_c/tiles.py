@@ -66,7 +66,7 @@ def choose(
 
     A step adds one product to each accumulator. It takes as long as its multiply-adds, as its loads (the weights'
     vectors and a number of each pixel), or as a multiply-add needs for its result, whichever is longest. After the last
-    one, sums of channels that fill no vector are seen to one by one.
+    one, sums of channels that fill no vector are seen to apart from the others.
 
     Args:
         pixels: in a row.
@@ -75,7 +75,7 @@ def choose(
         step_bytes: weights of one channel in a step: those of a tile are read again for each, and stay in the cache.
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
-        alone: cycles of what is done to a sum in a vector that is not full: one at a time, out of the vector.
+        alone: cycles of what is done to a sum in a vector that is not full, which is taken out of it.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
         is_whole: whether a tile must have all channels.
