@@ -7,6 +7,7 @@ whole range. A `Load` may give anything that its type holds.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -37,6 +38,8 @@ __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
 Interval = tuple[int, int]
 """The least and the largest value that an integer expression may have."""
+
+_Binary = Callable[[Interval, Interval, int], Interval]
 
 AnyVar = TypeVar("AnyVar", bound=Var)
 AnyExpr = TypeVar("AnyExpr", bound=Expr)
@@ -320,11 +323,22 @@ def _bitor(a: Interval, b: Interval, _: int) -> Interval:
     return (max(a[0], b[0]), high) if low == 0 else (low, high)
 
 
+def _known(function: Callable[[int, int], int], wide: _Binary) -> _Binary:
+    """What ``function`` gives of two numbers; ``wide`` of more."""
+
+    def made(a: Interval, b: Interval, width: int) -> Interval:
+        if a[0] == a[1] and b[0] == b[1]:
+            return (value := function(a[0], b[0])), value
+        return wide(a, b, width)
+
+    return made
+
+
 def _order(certain: bool, possible: bool) -> Interval:
     return int(certain), int(possible)
 
 
-_BINARY: dict[str, Callable[[Interval, Interval, int], Interval]] = {
+_BINARY: dict[str, _Binary] = {
     "add": lambda a, b, _: (a[0] + b[0], a[1] + b[1]),
     "sub": lambda a, b, _: (a[0] - b[1], a[1] - b[0]),
     "mul": lambda a, b, _: _corners(lambda x, y: x * y, a, b),
@@ -335,9 +349,9 @@ _BINARY: dict[str, Callable[[Interval, Interval, int], Interval]] = {
     "max": lambda a, b, _: (max(a[0], b[0]), max(a[1], b[1])),
     "shl": lambda a, b, width: _shift(lambda x, y: x << y, a, b, width),
     "shr": lambda a, b, width: _shift(lambda x, y: x >> y, a, b, width),
-    "bitand": _bitand,
-    "bitor": _bitor,
-    "bitxor": lambda a, b, _: _bit_range(a, b),
+    "bitand": _known(operator.and_, _bitand),
+    "bitor": _known(operator.or_, _bitor),
+    "bitxor": _known(operator.xor, lambda a, b, _: _bit_range(a, b)),
     "and": lambda a, b, _: (min(a[0], b[0]), min(a[1], b[1])),
     "or": lambda a, b, _: (max(a[0], b[0]), max(a[1], b[1])),
     "eq": lambda a, b, _: _order(a[0] == a[1] == b[0] == b[1], _intersect(a, b) is not None),
