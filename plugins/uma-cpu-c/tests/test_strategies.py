@@ -71,6 +71,26 @@ def test_first_layers_are_given_no_copy_with_borders(cc: str) -> None:
         assert "piece0" not in artifact.files["layers.c"].decode() and artifact.arena_bytes == 0
 
 
+def test_many_sums_of_few_data_are_written_row_by_row() -> None:
+    """What is written is far more than what is read, and more than a cache holds."""
+    made, rng = Layers(1), np.random.default_rng(2)
+    for shape, kernel, channels in (
+        ((2, 700, 4), (), 411),
+        ((1, 90, 67, 1), (3, 3), 80),
+        ((1, 61, 70, 2), (1, 1), 130),
+    ):
+        weight = const(rng.uniform(-1, 1, (*kernel, shape[-1], channels)).astype(np.float32))
+        x = made.input(shape, "float32")
+        border = {"padding": (1, 1, 1, 1)} if kernel == (3, 3) else {}
+        sums = call("nn.conv2d", x, weight, **border) if kernel else call("matmul", x, weight)
+        made.outputs.append(call("nn.relu", sums))
+    values = made.values()
+    text = check(made.module, values, reference(made.module, values), "c -opt=2")
+    if "avx2" in features():
+        blocks, rows = (text.find(f"for (int32_t {name}") for name in ("i2_o_o_", "i1_o_"))
+        assert 0 <= rows < blocks
+
+
 def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:
     """As where the zero point is the largest number, and what is below it is cut off."""
     x = Var("x", TensorType((4, 8), "int8"))

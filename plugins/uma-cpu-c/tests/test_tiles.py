@@ -50,3 +50,14 @@ def test_accumulators_fit_the_registers() -> None:
             assert tile is not None
             assert tile.vectors * (tile.pixels + 1) <= cpu.registers
     assert choose(1, 8, 27, 4, AVX2) == Tile(1, 1, 8)
+
+
+def test_pixels_whose_lines_share_places_in_the_cache_are_few() -> None:
+    """Rows of 4 KiB, as 1024 floats have, took four times as long where a tile read more of them than a cache holds."""
+    for cpu in (AVX2, AVX512):
+        for channels in (8, 16, 64):
+            for pitch, most in ((4096, 8), (12288, 8), (2048, 16)):
+                tile = choose(500, channels, pitch // 4, 4, cpu, pitch=pitch)
+                assert tile is not None and tile.pixels <= most
+    free, shared = (choose(500, 8, 1024, 4, AVX512, pitch=pitch) for pitch in (4000, 4096))
+    assert free is not None and shared is not None and free.pixels > shared.pixels

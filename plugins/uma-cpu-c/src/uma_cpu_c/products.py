@@ -74,6 +74,7 @@ class Product:
         joined: how long the rows of the result are that are one row here, which ``x`` goes along; 0 where none are.
         groups: of channels, each with data of its own, which are the first dimension of ``shape`` if there are several.
         fresh: numbers of the data that the next row of a picture reads first; 0 where there are no rows.
+        pitch: numbers of the data from what one ``x`` reads to what the next one does.
     """
 
     shape: tuple[int, ...]
@@ -88,6 +89,7 @@ class Product:
     joined: int = 0
     groups: int = 1
     fresh: int = 0
+    pitch: int = 0
 
     def less(self, zero: int, dtype: str) -> Callable[[Index, Index, Expr], Expr]:
         """An element of the weights less their zero point, of ``dtype``."""
@@ -125,7 +127,7 @@ def product_of(fusion: Fusion, operand: Operand) -> Product | None:
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
         return weight[(o, *taps)] if name == "dense" else weight[(*outer[:batches], *taps, o)]
 
-    return Product(call.shape, data.shape[-1:], of_data, of_weight, batches, stages)
+    return Product(call.shape, data.shape[-1:], of_data, of_weight, batches, stages, pitch=rows.shape[-1])
 
 
 def _rows(data: te.Tensor, operand: Operand) -> tuple[te.Tensor, tuple[te.Tensor, ...]]:
@@ -215,7 +217,19 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         shape = (groups, *shape[:-1], shape[-1] // groups)
     batches = int(groups > 1)
     return Product(
-        shape, taps, of_data, of_weight, batches, stages, is_depthwise, asked, between, joined, groups, fresh
+        shape,
+        taps,
+        of_data,
+        of_weight,
+        batches,
+        stages,
+        is_depthwise,
+        asked,
+        between,
+        joined,
+        groups,
+        fresh,
+        stride * channels,
     )
 
 

@@ -83,9 +83,12 @@ def tiled(
         if count:
             several, row = s.split(rows[-1], count)
             around, rows = [*rows[:-1], several], [row]
-        inner, order = [pixel, *inner], [*around, first, *(row for row in rows if row not in around), at]
+        within = [row for row in rows if row not in around]
+        inner, order = [pixel, *inner], [*around, first, *within, at]
+        if _is_written(product, unit):
+            order = [*around, *within, at, first]
         s.reorder(*order, *inner)
-    in_registers(nest, at, reduction, inner, grouped, tile.lanes, unit)
+    in_registers(nest, order[-1], reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
         if product.inside is not None:
             _apart(s, at, product, tile)
@@ -217,6 +220,9 @@ memory: written out for each vector it takes long to compile, and does not stay 
 _LITTLE_WORK = 4
 """The same of what fills no vector: it is done one by one to the last sums of each pixel."""
 
+_WRITTEN = 8
+"""Sums for each number of the data that is read, where all are read once."""
+
 _WIDE_WORK = 8
 """What vectors do in several steps counts as that many: products of 32 by 32 bits, numbers of 64 bits."""
 
@@ -264,6 +270,11 @@ def _rows_at_once(product: Product, packed: te.Tensor, unit: Unit) -> int:
     rows = max(rows for rows in range(1, height + 1) if rows <= most and height % rows == 0)
     weights_again = (-(-height // rows) - 1) * 4 * math.prod(packed.shape)
     return rows if weights_again < (blocks - 1) * row_bytes * height else 0
+
+
+def _is_written(product: Product, unit: Unit) -> bool:
+    """Whether what a product takes is the time in which its sums get to memory: they are written row by row then."""
+    return product.shape[-1] >= _WRITTEN * math.prod(product.taps) and 4 * math.prod(product.shape) > unit.cache_bytes
 
 
 def _apart(s: Schedule, at: Var, product: Product, tile: Tile) -> None:

@@ -14,6 +14,7 @@ from .attention import ATTENTION, attended, attention_patterns
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import cpu_of, features_of
+from .few_channels import few_channels
 from .mve import mve
 from .narrow import narrow_weights
 from .narrow_products import narrow_product
@@ -125,8 +126,18 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     product = volume_product(fusion) if is_volume else product_of(fusion, Operand("float32"))
     if product is None or not _worthwhile(fusion, product):
         return None
-    steps, alone = math.prod(product.taps), product.groups > 1
-    tile = choose(_pixels(product), product.shape[-1], steps, 4, unit, row=product.row, is_whole=alone)
+    if (few := few_channels(fusion, product, unit)) is not None:
+        return few
+    tile = choose(
+        _pixels(product),
+        product.shape[-1],
+        math.prod(product.taps),
+        4,
+        unit,
+        row=product.row,
+        pitch=4 * product.pitch,
+        is_whole=product.groups > 1,
+    )
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
@@ -174,6 +185,7 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
         alone=_REQUANTISED,
         spare=how.spare,
         row=product.row,
+        pitch=_ITEM_BYTES[operand.dtype.removeprefix("u")] * product.pitch,
         is_whole=product.groups > 1,
     )
     if tile is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ _SHARE = 0.02
 """Of loads that does not go on beside multiply-adds: a tile of many rows reads from as many places."""
 _FAR = 3
 """Loads that one of weights counts as there: they come from the second cache."""
+_FIRST_CACHE, _SET_BYTES = 32 << 10, 4 << 10
+"""Of the first cache: its bytes, and how far apart lines lie that share places in it, whatever CPU it is of."""
 _LOOP = 0.5
 """What a step costs besides, in cycles: the loop itself."""
 
@@ -60,6 +63,7 @@ def choose(
     alone: float = 1.0,
     spare: int = 1,
     row: int = 0,
+    pitch: int = 0,
     is_whole: bool = False,
 ) -> Tile | None:
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
@@ -78,6 +82,8 @@ def choose(
         alone: cycles of what is done to a sum in a vector that is not full, which is taken out of it.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
+        pitch: bytes of the data from one pixel to the next: where lines of many pixels share a few places in the first
+            cache, a tile has no more pixels than places; 0 where that is not known.
         is_whole: whether a tile must have all channels.
     """
 
@@ -99,7 +105,8 @@ def choose(
         # Of a longer row compilers keep what the next step reads as well.
         return (tile.pixels * (2 if row > _SHORT else 1) + 1) * tile.vectors
 
-    most = min(pixels, _MOST_ALONE) if row else pixels
+    places = _FIRST_CACHE // math.gcd(pitch, _SET_BYTES) if pitch else pixels
+    most = min(pixels, _MOST_ALONE if row else places)
     narrowing = (unit.lanes >> shift for shift in range(unit.lanes.bit_length()))
     lanes = [n for n in narrowing if n >= LANES]
     tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))

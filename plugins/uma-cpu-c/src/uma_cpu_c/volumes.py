@@ -39,7 +39,8 @@ def volume_product(fusion: Fusion) -> Product | None:
         last = (taps[2] // channels, taps[2] % channels) if is_run else (taps[2], taps[3])
         return weight[(taps[0], taps[1], *last, o)]
 
-    return Product(call.shape, window, of_data, of_weight, 0, stages)
+    pitch = attrs.strides[2] * channels
+    return Product(call.shape, window, of_data, of_weight, 0, stages, pitch=pitch)
 
 
 def _data(call: Call, data: te.Tensor) -> tuple[Element, tuple[te.Tensor, ...]]:
