@@ -577,6 +577,7 @@ def test_random_loops_mean_in_vectors_what_they_mean(tmp_path_factory: pytest.Te
     check_random(runs, BUILDS, tmp_path_factory.mktemp("loops"))
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.soak
 @settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(st.lists(vector_loops(), min_size=12, max_size=12))  # of many more hypothesis draws none

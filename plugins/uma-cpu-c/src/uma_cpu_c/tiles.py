@@ -70,7 +70,7 @@ def choose(
 
     A step adds one product to each accumulator. It takes as long as its multiply-adds, as its loads (the weights'
     vectors and a number of each pixel), or as a multiply-add needs for its result, whichever is longest. After the last
-    one, sums of channels that fill no vector are seen to apart from the others.
+    one, something is done to the sums in as wide vectors as a tile has channels for.
 
     Args:
         pixels: in a row.
@@ -79,7 +79,7 @@ def choose(
         step_bytes: weights of one channel in a step: those of a tile are read again for each, and stay in the cache.
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
-        alone: cycles of what is done to a sum in a vector that is not full, which is taken out of it.
+        alone: cycles of what is done to a vector of sums afterwards.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
         pitch: bytes of the data from one pixel to the next: where lines of many pixels share a few places in the first
@@ -92,7 +92,13 @@ def choose(
         begun = unit.products * (1 if tile.lanes == unit.lanes else unit.parts)
         row = count * step(tile.pixels, tile.vectors, begun) + (step(rest, tile.vectors, begun) if rest else 0)
         products = -(-channels // tile.channels) * row * (_TAIL if rest else 1)
-        return products * steps + alone * pixels * (channels % tile.lanes)
+        return products * steps + alone * pixels * after(tile)
+
+    def after(tile: Tile) -> int:
+        whole, rest = divmod(channels, tile.channels)
+        # What is read of a pixel alone in vectors that overlap is kept in memory while it is added to, by gcc.
+        apart = 0 if tile.pixels > 1 else rest % tile.lanes
+        return whole * _pieces(tile.channels, unit.lanes) + max(_pieces(rest, unit.lanes), apart)
 
     def step(pixels: int, vectors: int, begun: int) -> float:
         in_flight = _CHAINS * unit.latency * begun if cost == 1 else 0
@@ -114,7 +120,7 @@ def choose(
     fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
     whole = (t for t in fitting if not is_whole or channels == t.channels)
     small = [t for t in whole if t.vectors == 1 or 2 * t.channels * steps * step_bytes <= unit.cache_bytes]
-    return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
+    return min(small, key=lambda tile: (cycles(tile), tile.lanes, tile.pixels * tile.vectors), default=None)
 
 
 def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Tile]:
@@ -123,3 +129,9 @@ def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Ti
         most = (registers - v - (v > 2)) // v
         for p in range(1, min(pixels, most) + 1 if v <= vectors else 0):
             yield Tile(p, v, lanes)
+
+
+def _pieces(channels: int, lanes: int) -> int:
+    """Vectors that so many channels are made in: what fills none is two that overlap, if it is no power of two."""
+    whole, rest = divmod(channels, lanes)
+    return whole + min(rest.bit_count(), 2)
