@@ -334,6 +334,7 @@ def inline(state: State, label: str) -> State:
         apart = distances(own, use, shared) if set(shared) <= use.inner else None
         if apart is None or any(ends != (0, 0) for ends in apart.values()):
             raise illegal(f"{what}: `{use}` uses it in another iteration of the loops around it")
+    _check_there(own, reads, value, what)
     _check_lasting(state, block, reads, value, what)
     solve = _solver(store, [stmt for stmt in path if isinstance(stmt, For)], what)
 
@@ -356,6 +357,16 @@ def _unbound(path: Sequence[Stmt]) -> Expr:
     store = path[-1]
     assert isinstance(store, Store)
     return substitute(store.value, values)
+
+
+def _check_there(own: Use, reads: Sequence[Use], value: Expr, what: str) -> None:
+    """Raise if what a block reads does not exist everywhere where what it writes is used."""
+    needed = {*buffers_read(value), *variables(value)}
+    for stmt in own.around:
+        symbol = stmt.buffer if isinstance(stmt, Alloc) else stmt.var if isinstance(stmt, Bind) else None
+        if symbol in needed and (use := next((use for use in reads if stmt not in use.around), None)):
+            gone = f"{what}: `{use}` is where {symbol.name!r}, which it reads, does not exist"
+            raise illegal(gone, "store that further out, or inline first")
 
 
 def _check_lasting(state: State, block: Stmt, reads: Sequence[Use], value: Expr, what: str) -> None:

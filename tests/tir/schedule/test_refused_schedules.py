@@ -556,6 +556,37 @@ CASES: dict[str, Case] = {
         lambda s: s.inline("a"),
         "uses it in another iteration of the loops around it",
     ),
+    "beyond a buffer": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (4,))
+                for i in range(4):
+                    with block("make"):
+                        u = alloc(int32, (1,))
+                        u[0] = x[i]
+                        with block("a"):
+                            t[i] = u[0] + 1
+                    with block("b"):
+                        y[i] = t[i]
+        """),
+        lambda s: s.inline("a"),
+        "block 'a' cannot be inlined: `y[i] = t[i]` is where 'u', which it reads, does not exist",
+    ),
+    "beyond a name": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (4,))
+                for i in range(4):
+                    with block("make"):
+                        u: int32 = x[i] + 1
+                        with block("a"):
+                            t[i] = u * 2
+                    with block("b"):
+                        y[i] = t[i]
+        """),
+        lambda s: s.inline("a"),
+        "block 'a' cannot be inlined: `y[i] = t[i]` is where 'u', which it reads, does not exist",
+    ),
     # decomposing
     "first of all": (
         parsed("""
