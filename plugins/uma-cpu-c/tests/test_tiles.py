@@ -19,25 +19,25 @@ AVX512, AVX2 = unit("avx512bw"), unit("avx2")
 
 @pytest.mark.parametrize("channels", [4, 8, 16, 32, 48])
 def test_vectors_are_full_where_that_costs_nothing(channels: int) -> None:
-    tile = choose(48, channels, 9, 4, AVX512, alone=4.0)
+    tile = choose(48, channels, 9, 4, AVX512, epilogue=4.0)
     assert tile is not None
     assert channels % tile.lanes == 0
 
 
 def test_a_few_channels_more_are_not_worth_narrow_vectors() -> None:
     """Where the sums are long, products count, and what is done to a few sums afterwards does not."""
-    tile = choose(48, 250, 4096, 4, AVX512, alone=4.0)
+    tile = choose(48, 250, 4096, 4, AVX512, epilogue=4.0)
     assert tile is not None
     assert tile.lanes == 16
 
 
 def test_what_fills_no_vector_is_not_done_one_by_one() -> None:
     """It is two vectors that overlap: 39 channels took four times as long in vectors of 4."""
-    for channels in (13, 31, 36, 39, 47, 60):
-        tile = choose(48, channels, 2, 4, AVX512, alone=4.0)
+    for channels in (13, 24, 31, 36, 39, 40, 47, 60):
+        tile = choose(48, channels, 2, 4, AVX512, epilogue=4.0)
         assert tile is not None and tile.lanes == 16
-    alone = choose(1, 30, 100, 4, AVX512, alone=4.0)
-    assert alone is not None and alone.lanes == 8
+    one = choose(1, 30, 100, 4, AVX512, epilogue=4.0)
+    assert one is not None and one.lanes == 8
 
 
 def test_halves_are_as_good_where_a_vector_is_multiplied_in_halves() -> None:

@@ -215,21 +215,20 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     fresh = row_stride * width * channels if len(shape) == 4 and groups == 1 else 0
     if groups > 1:
         shape = (groups, *shape[:-1], shape[-1] // groups)
-    batches = int(groups > 1)
     return Product(
         shape,
         taps,
         of_data,
         of_weight,
-        batches,
-        stages,
-        is_depthwise,
-        asked,
-        between,
-        joined,
-        groups,
-        fresh,
-        stride * channels,
+        batches=int(groups > 1),
+        stages=stages,
+        is_depthwise=is_depthwise,
+        inside=asked,
+        between=between,
+        joined=joined,
+        groups=groups,
+        fresh=fresh,
+        pitch=stride * channels,
     )
 
 

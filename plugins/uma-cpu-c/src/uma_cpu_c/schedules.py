@@ -84,9 +84,8 @@ def tiled(
             several, row = s.split(rows[-1], count)
             around, rows = [*rows[:-1], several], [row]
         within = [row for row in rows if row not in around]
-        inner, order = [pixel, *inner], [*around, first, *within, at]
-        if _is_written(product, unit):
-            order = [*around, *within, at, first]
+        inner = [pixel, *inner]
+        order = [*around, *within, at, first] if _is_written(product, unit) else [*around, first, *within, at]
         s.reorder(*order, *inner)
     in_registers(nest, order[-1], reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from uma.hookspecs import Fusion, Pass, Pattern, Scheduled, Strategy
 from uma.target import Target
 
@@ -63,9 +65,8 @@ _BYTES: Mapping[str, _Dot] = {
 """Of bytes, with weights of int8, by the feature that a CPU has, the best first."""
 _WORDS: Mapping[str, _Dot] = {"avx2": _Dot("int16", 2, 1.5, 2), "asimd": _Dot("int16", 2, 4, 4)}
 """Of int16."""
-_ITEM_BYTES = {"int8": 1, "int16": 2, "int32": 4}
 _REQUANTISED = 4.0
-"""Cycles that it takes to make one sum of products an int8."""
+"""Cycles that it takes to make a vector of sums of products int8."""
 
 
 def strategies_of(target: Target) -> list[Strategy]:
@@ -173,7 +174,7 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     if kept != "int8":
         product = replace(product, weight=product.less(weight_zero, kept))
     steps = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
-    step_bytes = operand.group * _ITEM_BYTES[kept]
+    step_bytes = operand.group * np.dtype(kept).itemsize
     pixels, channels = _pixels(product), product.shape[-1]
     tile = choose(
         pixels,
@@ -182,10 +183,10 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
         step_bytes,
         unit,
         cost=how.cost,
-        alone=_REQUANTISED,
+        epilogue=_REQUANTISED,
         spare=how.spare,
         row=product.row,
-        pitch=_ITEM_BYTES[operand.dtype.removeprefix("u")] * product.pitch,
+        pitch=np.dtype(operand.dtype).itemsize * product.pitch,
         is_whole=product.groups > 1,
     )
     if tile is None:

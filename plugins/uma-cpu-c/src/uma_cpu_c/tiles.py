@@ -60,7 +60,7 @@ def choose(
     unit: Unit,
     *,
     cost: float = 1.0,
-    alone: float = 1.0,
+    epilogue: float = 1.0,
     spare: int = 1,
     row: int = 0,
     pitch: int = 0,
@@ -79,7 +79,7 @@ def choose(
         step_bytes: weights of one channel in a step: those of a tile are read again for each, and stay in the cache.
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
-        alone: cycles of what is done to a vector of sums afterwards.
+        epilogue: cycles of what is done to a vector of sums afterwards.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
         pitch: bytes of the data from one pixel to the next: where lines of many pixels share a few places in the first
@@ -92,9 +92,9 @@ def choose(
         begun = unit.products * (1 if tile.lanes == unit.lanes else unit.parts)
         row = count * step(tile.pixels, tile.vectors, begun) + (step(rest, tile.vectors, begun) if rest else 0)
         products = -(-channels // tile.channels) * row * (_TAIL if rest else 1)
-        return products * steps + alone * pixels * after(tile)
+        return products * steps + epilogue * pixels * made(tile)
 
-    def after(tile: Tile) -> int:
+    def made(tile: Tile) -> int:
         whole, rest = divmod(channels, tile.channels)
         # What is read of a pixel alone in vectors that overlap is kept in memory while it is added to, by gcc.
         apart = 0 if tile.pixels > 1 else rest % tile.lanes
