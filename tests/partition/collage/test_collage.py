@@ -155,7 +155,10 @@ def check_case(module: IRModule, owners: Sequence[Owner], seed: int, apart: bool
             return
         check_placement(module, after)
         assert not gone & {claim for region in after.regions.values() for claim in region.claims}
-        assert decided(after).cost_ns >= decision.cost_ns
+        # It is the cheapest of what was offered. Eager goes another way now, which may leave other kernels to the host.
+        offered = {(one.owner, one.ops) for one in decision.pool.offers}
+        if offered.issuperset((one.owner, one.ops) for one in decided(after).chosen):
+            assert decided(after).cost_ns >= decision.cost_ns
 
 
 def check_placement(module: IRModule, placement: Placement) -> None:
