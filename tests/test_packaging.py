@@ -36,7 +36,9 @@ class Built:
     def __init__(self, project: Path, out: Path) -> None:
         self.project = project
         with tarfile.open(build(project, "sdist", out)) as sdist:
-            sdist.extractall(out, filter="data")
+            # As its argument it is not known before Python 3.10.12 and 3.11.4.
+            sdist.extraction_filter = getattr(tarfile, "data_filter", None)
+            sdist.extractall(out)
             self.sdist = {member.name.partition("/")[2]: member for member in sdist.getmembers()}
         [unpacked] = (path for path in out.iterdir() if path.is_dir())
         with zipfile.ZipFile(build(unpacked, "wheel", out)) as wheel:
