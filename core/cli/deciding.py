@@ -47,7 +47,8 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measure_argument(parser: argparse.ArgumentParser) -> None:
-    """``--measure-plan`` and ``--workers``, of commands that choose a plan, which are read by `partitioner_of`."""
+    """``--measure-plan``, ``--workers`` and ``--insecure-workers``, of commands that choose a plan, which are read by
+    `partitioner_of`."""
     parser.add_argument(
         "--measure-plan",
         metavar="K",
@@ -58,8 +59,14 @@ def add_measure_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         metavar="ADDRESS",
-        help="with collage: who builds and measures parts: tcp://HOST:PORT of a scheduler of Dask, or local:2 for two "
+        help="with collage: who builds and measures parts: tls://HOST:PORT of a scheduler of Dask, or local:2 for two "
         "processes here",
+    )
+    parser.add_argument(
+        "--insecure-workers",
+        action="store_true",
+        help="allow --workers tcp://HOST:PORT of another machine, without encryption and authentication: who answers "
+        "there can run code here",
     )
 
 
@@ -110,6 +117,9 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
     project = _Project.read()
     measure: int | None = getattr(args, "measure_plan", None)
     workers: str | None = getattr(args, "workers", None)
+    insecure: bool = getattr(args, "insecure_workers", False)
+    if insecure and workers is None:
+        raise UsageError("--insecure-workers is for --workers tcp://HOST:PORT", hint="leave it out")
     if args.plan is not None:
         if workers is not None:
             raise UsageError("--plan says what goes where", hint="give --workers to uma plan")
@@ -133,12 +143,13 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
             raise UsageError(what, hint="give --partition collage as well")
         return partition
     if workers is not None:
-        check_workers(workers)
+        check_workers(workers, insecure)
     costs = args.costs or project.costs
     return Collage(
         costs=None if costs is None else CostTable.read(costs),
         measure=measure or 0,
         workers=workers,
+        insecure_workers=insecure,
         offload=getattr(args, "require_offload", None) or 0.0,
     )
 

@@ -1,123 +1,115 @@
-"""Workers by Dask: of a scheduler that has an address, or of a cluster on this machine that is there for one build."""
+"""The address of workers: processes on this machine, or those of a Dask scheduler.
+
+Dask runs what any client sends, and clients unpickle what a scheduler answers. So a scheduler is reached by TLS, which
+authenticates both sides by certificates; the exceptions are a scheduler on this machine and the user's permission.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 from ..errors import UsageError
 from ..quiet import quietly
 from . import request as requests
+from .local_workers import LocalWorkers
 from .request import Request
 from .workers import Asked, Link, NoWorkers
 
 __all__ = ["check_workers", "connect"]
 
-_ADDRESS = re.compile(r"tcp://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
+_ADDRESS = re.compile(r"(tcp|tls)://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
 _MOST_LOCAL = 256
 _GONE = (OSError, asyncio.TimeoutError)
 _CONNECT_S = 10.0
-_START_S = 60.0
+_TLS_HINT = (
+    "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and "
+    "DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY to files, or write the same into Dask's configuration"
+)
 
 
-def check_workers(text: str) -> str:
-    """The address of workers, which it is.
+def check_workers(text: str, insecure: bool = False) -> str:
+    """Return the address of workers if it is one that may be used.
 
     Args:
-        text: ``tcp://HOST:PORT`` of a scheduler of Dask, or ``local:COUNT``.
+        text: ``tls://HOST:PORT`` or ``tcp://HOST:PORT`` of a Dask scheduler, or ``local:COUNT``.
+        insecure: whether ``tcp://`` may lead to another machine.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not an address, or it leads to another machine without encryption and authentication.
     """
     address, local = _ADDRESS.fullmatch(text), _LOCAL.fullmatch(text)
-    if not ((address and 1 <= int(address[2]) <= 65535) or (local and int(local[1]) <= _MOST_LOCAL)):
-        hint = f"write tcp://HOST:PORT for a scheduler of Dask, or local:2 for two here (at most {_MOST_LOCAL})"
+    if not ((address and 1 <= int(address[3]) <= 65535) or (local and int(local[1]) <= _MOST_LOCAL)):
+        hint = f"write tls://HOST:PORT for a scheduler of Dask, or local:2 for two here (at most {_MOST_LOCAL})"
         raise UsageError(f"{text[:60]!r} is no address of workers", hint=hint)
+    if address and address[1] == "tcp" and not insecure and not _is_loopback(address[2]):
+        what = "tcp:// to another machine is neither encrypted nor authenticated: who answers there can run code here"
+        hint = f"use tls://{address[2]}:{address[3]}, or allow it with --insecure-workers (insecure_workers=True)"
+        raise UsageError(what, where=text, hint=hint)
     return text
 
 
-def connect(text: str) -> Link:
-    """The workers of an address.
+def _is_loopback(host: str) -> bool:
+    """Return whether a host's name can only mean this machine. Names other than ``localhost`` are not looked up."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def connect(text: str, insecure: bool = False) -> Link:
+    """Reach the workers of an address.
+
+    Args:
+        text, insecure: as for `check_workers`.
 
     Raises:
-        UsageError: it is no address.
-        NoWorkers: Dask is not installed, nobody answers there, no worker is there, or none can be started here.
+        UsageError: as `check_workers`.
+        NoWorkers: Dask is not installed, the certificates for TLS are missing or cannot be read, nobody answers there, no
+            worker is there, or none can be started here.
     """
-    check_workers(text)
+    check_workers(text, insecure)
+    if local := _LOCAL.fullmatch(text):
+        return LocalWorkers(int(local[1]))
     try:
         import distributed  # noqa: F401 - whether it is there
     except ImportError as error:
-        what = "workers need Dask, which is not installed"
-        raise NoWorkers(what, hint="pip install 'uma-core[distributed]'") from error
+        what = "a scheduler of workers needs Dask, which is not installed"
+        hint = "pip install 'uma-core[distributed]'; or use workers on this machine: local:2"
+        raise NoWorkers(what, where=text, hint=hint) from error
     with quietly():
         return _Dask(text)
 
 
 class _Dask:
-    """The link that `connect` gives."""
+    """The link to the workers of a Dask scheduler."""
 
     def __init__(self, text: str) -> None:
         import distributed
 
+        is_tls = text.startswith("tls://")
+        security = _tls_security(text) if is_tls else None
         self._left = contextlib.ExitStack()
-        local = _LOCAL.fullmatch(text)
-        count = int(local[1]) if local else 1
         try:
-            address = self._cluster(count) if local else text
             client: Any = distributed.Client
-            self._client = client(address, timeout=_CONNECT_S, set_as_default=False)
+            self._client = client(text, timeout=_CONNECT_S, set_as_default=False, security=security)
             self._left.callback(self._client.close)
-            self._client.wait_for_workers(count, timeout=_START_S if local else _CONNECT_S)
+            self._client.wait_for_workers(1, timeout=_CONNECT_S)
         except _GONE as error:
             self.close()
-            if local:
-                raise NoWorkers(f"{count} workers do not start within {_START_S:g} s", where=text) from error
             what = f"no workers answer within {_CONNECT_S:g} s"
             hint = "is the scheduler running (dask scheduler), and on each machine dask worker ADDRESS?"
+            if is_tls:
+                hint += " are all certificates signed by the same authority?"
             raise NoWorkers(what, where=text, hint=hint) from error
         except BaseException:
             self.close()
             raise
-
-    def _cluster(self, count: int) -> str:
-        """Start workers here; the address of their scheduler."""
-        import distributed
-
-        local: Any = distributed.LocalCluster
-        cluster = local(
-            n_workers=0,
-            processes=False,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address=None,
-            silence_logs=False,
-        )
-        self._left.callback(cluster.close)
-        folder = self._left.enter_context(
-            tempfile.TemporaryDirectory(prefix="uma-workers-", ignore_cleanup_errors=True)
-        )
-        address = str(cluster.scheduler_address)
-        for _ in range(count):
-            # Processes of their own kind: none begins by importing the program that this one runs.
-            command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
-            options = ["--no-nanny", "--no-dashboard", "--memory-limit", "0", "--local-directory", folder]
-            process = subprocess.Popen(
-                [*command, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt is for this process, which then ends that one
-            )
-            self._left.callback(partial(_end, process))
-        return address
 
     def workers(self) -> Sequence[str]:
         """The addresses of those that are there; OSError where the scheduler is gone."""
@@ -144,11 +136,31 @@ class _Dask:
         return asked
 
     def close(self) -> None:
-        """Leave the workers, and end those that were started here."""
+        """Leave the workers."""
         with quietly():
             self._left.close()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+def _tls_security(where: str) -> Any:
+    """Return the client's side of TLS, as Dask's configuration has it.
+
+    Raises:
+        NoWorkers: a certificate or key is missing, or cannot be read.
+    """
+    import distributed
+
+    security: Any = distributed.Security(require_encryption=True)
+    missing = [
+        name
+        for name, value in (("certificate authority", security.tls_ca_file), ("certificate", security.tls_client_cert))
+        if not value
+    ]
+    if missing:
+        raise NoWorkers(f"TLS to the workers needs a {' and a '.join(missing)}", where=where, hint=_TLS_HINT)
+    try:
+        security.get_connection_args("client")
+    except OSError as error:  # an ssl.SSLError is one
+        what = f"the certificates for TLS to the workers cannot be read: {error.strerror or error}"
+        files = ", ".join(filter(None, (security.tls_ca_file, security.tls_client_cert, security.tls_client_key)))
+        raise NoWorkers(what, where=files, hint=_TLS_HINT) from error
+    return security

@@ -278,11 +278,12 @@ def priced(partitioner: Collage, members: Members) -> Collage:
     """A partitioner for one build.
 
     Raises:
-        UsageError: the address of its workers is none.
+        UsageError: the address of its workers is none, or may not be used.
     """
     crew = None
     if partitioner.workers is not None:
-        crew = Crew(partial(connect, check_workers(partitioner.workers)))
+        insecure = partitioner.insecure_workers
+        crew = Crew(partial(connect, check_workers(partitioner.workers, insecure), insecure))
     made = BuildPrices(members, partitioner.costs, crew)
     return partitioner.priced(lambda table: made, made.ahead)
 

@@ -1,4 +1,7 @@
-"""A process that runs compiled models and times them, so that one that hangs or crashes is a result like others."""
+"""A process that builds, runs and times models, so that one that hangs or crashes is a result like others.
+
+It is reached by pipes: it opens no socket, and only the process that started it can ask it for anything.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,32 @@ main()
 
 
 class TimingProcess:
-    """The process, started when it is first needed, and again after each crash. Leave it by ``close``."""
+    """The process, started when it is first needed, and again after each crash. Leave it by ``close``.
 
-    def __init__(self) -> None:
+    Args:
+        builds: whether it builds parts as well, for which it needs plugins: it then reads the ``.pth`` files of
+            Python's ``site``, which make packages importable that are installed to be edited.
+    """
+
+    def __init__(self, *, builds: bool = False) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
+        self._options = ["-I"] if builds else ["-I", "-S"]
+
+    def start(self) -> None:
+        """Start the process unless it runs, and wait until it can be asked.
+
+        Raises:
+            ToolchainError: no process can be started.
+        """
+        self._running()
+
+    def kill(self) -> None:
+        """Kill the process from another thread than the one that asks it, which is then answered that it was killed."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                os.killpg(process.pid, signal.SIGKILL)
 
     def ask(self, told: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
         """What the process answers; or, in words, how it ended instead, or why the model cannot be run.
@@ -97,7 +121,7 @@ class TimingProcess:
         self._log = tempfile.TemporaryFile(prefix="uma-timing-")  # noqa: SIM115 - until `close`
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START],
+                [sys.executable, *self._options, "-c", _START],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,

@@ -1,4 +1,4 @@
-"""The process in which `timing` runs compiled models.
+"""The process in which `timing` runs compiled models, and in which a local worker builds parts.
 
 It is told what to run in lines of JSON on stdin, and answers each with one on what was its stdout; what models print
 goes to stderr.
@@ -6,6 +6,7 @@ goes to stderr.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import resource
@@ -50,9 +51,19 @@ def _whole(told: dict[str, Any]) -> dict[str, Any]:
     return {"ns": [float(statistics.median(found)) for found in times]}
 
 
+def _part(told: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request of `local_workers`; the answer is text."""
+    from .request import answer
+
+    return {"answer": answer(told["text"], base64.b64decode(told["constants"]), told["only_build"])}
+
+
+_WORK = {"calls": _calls, "whole": _whole, "part": _part}
+
+
 def _answer(told: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _calls(told) if told["do"] == "calls" else _whole(told)
+        return _WORK[told["do"]](told)
     except UmaError as error:
         return {"error": error.what}
 

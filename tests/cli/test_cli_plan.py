@@ -228,6 +228,8 @@ def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: p
         (("build", "--workers", "local:2"), "--workers is for the partitioner 'collage'"),
         (("build", "--workers", "local:2", "--plan", "plan.json"), "--plan says what goes where"),
         (("plan", "--workers", "local:0"), "'local:0' is no address of workers"),
+        (("plan", "--workers", "tcp://lab:8786"), "tcp:// to another machine is neither encrypted nor authenticated"),
+        (("plan", "--insecure-workers"), "--insecure-workers is for --workers tcp://HOST:PORT"),
         (("plan", "--measure-plan", "0"), "argument --measure-plan: '0' is no number of plans"),
         (("build", "--plan", "none.json"), "the plan cannot be read: No such file or directory"),
         (("build", "--plan", "costs.json"), "the file holds no plan"),

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +25,9 @@ from uma.partition import Collage
 from uma.pipeline import workers
 from uma.pipeline.alone import RegionRefused
 from uma.pipeline.dask_link import check_workers, connect
+from uma.pipeline.local_workers import LocalWorkers
 from uma.pipeline.measured import Ran
+from uma.pipeline.prices import priced
 from uma.pipeline.request import Request, answer, read_answer, request_of, versions_of
 from uma.pipeline.stages import Build
 from uma.pipeline.workers import Crew, NoWorkers
@@ -245,11 +255,31 @@ class TestCrew:
         assert crew.failed == ["worker a cannot measure a part, which is measured here: no emulator"]
 
 
-@pytest.mark.parametrize("text", ["", "local", "local:0", "local:1000", "tcp://lab", "tcp://lab:0", "tcp://lab:99999"])
+@pytest.mark.parametrize("text", ["", "local", "local:0", "local:1000", "tcp://lab", "tcp://lab:0", "tls://lab:99999"])
 def test_addresses_are_checked(text: str) -> None:
     with pytest.raises(UsageError, match="is no address of workers"):
-        check_workers(text)
-    assert check_workers("tcp://lab-1.example:8786") and check_workers("tcp://[::1]:8786") and check_workers("local:2")
+        check_workers(text, insecure=True)
+    assert check_workers("tls://lab-1.example:8786") and check_workers("tls://[fe80::1]:8786")
+    assert check_workers("local:2")
+
+
+@pytest.mark.parametrize("host", ["lab", "10.0.0.7", "0.0.0.0", "127.0.0.1.example", "[::]", "[fe80::1]"])
+def test_tcp_to_another_machine_needs_permission(host: str) -> None:
+    address = f"tcp://{host}:8786"
+    with pytest.raises(UsageError, match="tcp:// to another machine is neither encrypted nor authenticated") as found:
+        check_workers(address)
+    assert found.value.where == address
+    assert found.value.hint is not None and f"tls://{host}:8786" in found.value.hint
+    assert "--insecure-workers" in found.value.hint
+    with pytest.raises(UsageError, match="tcp:// to another machine"):
+        priced(Collage(workers=address), resolve_targets("c", default_host()))
+    assert check_workers(address, insecure=True) == address
+    assert priced(Collage(workers=address, insecure_workers=True), resolve_targets("c", default_host()))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "LocalHost", "[::1]"])
+def test_tcp_on_this_machine_needs_none(host: str) -> None:
+    assert check_workers(f"tcp://{host}:8786")
 
 
 @pytest.mark.parametrize("text", ["{}", '{"versions": {}, "ns": -1, "cycles": {}}', '{"versions": {}, "error": {}}'])
@@ -286,31 +316,153 @@ class TestRequests:
         assert lost["error"]["kind"] == "ModelError"
 
 
-def test_without_dask_there_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+def test_a_scheduler_needs_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(NoWorkers, match="not installed") as found:
-        connect("local:2")
-    assert found.value.hint == "pip install 'uma-core[distributed]'"
+        connect("tls://lab:8786")
+    assert found.value.hint is not None and found.value.hint.startswith("pip install 'uma-core[distributed]'")
 
 
-@pytest.mark.soak
-@pytest.mark.filterwarnings("ignore")
-class TestDask:
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "TLS to the workers needs a certificate authority and a certificate"),
+        ({"tls_ca_file": "ca.pem"}, "TLS to the workers needs a certificate$"),
+        ({"tls_ca_file": "ca.pem", "tls_client_cert": "me.pem"}, "cannot be read: No such file"),
+    ],
+)
+def test_tls_needs_certificates(files: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Security:
+        def __init__(self, *, require_encryption: bool) -> None:
+            assert require_encryption
+            self.tls_ca_file, self.tls_client_cert = files.get("tls_ca_file"), files.get("tls_client_cert")
+            self.tls_client_key = None
+
+        def get_connection_args(self, role: str) -> None:
+            assert role == "client"
+            raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Security=Security))
+    with pytest.raises(NoWorkers) as found:
+        connect("tls://lab:8786")
+    assert re.search(message, found.value.what)
+    assert found.value.hint is not None and "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in found.value.hint
+    assert found.value.where == (", ".join(files.values()) if len(files) == 2 else "tls://lab:8786")
+
+
+def process_tree() -> set[int]:
+    """This process and those below it."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):  # it ended just now
+            continue
+    tree, size = {os.getpid()}, 0
+    while len(tree) > size:
+        size = len(tree)
+        tree |= {process for process, parent in parents.items() if parent in tree}
+    return tree
+
+
+def listeners(processes: set[int]) -> set[str]:
+    """The addresses at which processes can be reached: of TCP, UDP and Unix sockets, those without a name included."""
+    inodes = set()
+    for process in processes:
+        for file in Path(f"/proc/{process}/fd").glob("*"):
+            try:
+                inodes.add(os.readlink(file).removeprefix("socket:[").removesuffix("]"))
+            except OSError:  # it was closed just now
+                continue
+    addresses = set()
+    for name in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes and fields[3] in ("0A", "07"):  # LISTEN; of UDP, not connected
+                addresses.add(f"{name} {fields[1]}")
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[6] in inodes and int(fields[3], 16) & 0x10000:  # __SO_ACCEPTCON
+            addresses.add(f"unix {' '.join(fields[7:])}")
+    return addresses
+
+
+EMPTY = Request(json.dumps({"form": 0}), b"constants")
+"""A request that is answered without building anything."""
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
+class TestLocal:
+    @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="there is no /proc to read sockets from")
+    def test_nobody_can_connect_to_local_workers(self) -> None:
+        processes, addresses = process_tree(), listeners(process_tree())
+        link = connect("local:2")
+        try:
+            workers_here = process_tree() - processes
+            asked = [link.ask(worker, EMPTY, True) for worker in link.workers()]
+            wait_for(lambda: all(one.done() for one in asked))
+            assert [set(json.loads(one.result())) for one in asked] == [{"versions"}] * 2
+            assert len(workers_here) == 2 and listeners(process_tree()) == addresses
+
+            os.kill(min(workers_here), signal.SIGKILL)  # one that is lost has no answer
+            asked = [link.ask(worker, EMPTY, True) for worker in link.workers()]
+            wait_for(lambda: len(link.workers()) == 1 and any(one.done() for one in asked))
+            lost, other = sorted(asked, key=lambda one: one.done())
+            assert not lost.done() and other.done() and json.loads(other.result())
+            with pytest.raises(OSError, match="SIGKILL"):
+                lost.result()
+        finally:
+            link.close()
+        assert not process_tree() & workers_here and link.workers() == []
+
+    def test_workers_that_cannot_be_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(NoWorkers, match="2 workers cannot be started: cannot start a process: No such file"):
+            connect("local:2")
+
+    def test_an_interrupt_while_they_start_leaves_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        closed = []
+        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.close", lambda self: closed.append(self))
+
+        def interrupt(self: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            LocalWorkers(2)
+        assert len(closed) == 2
+
+    @pytest.mark.soak
+    def test_they_end_with_the_process_that_started_them(self) -> None:
+        program = "from uma.pipeline.dask_link import connect; link = connect('local:1'); print('ready', flush=True)"
+        with subprocess.Popen(
+            [sys.executable, "-c", f"{program}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            tree = process_tree() - {os.getpid(), process.pid}
+            process.kill()
+        wait_for(lambda: not any(Path(f"/proc/{one}").exists() for one in tree))
+
+    @pytest.mark.soak
     def test_a_killed_worker_loses_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("distributed", reason="Dask is not installed: uma-core[distributed]")
-        import psutil
-
         monkeypatch.setattr(workers, "answer", answer)
         made = Build("m", resolve_targets("c", default_host(), Collage(workers="local:2")))
         killed: list[int] = []
-        take = Crew._take
+        take, before = Crew._take, process_tree()
 
         def taken(self: Crew, one: Any) -> None:
             take(self, one)
             if not killed and not one.only_build:
-                found = [p for p in psutil.Process().children() if "distributed.cli.dask_worker" in p.cmdline()]
-                killed.append(found[0].pid)
-                found[0].kill()
+                parent = f"PPid:\t{os.getpid()}\n"
+                started = process_tree() - before
+                killed.append(min(pid for pid in started if parent in Path(f"/proc/{pid}/status").read_text()))
+                os.kill(killed[0], signal.SIGKILL)
 
         monkeypatch.setattr(Crew, "_take", taken)
         value: Any = X
@@ -322,10 +474,70 @@ class TestDask:
         decision = placement.partitioner.decision
         assert decision is not None
         assert all(one.price.source in ("measured", "free") for one in decision.pool.offers)
-        assert all("is lost" in sentence for sentence in decision.failed)
+        assert decision.failed and all("is lost" in sentence for sentence in decision.failed)
 
+
+def certificate(folder: Path, name: str) -> dict[str, str]:
+    """A certificate authority and what it signed, as Dask's configuration has it; for the client and all others."""
+    authority, key, request, signed = (str(folder / f"{name}.{end}") for end in ("ca", "key", "csr", "pem"))
+    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj"]
+    sign = ["openssl", "x509", "-req", "-in", request, "-CA", authority, "-CAkey", f"{authority}.key", "-out", signed]
+    for command in (
+        [*new, f"/CN={name} authority", "-keyout", f"{authority}.key", "-x509", "-out", authority],
+        [*new, f"/CN={name}", "-keyout", key, "-out", request],
+        [*sign, "-CAcreateserial"],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    roles = ("client", "scheduler", "worker")
+    files = {f"tls_{role}_cert": signed for role in roles} | {f"tls_{role}_key": key for role in roles}
+    return {"tls_ca_file": authority, **files}
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("ignore")
+class TestDask:
     def test_nobody_at_the_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="Dask is not installed: uma-core[distributed]")
         monkeypatch.setattr("uma.pipeline.dask_link._CONNECT_S", 1.0)
         with pytest.raises(NoWorkers, match="no workers answer within 1 s"):
             connect("tcp://127.0.0.1:9")
+
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make certificates with")
+    def test_a_scheduler_by_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        distributed: Any = pytest.importorskip("distributed", reason="Dask is not installed: uma-core[distributed]")
+        dask: Any = pytest.importorskip("dask")
+        monkeypatch.setattr("uma.pipeline.dask_link._CONNECT_S", 5.0)
+        good, other = certificate(tmp_path, "good"), certificate(tmp_path, "other")
+
+        def configured(files: dict[str, str]) -> Any:
+            prefix = "distributed.comm.tls"
+            settings = {f"{prefix}.ca-file": files["tls_ca_file"], f"{prefix}.client.cert": files["tls_client_cert"]}
+            return dask.config.set({**settings, f"{prefix}.client.key": files["tls_client_key"]})
+
+        addresses = listeners(process_tree())
+        with distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tls://",
+            host="127.0.0.1",
+            dashboard_address=None,
+            security=distributed.Security(require_encryption=True, **good),
+        ) as cluster:
+            servers = listeners(process_tree())
+            address = cluster.scheduler_address
+            with configured(good):
+                link = connect(address)
+                try:
+                    asked = link.ask(link.workers()[0], EMPTY, True)
+                    wait_for(asked.done)
+                    assert set(json.loads(asked.result())) == {"versions"}
+                    assert listeners(process_tree()) == servers > addresses, "the client listens"
+                finally:
+                    link.close()
+            with configured(other), pytest.raises(NoWorkers, match="no workers answer") as found:
+                connect(address)
+            assert found.value.hint is not None and "signed by the same authority" in found.value.hint
+            with pytest.raises(NoWorkers, match="no workers answer"):
+                connect(address.replace("tls://", "tcp://"))
+            with pytest.raises(NoWorkers, match="needs a certificate authority and a certificate"):
+                connect(address)

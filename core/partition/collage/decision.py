@@ -148,6 +148,8 @@ class Collage:
             any. Where no plan has as much, it does not count.
         workers: who builds and measures parts: the address of a scheduler of Dask, or ``local:2`` for two processes
             here; None for this process.
+        insecure_workers: whether the address may be ``tcp://`` of another machine, which is neither encrypted nor
+            authenticated: who answers there can run code here.
         prices, ahead, origin: of one build, see `priced`.
 
     Attributes:
@@ -165,6 +167,7 @@ class Collage:
     measure: int = 0
     offload: float = 0.0
     workers: str | None = None
+    insecure_workers: bool = False
     prices: Prices | None = field(default=None, repr=False)
     ahead: Prices | None = field(default=None, repr=False)
     origin: Collage | None = field(default=None, repr=False)
