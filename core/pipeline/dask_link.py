@@ -70,8 +70,8 @@ def connect(text: str, insecure: bool = False) -> Link:
 
     Raises:
         UsageError: as `check_workers`.
-        NoWorkers: Dask is not installed, the certificates for TLS are missing or cannot be read, nobody answers there, no
-            worker is there, or none can be started here.
+        NoWorkers: Dask is not installed, the certificates for TLS are missing or cannot be read, nobody answers there,
+            no worker is there, or none can be started here.
     """
     check_workers(text, insecure)
     if local := _LOCAL.fullmatch(text):

@@ -15,10 +15,14 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from ..errors import UsageError
+from ..toolchain.cache import lock_folder
 
 __all__ = ["one_at_a_time", "recover", "replace_folder", "staging"]
 
@@ -26,6 +30,12 @@ _STAGED = re.compile(r"\.uma-save-[0-9a-f]{16}-[0-9a-f]{16}")
 _ASIDE = ".old"
 _ABANDONED_S = 24 * 3600.0
 """Where the file system has no locks, a folder this old belongs to nobody any more."""
+
+_LOCK_LIMIT_S = 60.0
+"""How long another process of this user may replace something in a folder before that is an error, in seconds."""
+
+_LOCK_POLL_S = 0.01
+_HOLDER = re.compile(rb"process [0-9]+ on [!-~]+")
 
 # From <fcntl.h> and <linux/fs.h>; from <sys/stdio.h> of macOS.
 _AT_FDCWD = -100
@@ -46,21 +56,21 @@ def staging(folder: Path) -> Iterator[Path]:
 
     Raises:
         OSError: it cannot be made.
+        UsageError: another process writes beside ``folder`` for too long.
     """
     missing = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
-    staged = folder.with_name(f"{_prefix(folder)}{secrets.token_hex(8)}")
-    handle = None
+    staged = handle = None
     try:
         if missing:
             folder.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(folder.parent):
             _bring_back(folder)
             _sweep(folder.parent)
-            staged.mkdir()
-            handle = _locked(staged, wait=True)  # as long as somebody has it, nobody sweeps it
+            staged, handle = _new_staged(folder)
         yield staged
     except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
+        if staged is not None:
+            shutil.rmtree(staged, ignore_errors=True)
         for parent in missing:
             with contextlib.suppress(OSError):  # never made, or another's file is in it by now
                 parent.rmdir()
@@ -102,16 +112,95 @@ def recover(folder: Path) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time(parent: Path) -> Iterator[None]:
-    """Within, no other process replaces an artifact in this folder; unless its file system has no locks."""
+    """Within, no other process of this user replaces an artifact in this folder.
+
+    The lock is on a file in a private folder, because every user who may read ``parent`` can hold a lock on it for any
+    time. Without a private folder, or where its file system has no locks, nothing is locked.
+
+    Args:
+        parent: without symbolic links.
+
+    Raises:
+        UsageError: another process does for too long.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            if (folder := lock_folder()) is not None:
+                name = hashlib.sha256(os.fsencode(parent)).hexdigest()[:32]
+                stack.callback(_release, folder / name, _acquire(folder / name, parent))
+        yield
+
+
+def _acquire(file: Path, parent: Path) -> int:
+    """Return a handle of a new or existing file, locked.
+
+    Raises:
+        OSError: it cannot be opened, or its file system has no locks.
+        UsageError: another process has it for too long.
+    """
     import fcntl  # POSIX has it; who never saves can do without
 
-    handle = os.open(parent, os.O_RDONLY)
+    end = time.monotonic() + _LOCK_LIMIT_S
+    while True:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(handle, file):
+                with contextlib.suppress(OSError):  # no room to say who has it
+                    os.truncate(handle, 0)
+                    os.write(handle, f"process {os.getpid()} on {os.uname().nodename}".encode())
+                return handle
+            os.close(handle)  # who had it has removed the file: there may be another one by now
+        except BlockingIOError:
+            holder = os.pread(handle, 200, 0)
+            os.close(handle)
+            if time.monotonic() > end:
+                who = holder.decode() if _HOLDER.fullmatch(holder) else "another process of this user"
+                raise UsageError(
+                    f"{who} has been replacing something in this folder for {_LOCK_LIMIT_S:g} s",
+                    where=os.fspath(parent),
+                    hint="wait until it is done, or end it",
+                ) from None
+            time.sleep(_LOCK_POLL_S)
+        except BaseException:
+            os.close(handle)
+            raise
+
+
+def _is_file(handle: int, file: Path) -> bool:
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        return os.path.samestat(os.fstat(handle), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _release(file: Path, handle: int) -> None:
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        file.unlink()
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a child that was forked meanwhile has the handle, too
+    os.close(handle)
+
+
+def _new_staged(folder: Path) -> tuple[Path, int | None]:
+    """Return a new folder to become ``folder``, and a handle that keeps it locked, as `_locked`: so nobody sweeps it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        staged = folder.with_name(f"{_prefix(folder)}{secrets.token_hex(8)}")
+        staged.mkdir(mode=0o700)  # until it is locked, no other user can open and lock it
+        handle = _locked(staged, wait=True)
+        if handle is None or staged.exists():
+            break
+        os.close(handle)  # a process with another private folder has swept it
+    inner = staged / "mode"
+    inner.mkdir()
+    staged.chmod(stat.S_IMODE(inner.stat().st_mode))  # as the umask, or the access control list of the parent, says
+    inner.rmdir()
+    return staged, handle
 
 
 def _prefix(folder: Path) -> str:
@@ -121,10 +210,11 @@ def _prefix(folder: Path) -> str:
 
 def _bring_back(folder: Path) -> None:
     for aside in sorted(folder.parent.glob(f"{_prefix(folder)}*{_ASIDE}")):
-        if os.path.lexists(folder):
-            os.rename(aside, aside.with_name(aside.name.removesuffix(_ASIDE)))  # to be swept
-        else:
-            os.rename(aside, folder)
+        with contextlib.suppress(PermissionError):  # another user's, in a folder like /tmp: it stays
+            if os.path.lexists(folder):
+                os.rename(aside, aside.with_name(aside.name.removesuffix(_ASIDE)))  # to be swept
+            else:
+                os.rename(aside, folder)
 
 
 def _sweep(parent: Path) -> None:

@@ -31,7 +31,7 @@ from .compile import Part
 from .discovery import host_cpu_id
 from .stack import measuring_flags
 
-__all__ = ["Cache", "Entry", "default_folder", "library_key", "on_trial"]
+__all__ = ["Cache", "Entry", "default_folder", "library_key", "lock_folder", "on_trial"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}-[0-9a-f]{64}\.so")
 _PARTIAL = ".partial-"
@@ -93,6 +93,17 @@ def default_folder() -> Path:
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG base directory specification has a relative path ignored.
     return (Path(xdg) if os.path.isabs(xdg) else home / ".cache") / "uma"
+
+
+def lock_folder() -> Path | None:
+    """Return a folder for lock files that no other user can open: in the cache folder, else in ``XDG_RUNTIME_DIR``.
+
+    None where neither belongs to this user alone.
+    """
+    for folder in (default_folder(), Path(os.environ.get("XDG_RUNTIME_DIR", ""), "uma")):
+        if _unusable(folder) is None and _unusable(folder / "locks") is None:
+            return folder / "locks"
+    return None
 
 
 class Entry(NamedTuple):

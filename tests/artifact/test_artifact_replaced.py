@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +21,8 @@ from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 from uma.artifact import load
 from uma.errors import UsageError
 from uma.runtime import replace
-from uma.runtime.replace import recover, replace_folder, staging
+from uma.runtime.replace import one_at_a_time, recover, replace_folder, staging
+from uma.toolchain.cache import default_folder, lock_folder
 
 _KILLED = """
 import json, os, random, signal, sys, time
@@ -223,3 +230,156 @@ def test_what_make_would_not_make_stays(saved: Path) -> None:
     (saved / "scale_example.txt").touch()
     with pytest.raises(UsageError, match=r"files of another origin, 'scale_example\.txt'"):
         again(saved)
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within, somebody holds a lock on a folder, which takes no more than permission to read it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def ends(work: Callable[[], object]) -> bool:
+    """Whether some work ends."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("name", ["new", "scale", "scale.zip"])
+def test_a_lock_on_the_parent_blocks_nothing(saved: Path, name: str) -> None:
+    artifact = artifact_of(FILES, METADATA)
+    with locked(saved.parent):
+        assert ends(lambda: artifact.save(saved.with_name(name)))
+    assert load(saved.with_name(name)).name == "scale"
+
+
+def test_the_folder_that_is_written_can_be_locked_by_no_other_user(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, lock = [], replace._locked
+
+    def noted(folder: Path, wait: bool) -> int | None:
+        if wait:
+            modes.append(folder.stat().st_mode & 0o777)
+        return lock(folder, wait)
+
+    monkeypatch.setattr(replace, "_locked", noted)
+    umask = os.umask(0o027)
+    try:
+        again(saved)
+    finally:
+        os.umask(umask)
+    assert modes == [0o700] and saved.stat().st_mode & 0o777 == 0o750
+
+
+def test_one_that_was_swept_before_it_was_locked_is_made_again(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept, lock = [], replace._locked
+
+    def sweeping(folder: Path, wait: bool) -> int | None:
+        handle = lock(folder, wait)
+        if wait and not swept:
+            swept.append(folder)
+            folder.rmdir()
+        return handle
+
+    monkeypatch.setattr(replace, "_locked", sweeping)
+    again(saved)
+    assert len(swept) == 1
+
+
+def test_two_of_one_user_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    folder, parent = lock_folder(), tmp_path / "parent"
+    assert folder is not None and folder.parent == default_folder()
+    parent.mkdir()
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with one_at_a_time(parent):
+            entered.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        assert entered.wait(30)
+        (file,) = folder.iterdir()
+        assert file.stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
+        with one_at_a_time(tmp_path / "another"):
+            pass
+        me = re.escape(f"process {os.getpid()} on {os.uname().nodename}")
+        with monkeypatch.context() as patch:
+            patch.setattr(replace, "_LOCK_LIMIT_S", 0.05)
+            with pytest.raises(
+                UsageError, match=f"^{me} has been replacing something in this folder for 0.05 s"
+            ) as found:
+                artifact_of(FILES, METADATA).save(parent / "scale")
+            assert found.value.where == str(parent) and found.value.hint == "wait until it is done, or end it"
+            file.write_bytes(b"process 1\x1b[2J on x")
+            with pytest.raises(UsageError, match=r"^another process of this user has been replacing"):
+                artifact_of(FILES, METADATA).save(parent / "scale.zip")
+        assert not os.listdir(parent)
+        waiting = threading.Thread(target=artifact_of(FILES, METADATA).save, args=(parent / "scale",))
+        waiting.start()
+    finally:
+        leave.set()
+        thread.join()
+    waiting.join()
+    assert load(parent / "scale").name == "scale" and not os.listdir(folder)
+
+
+def test_where_locks_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, runtime = tmp_path / "shared", tmp_path / "runtime"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("UMA_CACHE_DIR", str(shared))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert lock_folder() is None
+    again(artifact_of(FILES, METADATA).save(tmp_path / "a" / "scale"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert lock_folder() == runtime / "uma" / "locks"
+    if os.geteuid() == 0:
+        os.chown(runtime / "uma", NOBODY, -1)
+        assert lock_folder() is None
+
+
+_SAVED_BY_NOBODY = """
+import json, os, sys
+
+from uma import json_record
+from uma.artifact import Artifact, ArtifactRecord, load
+
+files, metadata = json.load(sys.stdin)
+artifact = Artifact(files, json_record.read(ArtifactRecord, {**metadata, "files": {}}))
+artifact.save(sys.argv[1] + "/scale.zip")  # imports all that saving takes
+os.remove(sys.argv[1] + "/scale.zip")
+os.setgid(65534)
+os.setuid(65534)
+for _ in range(2):  # nothing is there; then an artifact is
+    artifact.save(sys.argv[1] + "/scale")
+    assert load(sys.argv[1] + "/scale").name == "scale"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_what_other_users_left_in_a_folder_like_tmp_blocks_nothing(saved: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        parent = Path(name)
+        parent.chmod(0o1777)
+        aside = parent / f"{replace._prefix(parent / 'scale')}{'0' * 16}.old"
+        aside.mkdir()
+        given = json.dumps([{name: text for name, text in FILES.items() if isinstance(text, str)}, METADATA])
+        done = subprocess.run(
+            [sys.executable, "-c", _SAVED_BY_NOBODY, str(parent)], input=given, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert sorted(os.listdir(parent)) == [aside.name, "scale"]
