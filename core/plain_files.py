@@ -1,13 +1,16 @@
-"""Opening files that somebody names: nothing that blocks, and nothing without an end."""
+"""Files that somebody names: opened so that nothing blocks and nothing has no end, and written whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
+from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_plain", "size_of"]
+__all__ = ["Staged", "open_plain", "size_of", "write_whole"]
 
 
 def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
@@ -38,3 +41,83 @@ def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
 def size_of(file: BinaryIO) -> int:
     """The size of an open file, in bytes: as much as may be read of it, whatever comes behind."""
     return os.fstat(file.fileno()).st_size
+
+
+class Staged:
+    """A new file, open for writing, that replaces the one at a path, or is removed.
+
+    Args:
+        path: of the file that is to be replaced; where it is a symbolic link, of what that leads to.
+
+    Attributes:
+        path: that path, without symbolic links.
+        file: the new file, under a hidden name beside it.
+
+    Raises:
+        OSError: it cannot be made, or there is something else than a plain file at the path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if "\0" in os.fspath(path):
+            raise OSError(errno.EINVAL, "there is a null character in the path")
+        self.path = Path(os.path.realpath(path))
+        if self.path.exists() and not self.path.is_file():
+            raise OSError(errno.EINVAL, "what is there is no plain file")
+        self._staged = self.path.with_name(f".uma-{secrets.token_hex(8)}")
+        self.file: BinaryIO = self._staged.open("xb")
+
+    def replace(self, *, sync: bool = True) -> None:
+        """Close the file and put it at the path, in one step.
+
+        Args:
+            sync: whether its bytes are on the disk before it is at the path, so that it is whole after a power failure.
+
+        Raises:
+            OSError: its bytes cannot be written, or it cannot replace what is at the path.
+        """
+        self.file.flush()
+        if sync:
+            os.fsync(self.file.fileno())
+        self.file.close()
+        self._staged.replace(self.path)
+
+    def discard(self) -> None:
+        """Close the file and remove it, unless it is at the path."""
+        with contextlib.suppress(OSError):  # of what could not be written
+            self.file.close()
+        self._staged.unlink(missing_ok=True)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes, *, sync: bool = True, streams: bool = False) -> None:
+    """Write a file, or replace one, whole or not at all. A symbolic link stays, and what it leads to is replaced.
+
+    Args:
+        path: of the file.
+        content: its bytes.
+        sync: as for `Staged.replace`.
+        streams: whether a pipe or a device may be at the path, such as ``/dev/stdout``, which is then written to.
+
+    Raises:
+        OSError: it cannot be written, or there is something at the path that may not be.
+    """
+    if streams and _is_stream(path):
+        with open(path, "wb") as file:
+            file.write(content)
+        return
+    staged = Staged(path)
+    try:
+        staged.file.write(content)
+        staged.replace(sync=sync)
+    finally:
+        staged.discard()
+
+
+def _is_stream(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is that of a pipe or device, or names an open file of a process, as ``/dev/fd/1`` does."""
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError: there is a null character in the path
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

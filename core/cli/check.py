@@ -149,7 +149,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    from ..runtime.files import write_whole
+    from ..plain_files import write_whole
 
     try:
         write_whole(path, text.encode())

@@ -81,8 +81,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _write(path: Path, what: str, text: str) -> None:
+    from ..plain_files import write_whole
+
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode(), streams=True)
     except OSError as error:
         raise UsageError(f"{what} cannot be written: {error.strerror}", where=str(path)) from error
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of
+from ..plain_files import open_plain, size_of, write_whole
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
 from ..relay.types import MAX_BYTES
-from ..runtime.files import write_whole
 from .stages import STAGES, Form
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Dumper:
     def _write(self, name: str, content: bytes) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / name, content)
+            write_whole(self.folder / name, content, sync=False)
         except OSError as error:
             raise UsageError(f"cannot write the dump: {error.strerror}", where=str(self.folder)) from error
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +25,7 @@ from ..errors import ModelError, UsageError
 from ..lowering.members import Member, Members
 from ..machines import Machine
 from ..partition import Consent
+from ..plain_files import write_whole
 from ..relay.module import IRModule
 from ..target import Target
 from ..toolchain.cache import Cache
@@ -281,9 +281,7 @@ def ran_of(found: Any) -> Ran | None:
 
 def write_kept(path: Path, what: Mapping[str, object]) -> None:
     """Write something down, whole or not at all."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        json.dump(what, file)
-    os.replace(file.name, path)
+    write_whole(path, json.dumps(what).encode(), sync=False)
 
 
 @contextlib.contextmanager

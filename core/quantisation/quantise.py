@@ -15,12 +15,12 @@ from ..errors import ModelError, RequirementError, UsageError
 from ..floating_point import default_mode
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..pipeline.driver import LoadedModel, Shapes, load_model, start_build
-from ..plain_files import open_plain
+from ..plain_files import open_plain, write_whole
 from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule
 from ..reports.explain import explain
 from ..reports.oracles import onnxruntime
-from ..runtime.files import read_arrays, write_whole
+from ..runtime.files import read_arrays
 from ..target import QuantisedForm
 from ..target.quantised import Scales
 from .agreement import Agreement, compare

@@ -1,42 +1,22 @@
-"""Files and folders: read as hostile data, written whole or not at all."""
+"""Files of arrays and of JSON: read as hostile data, written whole or not at all."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of
+from ..plain_files import open_plain, size_of, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_arrays", "read_plain", "save_arrays", "write_plain", "write_whole"]
+__all__ = ["read_arrays", "read_plain", "save_arrays", "write_plain"]
 
 _MAX_UNPACKED_BYTES = 1 << 29
 """What a compressed file may take in memory, beyond its own size: a small one could fill all there is."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace one, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written, or what is there is no plain file.
-    """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "what is there is no plain file")
-    staged = path.with_name(f".uma-{secrets.token_hex(8)}")
-    try:
-        staged.write_bytes(content)
-        staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

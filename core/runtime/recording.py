@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import secrets
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ..errors import DeviceError, UsageError
+from ..plain_files import Staged
 from .abi import Array, abi
 from .native import NativeModel, Session
 from .part import part_of_runtime
@@ -198,16 +195,14 @@ class _Staged:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = Path(os.path.realpath(path))
+        self._path = path
         self._failed: OSError | None = None
         try:
-            if self._path.exists() and not self._path.is_file():
-                raise OSError(errno.EINVAL, "what is there is no plain file")
-            self._staged = self._path.with_name(f".uma-{secrets.token_hex(8)}")
-            self._file = self._staged.open("wb")
+            self._staged = Staged(path)
         except OSError as error:
             raise self._unwritable(error) from error
-        self._dropped = weakref.finalize(self, _drop, self._file, self._staged)
+        self._file = self._staged.file
+        self._dropped = weakref.finalize(self, self._staged.discard)
 
     def write(self, text: bytes) -> None:
         """Add to it. Nothing is raised here: it is called from C."""
@@ -222,8 +217,7 @@ class _Staged:
         try:
             if self._failed is not None:
                 raise self._failed
-            self._file.close()
-            self._staged.replace(self._path)
+            self._staged.replace()
         except OSError as error:
             raise self._unwritable(error) from error
         finally:
@@ -231,9 +225,3 @@ class _Staged:
 
     def _unwritable(self, error: OSError) -> UsageError:
         return UsageError(f"cannot write the trace: {error.strerror}", where=str(self._path))
-
-
-def _drop(file: BinaryIO, staged: Path) -> None:
-    with contextlib.suppress(OSError):  # of what could not be written
-        file.close()
-    staged.unlink(missing_ok=True)

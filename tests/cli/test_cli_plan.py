@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -243,6 +246,30 @@ def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: p
 def test_options_that_do_not_go_together(uma: Uma, model: Path, options: Sequence[str], what: str) -> None:
     command, *rest = options
     assert uma(command, "m.py", *TARGETS, *rest).error(2).startswith(what)
+
+
+@pytest.mark.parametrize(("option", "file"), [("-o", "plan.json"), ("--timeline", "plan.svg")])
+def test_a_file_is_written_whole_or_not_at_all(uma: Uma, model: Path, option: str, file: str) -> None:
+    path, before = model / file, set(model.iterdir())
+    path.write_text("the one before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        said = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", option, file).error(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "cannot be written: File too large" in said
+    assert path.read_text() == "the one before" and set(model.iterdir()) == {*before, path}
+
+
+def test_a_plan_into_a_pipe(uma: Uma, model: Path) -> None:
+    os.mkfifo(model / "pipe")
+    content: list[bytes] = []
+    reader = threading.Thread(target=lambda: content.append((model / "pipe").read_bytes()))
+    reader.start()
+    assert uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "-o", "pipe").code == 0
+    reader.join()
+    assert "trials" in json.loads(content[0])
 
 
 def test_a_form_that_was_lowered_has_nothing_to_place(uma: Uma, model: Path) -> None:

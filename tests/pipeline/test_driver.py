@@ -24,10 +24,10 @@ from uma.hookspecs import Code, hookimpl
 from uma.pipeline import STAGES
 from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, load_model, lower_loaded
 from uma.pipeline.dump import Dumper, read_dump
+from uma.plain_files import write_whole
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program, parse_program, print_program
 from uma.relay import parse_module, print_module
-from uma.runtime.files import write_whole
 from uma.target import Target, TargetKind
 from uma.tir.form.nodes import PrimFunc
 

@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyte
     def refuse(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("uma.runtime.files.write_whole", refuse)
+    monkeypatch.setattr("uma.plain_files.write_whole", refuse)
     assert main(["check", "null_unit", "--only", "registration", "--junit", str(tmp_path / "out.xml")]) == 2
 
 

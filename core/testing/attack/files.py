@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, UsageError
+from ...plain_files import write_whole
 from ...relay.module import IRModule
 from ...relay.text import parse_module, print_module
 from ..record import Part
@@ -107,7 +108,7 @@ def write_file(fault: Fault, subject: Subject, check: str) -> Path:
     path = subject.folder / f"{fault.part}-{digest}.json"
     try:
         subject.folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        write_whole(path, content.encode())
     except OSError as error:
         raise UsageError(
             f"a file that repeats a failure cannot be written: {error.strerror}", where=str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uma.errors import ModelError, UsageError
+from uma.plain_files import write_whole
 
 from .commands import OPERATIONS, WORD_BYTES, decode
 from .job import Job, Tensor, read_job
@@ -172,7 +174,7 @@ def _compile(given: argparse.Namespace) -> int:
         data = made.raw if out.suffix == ".npz" else write_payload(made.job.payload.words, made.job.payload.macs)
         record, lines = _record(made.job), _heading(made.job)
     try:
-        out.write_bytes(data)
+        write_whole(out, data, streams=True)
     except OSError as error:
         raise UsageError(f"it cannot be written: {error.strerror}", where=str(out)) from error
     if given.json:
@@ -303,8 +305,9 @@ def _array(source: str, tensor: Tensor) -> np.ndarray:
 def _save(file: Path, outputs: Mapping[str, np.ndarray]) -> None:
     import numpy as np
 
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **outputs)
     try:
-        with file.open("wb") as out:
-            np.savez(out, allow_pickle=False, **outputs)
+        write_whole(file, content.getvalue(), streams=True)
     except OSError as error:
         raise UsageError(f"the outputs cannot be written: {error.strerror}", where=str(file)) from error
