@@ -124,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = _parser().parse_args(given)
             stdout = stack.enter_context(own_stdout())
             out = Output(stdout, as_json=args.json, quiet=args.quiet, verbose=args.verbose)
+            if out.verbose:
+                _say_project(out)
             code = args.run(args, out)
             out.finish()
             return code
@@ -146,6 +148,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
             return out.fail(fault)
+
+
+def _say_project(out: Output) -> None:
+    """Say on stderr which file the project's settings are from."""
+    from ..project import ProjectError, find_project
+
+    try:
+        project = find_project()
+    except ProjectError:
+        return  # which a command that needs its settings reports
+    if project is not None:
+        has = "is in force" if project.settings else "has no settings for UMA"
+        out.complain(f"note: the project file {project.path} {has}")
 
 
 def _is_of_a_plugin(word: str) -> bool:

@@ -331,13 +331,17 @@ def _folders(check: str) -> Iterator[Finding]:
 
 
 def _project(host: PluginHost, check: str) -> Iterator[Finding]:
-    from ..project import find_project
+    from ..project import find_project, ignored_projects
     from ..target.project import project_targets
 
+    for path, reason, remedy in ignored_projects():
+        yield Finding(check, "note", f"settings for UMA in {path} are ignored, because {reason}", path, remedy)
     project = find_project()
     if project is None:
-        yield Finding(check, "ok", "there is no pyproject.toml here or above")
+        yield Finding(check, "ok", "no project file is in force, here or above")
         return
+    has = "in force" if project.settings else "without settings for UMA"
+    yield Finding(check, "ok", f"the project file {project.path} is {has}", project.path)
     targets = project_targets()
     for name in targets:
         try:

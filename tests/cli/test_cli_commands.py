@@ -457,6 +457,25 @@ class TestTargets:
         where = f"where: {folder / 'pyproject.toml'}, in [tool.uma.targets]\n"
         assert where in uma("targets", "--explain", "fast").error(2)
 
+    @pytest.mark.filterwarnings("default")
+    def test_which_project_file_is_in_force(self, uma: Uma, folder: Path) -> None:
+        path = folder / "pyproject.toml"
+        asked = ("targets", "--explain", "c")
+        assert "project file" not in uma(*asked, "-v").err
+        path.write_text("[tool.uma.targets]\nfast = 'c -opt=3'")
+        assert uma(*asked, "-v").err.startswith(f"note: the project file {path} is in force\n")
+        assert "project file" not in uma(*asked).err
+        path.chmod(0o666)
+        done = uma("targets", "--explain", "fast")
+        assert done.code == 2 and "there is no target kind 'fast'" in done.err
+        warning = f"uma: warning: the settings for UMA in {path} are ignored, because every user can write it"
+        assert done.err.startswith(warning) and done.err.count(warning) == 1
+        path.write_text("[project]")
+        path.chmod(0o644)
+        assert uma(*asked, "-v").err.startswith(f"note: the project file {path} has no settings for UMA\n")
+        path.write_text("[tool.uma]\nnone = 3")
+        assert "project file" not in uma(*asked, "-v").err
+
     def test_a_broken_plugin_and_none_at_all(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = [
             PluginEntry("bad", "uma_no_such_module", "uma-bad", "1.0"),

@@ -312,7 +312,23 @@ class TestProject:
 
     def test_a_project_without_targets(self, uma: Uma, folder: Path) -> None:
         (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-        assert findings(uma("doctor", "--json"), "ok")[-1]["what"] == "the project names no targets"
+        said = [found["what"] for found in findings(uma("doctor", "--json"), "ok") if found["check"] == "project"]
+        path = folder / "pyproject.toml"
+        assert said == [f"the project file {path} is without settings for UMA", "the project names no targets"]
+
+    @pytest.mark.filterwarnings("default")
+    def test_which_file_is_in_force(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        inner, outer = folder / "inner" / "pyproject.toml", folder / "pyproject.toml"
+        inner.parent.mkdir()
+        monkeypatch.chdir(inner.parent)
+        for path in (inner, outer):
+            path.write_text("[tool.uma]\nmax-ram = 64\n")
+        inner.chmod(0o666)
+        done = uma("doctor", "--json")
+        assert f"the project file {outer} is in force" in [found["what"] for found in findings(done, "ok")]
+        (found,) = [found for found in findings(done, "note") if found["check"] == "project"]
+        assert found["what"] == f"settings for UMA in {inner} are ignored, because every user can write it"
+        assert found["where"] == str(inner) and found["hint"] == "remove that permission (chmod o-w)"
 
 
 def test_a_folder_that_was_removed(uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests._support.plugins import HOST, accelerator, entry_of
 from uma.errors import UsageError
 from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
+from uma.project import IgnoredProject, find_project, ignored_projects
 from uma.target.project import project_targets
 
 TABLE = """
@@ -114,3 +117,122 @@ def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UsageError, match="cannot be read: Permission denied"):
         project_targets()
+
+
+STRANGER = 54321
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+def check_ignored(path: Path, reason: str, remedy: str) -> None:
+    """A file is ignored, with one warning; the project above it is found instead."""
+    text = f"settings for UMA in {path} are ignored, because {reason}; to use them, {remedy}"
+    with pytest.warns(RuntimeWarning) as said:
+        project = find_project()
+    assert [str(one.message) for one in said] == [f"the {text}"]
+    assert project is not None and project.path == str(path.parent.parent / "pyproject.toml")
+    with warnings.catch_warnings(record=True) as again:
+        warnings.simplefilter("always")
+        assert find_project() == project and not again, "the warning comes once"
+    assert ignored_projects() == [IgnoredProject(str(path), reason, remedy)]
+
+
+class TestFilesOfOthers:
+    @pytest.fixture
+    def path(self, folder: Path) -> Path:
+        """The nearest file, below another one that is this user's."""
+        path = folder / "a" / "pyproject.toml"
+        path.write_text("[tool.uma]\nmax-ram = 1\n")
+        return path
+
+    def test_every_user_can_write_it(self, path: Path) -> None:
+        path.chmod(0o666)
+        check_ignored(path, "every user can write it", "remove that permission (chmod o-w)")
+        path.chmod(0o644)
+        assert find_project() == (str(path), {"max-ram": 1}) and ignored_projects() == []
+
+    @root_only
+    def test_another_user_owns_it(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        os.chown(path, STRANGER, 0)
+        check_ignored(path, f"it belongs to user {STRANGER}", "copy it, or take ownership of it (chown)")
+        monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
+        assert find_project() == (str(path), {"max-ram": 1})
+        os.chown(path, 0, 0)
+        assert find_project() == (str(path), {"max-ram": 1}), "root may"
+
+    @root_only
+    def test_a_user_with_a_name_owns_it(self, path: Path) -> None:
+        pwd = pytest.importorskip("pwd")
+        other = next((one for one in pwd.getpwall() if one.pw_uid), None)
+        if other is None:
+            pytest.skip("there is no other user")
+        os.chown(path, other.pw_uid, 0)
+        check_ignored(path, f"it belongs to user {other.pw_name!r}", "copy it, or take ownership of it (chown)")
+
+    @root_only
+    def test_another_user_owns_a_link_to_it(self, path: Path) -> None:
+        path.rename(path.with_name("mine"))
+        path.symlink_to("mine")
+        assert find_project() == (str(path), {"max-ram": 1})
+        os.chown(path, STRANGER, 0, follow_symlinks=False)
+        check_ignored(path, f"it belongs to user {STRANGER}", "copy it, or take ownership of it (chown)")
+
+    @root_only
+    @pytest.mark.parametrize(
+        ("user", "group", "private"), [(0, 0, True), (0, STRANGER, False), (STRANGER, STRANGER, True)]
+    )
+    def test_its_group_can_write_it(
+        self, path: Path, user: int, group: int, private: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        os.chown(path, user, group)
+        path.chmod(0o664)
+        if private:
+            assert find_project() == (str(path), {"max-ram": 1})
+        else:
+            check_ignored(path, "other users of its group can write it", "remove that permission (chmod g-w)")
+
+    @pytest.mark.parametrize("members", [[], ["me"], ["me", "you"]])
+    def test_a_private_group(self, path: Path, members: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        from types import SimpleNamespace
+
+        monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name="me"))
+        monkeypatch.setattr("grp.getgrgid", lambda number: SimpleNamespace(gr_name="me", gr_mem=members))
+        path.chmod(0o664)
+        if "you" in members:
+            check_ignored(path, "other users of its group can write it", "remove that permission (chmod g-w)")
+        else:
+            assert find_project() == (str(path), {"max-ram": 1})
+
+    @pytest.mark.parametrize("content", [b"[tool.uma", b"[tool.uma]\nnone = 1", b"uma" + b"#" * 2_000_000])
+    def test_one_that_is_malformed_stops_nobody(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        path.chmod(0o666)
+        check_ignored(path, "every user can write it", "remove that permission (chmod o-w)")
+
+    @pytest.mark.parametrize("content", [b"", b"[project]\nname = 'x'\n", b"\xff"])
+    def test_one_without_settings_is_ignored_without_a_word(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        path.chmod(0o666)
+        project = find_project()
+        assert project is not None and project.path == str(path.parent.parent / "pyproject.toml")
+        assert ignored_projects() == []
+
+    def test_one_that_cannot_be_read_stops_nobody(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path.chmod(0o666)
+
+        def refuse(name: str, flags: int) -> int:
+            if name == str(path):
+                raise PermissionError(13, "Permission denied")
+            return os.open(name, flags)
+
+        monkeypatch.setattr("uma.project._open_at_once", refuse)
+        assert list(project_targets()) == ["my-board", "both", "labelled", "host", "plain", "circle"]
+
+    def test_one_that_is_removed_meanwhile(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def removing(name: str, flags: int) -> int:
+            if name == str(path):
+                path.unlink()
+            return os.open(name, flags)
+
+        monkeypatch.setattr("uma.project._open_at_once", removing)
+        assert list(project_targets()) == ["my-board", "both", "labelled", "host", "plain", "circle"]
