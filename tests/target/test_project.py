@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests._support.plugins import HOST, accelerator, entry_of
 from uma.errors import UsageError
 from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
-from uma.project import IgnoredProject, find_project, ignored_projects
+from uma.project import SETTINGS, IgnoredProject, find_project, ignored_projects
 from uma.target.project import project_targets
 
 TABLE = """
@@ -117,6 +118,30 @@ def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UsageError, match="cannot be read: Permission denied"):
         project_targets()
+
+
+def test_the_page_on_trust_lists_every_key_and_kind_of_input() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text("utf-8")
+    tables = [
+        [line.split(" | ")[0] for line in part.splitlines()] for part in page.split("\n\n") if part.startswith("| ")
+    ]
+    inputs, keys = tables
+    assert keys[0] == "| key of `[tool.uma]`"
+    assert sorted(re.findall("`([^`]+)`", " ".join(keys[2:]))) == sorted(SETTINGS)
+    for word in (
+        "model",
+        "text",
+        "target",
+        "arrays",
+        "plan",
+        "costs",
+        "trace",
+        "artifact",
+        "project",
+        "workers",
+        "plugin",
+    ):
+        assert any(re.search(rf"\b{word}\b", row) for row in inputs[2:]), word
 
 
 STRANGER = 54321
