@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import stat
 import sys
 import warnings
@@ -34,6 +35,8 @@ SETTINGS = (
 """The keys of ``[tool.uma]``."""
 
 _MAX_BYTES = 1 << 20
+_KEY = re.compile(rb"(?<![\w-])[\"']?uma[\"']?\s*[.=\]]")
+"""The key ``uma`` of a table, however it is written."""
 
 
 class ProjectError(UsageError):
@@ -108,7 +111,7 @@ def _search(folder: str | os.PathLike[str] | None) -> tuple[Project | None, list
             if isinstance(content, ProjectError):
                 raise content
             return Project(path, _settings(path, content)), ignored
-        if isinstance(content, bytes) and _has_settings(path, content):
+        if isinstance(content, bytes) and _KEY.search(content):  # a hostile file is not parsed
             ignored.append(IgnoredProject(path, *distrust))
     return None, ignored
 
@@ -161,13 +164,6 @@ def _is_private_group(group: int, user: int) -> bool:
     except KeyError:
         return group == user  # there is no list of users, as in many containers
     return record.gr_name == name and set(record.gr_mem) <= {name}
-
-
-def _has_settings(path: str, content: bytes) -> bool:
-    try:
-        return bool(_settings(path, content))
-    except ProjectError:
-        return True
 
 
 @functools.cache

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
@@ -27,6 +29,9 @@ _LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
 _MOST_LOCAL = 256
 _GONE = (OSError, asyncio.TimeoutError)
 _CONNECT_S = 10.0
+_LISTENING = "0A"
+"""A state of sockets in Linux's ``/proc/net/tcp``."""
+
 _TLS_HINT = (
     "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and "
     "DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY to files, or write the same into Dask's configuration"
@@ -70,8 +75,8 @@ def connect(text: str, insecure: bool = False) -> Link:
 
     Raises:
         UsageError: as `check_workers`.
-        NoWorkers: Dask is not installed, the certificates for TLS are missing or cannot be read, nobody answers there,
-            no worker is there, or none can be started here.
+        NoWorkers: Dask is not installed, the certificates for TLS are missing or cannot be read, another user of this
+            machine listens at the port, nobody answers there, no worker is there, or none can be started here.
     """
     check_workers(text, insecure)
     if local := _LOCAL.fullmatch(text):
@@ -82,8 +87,30 @@ def connect(text: str, insecure: bool = False) -> Link:
         what = "a scheduler of workers needs Dask, which is not installed"
         hint = "pip install 'uma-core[distributed]'; or use workers on this machine: local:2"
         raise NoWorkers(what, where=text, hint=hint) from error
+    if text.startswith("tcp://") and not insecure:
+        _check_listener(text)
     with quietly():
         return _Dask(text)
+
+
+def _check_listener(text: str) -> None:
+    """Check that no other user of this machine listens at a port of it, as far as Linux says who does.
+
+    Raises:
+        NoWorkers: another user does.
+    """
+    port = int(text.rpartition(":")[2])
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            owner = int(row[7])
+            if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port and owner not in (os.geteuid(), 0):
+                what = f"user {owner} listens at this port, not you, and could run code here"
+                hint = "use another port, or tls://; or allow it with --insecure-workers (insecure_workers=True)"
+                raise NoWorkers(what, where=text, hint=hint)
 
 
 class _Dask:

@@ -198,8 +198,10 @@ def _new_staged(folder: Path) -> tuple[Path, int | None]:
         os.close(handle)  # a process with another private folder has swept it
     inner = staged / "mode"
     inner.mkdir()
-    staged.chmod(stat.S_IMODE(inner.stat().st_mode))  # as the umask, or the access control list of the parent, says
+    mode = stat.S_IMODE(inner.stat().st_mode)  # as the umask, or the access control list of the parent, says
     inner.rmdir()
+    if mode != stat.S_IMODE(staged.stat().st_mode):
+        staged.chmod(mode)
     return staged, handle
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -321,6 +322,33 @@ def test_a_scheduler_needs_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoWorkers, match="not installed") as found:
         connect("tls://lab:8786")
     assert found.value.hint is not None and found.value.hint.startswith("pip install 'uma-core[distributed]'")
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system does not say who listens")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_of_another_user(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: object, **__: object) -> None:
+        raise OSError("it is reached")
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=reached))
+    try:
+        server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        pytest.skip(f"this machine has no {host}")
+    with server:
+        name = f"[{host}]" if ":" in host else host
+        address, me = f"tcp://{name}:{server.getsockname()[1]}", os.geteuid()
+        with pytest.raises(NoWorkers, match="no workers answer"):
+            connect(address)
+        if me == 0:
+            os.chown(server.fileno(), 12345, -1)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(NoWorkers, match=f"user {12345 if me == 0 else me} listens at this port") as found:
+            connect(address)
+        assert found.value.hint is not None and "--insecure-workers" in found.value.hint
+        with pytest.raises(NoWorkers, match="no workers answer"):
+            connect(address, insecure=True)
 
 
 @pytest.mark.parametrize(

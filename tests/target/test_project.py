@@ -228,13 +228,15 @@ class TestFilesOfOthers:
         else:
             assert find_project() == (str(path), {"max-ram": 1})
 
-    @pytest.mark.parametrize("content", [b"[tool.uma", b"[tool.uma]\nnone = 1", b"uma" + b"#" * 2_000_000])
+    @pytest.mark.parametrize(
+        "content", [b"[tool.uma]\n[", b"[tool.uma]\nnone = 1", b"tool . 'uma' . x = 1" + b"#" * 2_000_000]
+    )
     def test_one_that_is_malformed_stops_nobody(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         path.chmod(0o666)
         check_ignored(path, "every user can write it", "remove that permission (chmod o-w)")
 
-    @pytest.mark.parametrize("content", [b"", b"[project]\nname = 'x'\n", b"\xff"])
+    @pytest.mark.parametrize("content", [b"", b"[tool.human]\nname = 'uma-x'\n", b"\xff", b"x = 'uma'"])
     def test_one_without_settings_is_ignored_without_a_word(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         path.chmod(0o666)
