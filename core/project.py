@@ -93,7 +93,7 @@ def ignored_projects(folder: str | os.PathLike[str] | None = None) -> list[Ignor
 
 
 def _search(folder: str | os.PathLike[str] | None) -> tuple[Project | None, list[IgnoredProject]]:
-    ignored = []
+    ignored: list[IgnoredProject] = []
     for path in _candidates(folder):
         content: bytes | ProjectError
         try:

@@ -176,7 +176,8 @@ def _tls_security(where: str) -> Any:
     """
     import distributed
 
-    security: Any = distributed.Security(require_encryption=True)
+    make: Any = distributed.Security
+    security = make(require_encryption=True)
     missing = [
         name
         for name, value in (("certificate authority", security.tls_ca_file), ("certificate", security.tls_client_cert))
