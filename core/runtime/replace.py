@@ -179,7 +179,7 @@ def _release(file: Path, handle: int) -> None:
 
     with contextlib.suppress(OSError):
         file.unlink()
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a child that was forked meanwhile has the handle, too
+    fcntl.flock(handle, fcntl.LOCK_UN)  # a child that was forked meanwhile has the handle, too
     os.close(handle)
 
 
@@ -196,12 +196,18 @@ def _new_staged(folder: Path) -> tuple[Path, int | None]:
         if handle is None or staged.exists():
             break
         os.close(handle)  # a process with another private folder has swept it
-    inner = staged / "mode"
-    inner.mkdir()
-    mode = stat.S_IMODE(inner.stat().st_mode)  # as the umask, or the access control list of the parent, says
-    inner.rmdir()
-    if mode != stat.S_IMODE(staged.stat().st_mode):
-        staged.chmod(mode)
+    try:
+        inner = staged / "mode"
+        inner.mkdir()
+        mode = stat.S_IMODE(inner.stat().st_mode)  # as the umask, or the access control list of the parent, says
+        inner.rmdir()
+        if mode != stat.S_IMODE(staged.stat().st_mode):
+            staged.chmod(mode)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
+        raise
     return staged, handle
 
 

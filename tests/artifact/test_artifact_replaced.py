@@ -281,6 +281,16 @@ def test_the_folder_that_is_written_can_be_locked_by_no_other_user(
     assert modes == [0o700] and saved.stat().st_mode & 0o777 == 0o750
 
 
+def test_a_folder_that_cannot_have_its_mode_is_removed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(UsageError, match="cannot write the artifact: Operation not permitted"):
+        again(saved)
+    assert os.listdir(saved.parent) == ["scale"]
+
+
 def test_one_that_was_swept_before_it_was_locked_is_made_again(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept, lock = [], replace._locked
 
