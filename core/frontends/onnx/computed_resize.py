@@ -1,5 +1,11 @@
 """Resize by scales, sizes or a region that are computed at run time: the extents of the result are those that the model
-declares, and where its elements come from is computed as `resize` does at import.
+declares, and where its elements come from is computed as `resize_axes` does at import.
+
+Coordinates are float64. Each is the quotient of two numbers that float64 holds exactly, rounded once, because scales
+have 24 significant bits; and a coordinate that is not a tie is at least 2**-25 away from one, more than the rounding
+error of dimensions up to 2**24. So the nearest element is that of exact arithmetic. For the coordinates of a region
+this holds if 53 bits hold the sum of the products of both ends with integers below 2**28; else the dividend is rounded,
+too.
 """
 
 from __future__ import annotations
@@ -7,11 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
 from .context import Context
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["computed_resize"]
 
@@ -27,14 +37,14 @@ class _Axis:
         number: of the dimension.
         extent: of the data.
         count: elements of the result.
-        scale: float32, a scalar.
-        start, end: of the part that is taken, as shares of the extent: float32 scalars; None for all of it.
+        scale: two float64 scalars with this quotient, both exact.
+        start, end: of the region, in units of ``extent - 1``: float64 scalars; None for all of the data.
     """
 
     number: int
     extent: int
     count: int
-    scale: Expr
+    scale: tuple[Expr, Expr]
     start: Expr | None
     end: Expr | None
 
@@ -57,7 +67,7 @@ def computed_resize(c: Context, data: Expr, mode: str, coordinates: str, roundin
         raise ModelError(f"{what}, and the model does not say the shape of its result")
     outside: Expr | None = None
     for axis in _axes(c, data.shape, declared, coordinates):
-        at = _coordinates(c, axis, coordinates, nearest=mode == "nearest")
+        at = _coordinates(c, axis, coordinates, mode == "nearest")
         if mode == "nearest":
             data = c.call("take", data, _place(c, _rounded(c, at, rounding), axis.extent), axis=axis.number)
         else:
@@ -81,7 +91,7 @@ def _axes(c: Context, shape: Sequence[int], declared: Sequence[int], coordinates
     scales = _scales(c, [shape[axis] for axis in order])
     parts: list[tuple[Expr | None, Expr | None]] = [(None, None)] * len(order)
     if coordinates == "tf_crop_and_resize":
-        roi = c.cast(c.expr(1), "float32")
+        roi = c.cast(c.expr(1), "float64")
         if roi.shape != (2 * len(order),):
             raise ModelError(f"it has a roi of shape {roi.shape} for {len(order)} dimensions")
         parts = [(_element(c, roi, k), _element(c, roi, k + len(order))) for k in range(len(order))]
@@ -91,22 +101,27 @@ def _axes(c: Context, shape: Sequence[int], declared: Sequence[int], coordinates
     ]
 
 
-def _scales(c: Context, extents: Sequence[int]) -> list[Expr]:
+def _scales(c: Context, extents: Sequence[int]) -> list[tuple[Expr, Expr]]:
+    """Numerators and denominators."""
     sized = c.has(3) and c.value(3).shape != (0,)
-    given = c.cast(c.expr(3 if sized else 2), "float32")
-    if given.shape != (len(extents),):
-        raise ModelError(f"it has scales or sizes of shape {given.shape} for {len(extents)} dimensions")
-    scales: list[Expr] = [_element(c, given, k) for k in range(len(extents))]
-    if not sized:
-        return scales
-    scales = [c.call("divide", size, c.scalar(extent, size)) for size, extent in zip(scales, extents, strict=True)]
+    values = c.expr(3 if sized else 2)
+    if values.shape != (len(extents),):
+        raise ModelError(f"it has scales or sizes of shape {values.shape} for {len(extents)} dimensions")
+    values = c.cast(values if sized else c.cast(values, "float32"), "float64")
+    numerators = [_element(c, values, k) for k in range(len(extents))]
+    scales: list[tuple[Expr, Expr]] = [
+        (numerator, c.scalar(extent if sized else 1, values))
+        for numerator, extent in zip(numerators, extents, strict=True)
+    ]
     policy = c.node.text("keep_aspect_ratio_policy", "stretch")
-    if policy == "stretch":
+    if not sized or policy == "stretch":
         return scales
-    one = scales[0]
+    best = scales[0]
     for scale in scales[1:]:
-        one = c.call("minimum" if policy == "not_larger" else "maximum", one, scale)
-    return [one] * len(scales)
+        products = c.call("multiply", scale[0], best[1]), c.call("multiply", best[0], scale[1])
+        is_better = c.call("less" if policy == "not_larger" else "greater", *products)
+        best = c.call("where", is_better, scale[0], best[0]), c.call("where", is_better, scale[1], best[1])
+    return [best] * len(scales)
 
 
 def _element(c: Context, data: Expr, place: int) -> Expr:
@@ -119,43 +134,45 @@ def _along(c: Context, values: Expr, axis: _Axis, rank: int) -> Expr:
     return c.reshape(values, (axis.count, *(1 for _ in range(rank - axis.number - 1))))
 
 
-def _coordinates(c: Context, axis: _Axis, coordinates: str, nearest: bool) -> Expr:
-    """Where the elements of the result are in the data: as `resize` computes it."""
+def _coordinates(c: Context, axis: _Axis, mode: str, is_nearest: bool) -> Expr:
+    """Source coordinates, float64, (count,): the formulas of `resize_axes`, with one division each."""
     import numpy as np
 
-    def number(value: float) -> Expr:
-        return c.scalar(value, axis.scale)
+    (numerator, denominator), count, last = axis.scale, axis.count, axis.extent - 1
 
-    c.reserve(axis.count)
-    index = c.constant(np.arange(axis.count, dtype=np.float32))
-    last = number(axis.extent - 1)
-    if coordinates == "align_corners":
-        length = number(axis.count) if nearest else c.call("multiply", axis.scale, number(axis.extent))
-        steps = c.call("subtract", length, number(1))
-        steps = c.call("where", c.call("equal", steps, number(0)), number(1), steps)
-        return c.call("divide", c.call("multiply", index, last), steps)
-    if coordinates == "tf_crop_and_resize":
+    def number(value: float) -> Expr:
+        return c.scalar(value, numerator)
+
+    def divided(positions: np.ndarray) -> Expr:
+        """Positions in the result, divided by the scale."""
+        return c.call("divide", c.call("multiply", c.constant(positions), denominator), numerator)
+
+    positions = np.arange(count, dtype=np.float64)
+    if mode in ("align_corners", "pytorch_half_pixel") and count == 1:
+        return c.constant(np.zeros(1))
+    if mode == "align_corners" and is_nearest:
+        return c.constant(positions * last / (count - 1))
+    if mode == "align_corners":
+        # The length of the result is the product of scale and extent.
+        intervals = c.call("subtract", c.call("multiply", numerator, number(axis.extent)), denominator)
+        return c.call("divide", c.call("multiply", c.constant(positions * last), denominator), intervals)
+    if mode == "tf_crop_and_resize":
         assert axis.start is not None and axis.end is not None
-        if axis.count == 1:
-            middle = c.call("multiply", c.call("add", axis.start, axis.end), last)
-            return c.reshape(c.call("divide", middle, number(2)), (1,))
-        step = c.call("multiply", c.call("multiply", index, c.call("subtract", axis.end, axis.start)), last)
-        begin = c.call("multiply", axis.start, last)
-        return c.call("add", begin, c.call("divide", step, number(axis.count - 1)))
-    if coordinates == "asymmetric":
-        return c.call("divide", index, axis.scale)
-    middle = c.call("divide", c.call("add", index, number(0.5)), axis.scale)
-    if coordinates == "tf_half_pixel_for_nn":
+        before, behind = (positions[::-1], positions) if count > 1 else (np.ones(1), np.ones(1))
+        parts = (
+            c.call("multiply", c.constant(before * last), axis.start),
+            c.call("multiply", c.constant(behind * last), axis.end),
+        )
+        return c.call("divide", c.call("add", *parts), number(count - 1 if count > 1 else 2))
+    if mode == "asymmetric":
+        return divided(positions)
+    if mode == "tf_half_pixel_for_nn":
         # What is not resized stays as it is.
-        return c.call("where", c.call("equal", axis.scale, number(1)), index, middle)
-    at = c.call("subtract", middle, number(0.5))
-    if coordinates == "half_pixel_symmetric":
-        share = c.call("divide", number(axis.count), c.call("multiply", axis.scale, number(axis.extent)))
-        cut = c.call("multiply", number(axis.extent / 2), c.call("subtract", number(1), share))
-        return c.call("add", at, cut)
-    if coordinates == "pytorch_half_pixel" and axis.count == 1:
-        return c.constant(np.zeros(1, np.float32))
-    return at
+        is_one = c.call("equal", numerator, denominator)
+        return c.call("where", is_one, c.constant(positions), divided(positions + 0.5))
+    if mode == "half_pixel_symmetric":
+        return c.call("add", divided(positions + (1 - count) / 2), number(last / 2))
+    return c.call("subtract", divided(positions + 0.5), number(0.5))
 
 
 def _rounded(c: Context, at: Expr, rounding: str) -> Expr:
@@ -176,7 +193,7 @@ def _interpolated(c: Context, data: Expr, axis: _Axis, at: Expr, mode: str) -> E
     """Linear or cubic along one dimension: the taps that any scale needs which gives so many elements."""
     reach, scale, least = (2 if mode == "cubic" else 1), None, 1.0
     if c.node.integer("antialias", 0):
-        scale = c.call("minimum", axis.scale, c.scalar(1, axis.scale))
+        scale = c.call("minimum", c.call("divide", *axis.scale), c.scalar(1, at))
         least = min((axis.count - 0.5) / axis.extent, 1.0)
     start = math.floor(-reach / least) + 1
     if 2 * (1 - start) > MAX_TAPS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...relay.expr import Expr
 from .context import Context
+from .resize_axes import ResizedAxis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["between_integers"]
 
 
-def between_integers(c: Context, data: Expr, places: Sequence[np.ndarray]) -> Expr:
-    """Integers at places between rows and columns, the last two dimensions.
+def between_integers(c: Context, data: Expr, axes: Sequence[ResizedAxis], coordinates: str) -> Expr:
+    """Interpolate integers between rows and columns, the last two dimensions.
 
     Args:
         c: the node.
         data: (..., height, width), integers.
-        places: of the result in the data, float32, of rows and of columns.
+        axes: the rows and the columns.
+        coordinates: the ``coordinate_transformation_mode``; all but ``tf_crop_and_resize`` and
+            ``half_pixel_symmetric``.
     """
     import numpy as np
 
     rank = len(data.shape)
     if c.node.integer("antialias", 0):
         raise ModelError(f"it interpolates {data.dtype} with antialias; floats are supported")
-    c.reserve(4, *(len(at) for at in places))
+    c.reserve(4, *(axis.count for axis in axes))
     (top, bottom, above, below), (left, right, before, behind) = (
-        _neighbours(at, extent) for at, extent in zip(places, data.shape[-2:], strict=True)
+        _neighbours(_float_coordinates(axis, coordinates), axis.extent) for axis in axes
     )
     total: Expr | None = None
     for row, column, weights in (
@@ -47,6 +50,23 @@ def between_integers(c: Context, data: Expr, places: Sequence[np.ndarray]) -> Ex
         total = part if total is None else c.call("add", total, part)
     assert total is not None
     return c.cast(total, data.dtype)
+
+
+def _float_coordinates(axis: ResizedAxis, mode: str) -> np.ndarray:
+    """Source coordinates, float32, rounded as in onnxruntime's ``GetOriginalCoordinateFromResizedCoordinate``."""
+    import numpy as np
+
+    f32 = np.float32
+    position, scale = np.arange(axis.count, dtype=f32), f32(float(axis.scale))
+    if mode == "align_corners":
+        return np.asarray(position * f32(axis.extent - 1) / f32(max(axis.count - 1, 1)))
+    if mode == "asymmetric":
+        return np.asarray(position / scale)
+    if mode == "tf_half_pixel_for_nn":
+        return np.asarray((position + f32(0.5)) / scale)
+    if mode == "pytorch_half_pixel" and axis.count == 1:
+        return np.zeros(1, f32)
+    return np.asarray((position + f32(0.5)) / scale - f32(0.5))
 
 
 def _neighbours(places: np.ndarray, extent: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from math import floor, isfinite
+from operator import index
 
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
 from ...tir.form.dtype import is_float
+from ...tir.form.extents import is_open
 from .computed_resize import computed_resize
 from .context import Context, Converter
 from .integer_resize import between_integers
 from .moves import repeated
+from .resize_axes import Kernel, ResizedAxis, Taps, find_coordinates, find_taps
 from .windows import channels_first, channels_last
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["RESIZE"]
 
@@ -41,23 +40,6 @@ MAX_TAPS = 8
 """Elements that each one of an interpolation is added up of one by one; more are a product with a matrix."""
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """How one dimension is resized: its extent, that of the result, the scale, and the part of the data that is taken,
-    as shares of the extent.
-    """
-
-    extent: int
-    count: int
-    scale: float
-    start: float = 0.0
-    end: float = 1.0
-
-    @property
-    def stays(self) -> bool:
-        return (self.count, self.scale, self.start, self.end) == (self.extent, 1, 0, 1)
-
-
 def _resize(c: Context) -> Expr:
     """By the nearest element of images and sequences any, of other data that which repeats every element; else by
     interpolation along each dimension.
@@ -75,122 +57,123 @@ def _resize(c: Context) -> Expr:
         raise ModelError(f"it has the unknown keep_aspect_ratio_policy {policy!r}")
     if mode == "linear" and data.dtype in ("int8", "uint8", "int32"):
         axes = _axes(c, data.shape, coordinates)
-        plain = all(axis.count == axis.extent and axis.scale == 1 for axis in axes[:-2])
+        plain = all(axis.is_unchanged for axis in axes[:-2])
         if len(axes) not in (2, 4) or not plain:
             raise ModelError(f"it interpolates {data.dtype}, and not between rows and columns, the last dimensions")
         if coordinates in ("tf_crop_and_resize", "half_pixel_symmetric"):
             raise ModelError(f"it interpolates {data.dtype} by {coordinates!r}; floats are supported")
-        return between_integers(c, data, [_coordinates(axis, coordinates) for axis in axes[-2:]])
+        return between_integers(c, data, axes[-2:], coordinates)
     if mode != "nearest" and not is_float(data.dtype):
         raise ModelError(f"it interpolates {data.dtype}; floats are supported")
     read = (1, 2, 3) if coordinates == "tf_crop_and_resize" else (2, 3)
     if any(c.has(i) and c.value(i).shape != (0,) and not c.is_known(i) for i in read):
         return computed_resize(c, data, mode, coordinates, rounding)
     axes = _axes(c, data.shape, coordinates)
-    outside = None
-    if coordinates == "tf_crop_and_resize":
-        outside = [_outside(axis) for axis in axes]
-    made = _nearest(c, data, axes, coordinates, rounding) if mode == "nearest" else _linear(c, data, axes, coordinates)
-    return made if outside is None else _extrapolated(c, made, outside)
+    if mode == "nearest":
+        result = _nearest(c, data, axes, coordinates, rounding)
+    else:
+        result = _interpolated(c, data, axes, coordinates)
+    return _extrapolated(c, result, axes) if coordinates == "tf_crop_and_resize" else result
 
 
-def _extrapolated(c: Context, made: Expr, outside: Sequence[np.ndarray]) -> Expr:
-    """``made`` with a value where one of its coordinates is outside of the data."""
-    for d, places in enumerate(outside):
-        if places.any():
-            mask = c.constant(places.reshape([-1 if e == d else 1 for e in range(len(outside))]))
-            made = c.call("where", mask, c.scalar(c.node.real("extrapolation_value", 0.0), made), made)
-    return made
+def _extrapolated(c: Context, data: Expr, axes: Sequence[ResizedAxis]) -> Expr:
+    """``data`` with a constant where a coordinate along one of the axes is outside of the data."""
+    for d, axis in enumerate(axes):
+        if axis.is_unchanged:
+            continue
+        outside = find_coordinates(axis, "tf_crop_and_resize").outside(axis.extent)
+        if outside.any():
+            mask = c.constant(outside.reshape([-1 if e == d else 1 for e in range(len(axes))]))
+            data = c.call("where", mask, c.scalar(c.node.real("extrapolation_value", 0.0), data), data)
+    return data
 
 
-def _outside(axis: _Axis) -> np.ndarray:
-    at = _coordinates(axis, "tf_crop_and_resize")
-    return (at < 0) | (at > axis.extent - 1)
-
-
-def _axes(c: Context, shape: Sequence[int], coordinates: str) -> list[_Axis]:
-    """The extents of the result, and the scales, which are float32, of every dimension."""
+def _axes(c: Context, shape: Sequence[int], coordinates: str) -> list[ResizedAxis]:
+    """Every dimension, with its exact scale."""
     import numpy as np
 
     rank, node = len(shape), c.node
-    named = normalise_axes(node.integers("axes"), rank) if node.has("axes") else tuple(range(rank))
-    order = [axis % rank for axis in node.integers("axes")] if node.has("axes") else list(range(rank))
+    if node.has("axes"):
+        normalise_axes(node.integers("axes"), rank)
+    order = [axis % rank for axis in node.integers("axes", range(rank))]
     sized = c.has(3) and c.value(3).shape != (0,)
-    given = c.known(3 if sized else 2)
-    if given.shape != (len(named),):
-        raise ModelError(f"it has scales or sizes of shape {given.shape} for {len(named)} dimensions")
-    extents = np.array([shape[axis] for axis in order], np.float32)
-    policy = node.text("keep_aspect_ratio_policy", "stretch")
-    if not sized:
-        scales = given.astype(np.float32)
-        counts = np.floor(extents * scales)
+    values = c.known(3 if sized else 2)
+    if values.shape != (len(order),):
+        raise ModelError(f"it has scales or sizes of shape {values.shape} for {len(order)} dimensions")
+    extents = [shape[axis] for axis in order]
+    fault = ModelError(f"it resizes by {values.tolist()}", hint=f"extents of the result are from 1 to {MAX_SIDE}")
+    if sized:
+        policy = node.text("keep_aspect_ratio_policy", "stretch")
+        counts, scales = _from_sizes(c.known_integers(3), extents, policy, fault)
     else:
-        scales, counts = given.astype(np.float32) / extents, given
-        if policy != "stretch":
-            scales = np.full_like(scales, scales.min() if policy == "not_larger" else scales.max())
-            counts = np.floor(extents * scales + np.float32(0.5))
-    changes = zip(counts, extents, scales, strict=True)
-    if not all(1 <= count <= MAX_SIDE or (count, scale) == (extent, 1) for count, extent, scale in changes):
-        raise ModelError(f"it resizes by {given.tolist()}", hint=f"extents of the result are from 1 to {MAX_SIDE}")
-    regions = [(0.0, 1.0)] * len(order)
+        counts, scales = _from_scales(values.astype(np.float32).tolist(), extents, fault)
+    regions = [(Fraction(0), Fraction(1))] * len(order)
     if coordinates == "tf_crop_and_resize":
         roi = c.known(1)
         if roi.shape != (2 * len(order),):
             raise ModelError(f"it has a roi of shape {roi.shape} for {len(order)} dimensions")
-        regions = list(zip(map(float, roi[: len(order)]), map(float, roi[len(order) :]), strict=True))
-    made = [_Axis(extent, extent, 1.0) for extent in shape]
+        if not np.isfinite(roi).all():
+            raise ModelError(f"it has the roi {roi.tolist()}, which is not finite")
+        ends = [Fraction(float(end)) for end in roi]
+        regions = list(zip(ends[: len(order)], ends[len(order) :], strict=True))
+    axes = [ResizedAxis(extent, extent, Fraction(1)) for extent in shape]
     for axis, count, scale, region in zip(order, counts, scales, regions, strict=True):
-        made[axis] = _Axis(shape[axis], int(count), float(scale), *region)
-    return made
+        axes[axis] = ResizedAxis(shape[axis], count, scale, *region)
+    if not all(axis.is_unchanged or 1 <= axis.count <= MAX_SIDE for axis in axes):
+        raise fault
+    return axes
 
 
-def _coordinates(axis: _Axis, coordinates: str, length: float | None = None) -> np.ndarray:
-    """Where the elements of the result are in the data, float32 as onnxruntime finds them.
+_Sides = tuple[list[int], list[Fraction]]
+"""The extents of the result, and the scales."""
 
-    Args:
-        axis: what is resized.
-        coordinates: ONNX's coordinate_transformation_mode.
-        length: of the result, where it is not its whole number of elements.
+
+def _from_sizes(sizes: Sequence[int], extents: Sequence[int], policy: str, fault: ModelError) -> _Sides:
+    """Sizes that may have to keep the ratio of the sides: ONNX's ``keep_aspect_ratio_policy``."""
+    if policy == "stretch":
+        # A dimension that stays may be dynamic.
+        pairs = zip(sizes, extents, strict=True)
+        scales = [Fraction(1) if size == extent else _ratio(size, extent, fault) for size, extent in pairs]
+        return list(sizes), scales
+    ratios = [_ratio(size, extent, fault) for size, extent in zip(sizes, extents, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return [floor(scale * extent + Fraction(1, 2)) for extent in extents], [scale] * len(ratios)
+
+
+def _ratio(size: int, extent: int, fault: ModelError) -> Fraction:
+    if size < 1:
+        raise fault
+    return Fraction(index(size), index(extent))
+
+
+def _from_scales(scales: Sequence[float], extents: Sequence[int], fault: ModelError) -> _Sides:
+    """Scales, exactly as float32 holds them. ONNX's shape inference multiplies in float32 and rounds down, so that is
+    what the extents of the result are, though exact products are less in places: of 10 * 0.7, 7.
     """
     import numpy as np
 
-    f32 = np.float32
-    extent, count = f32(axis.extent), f32(axis.count)
-    index, factor = np.arange(axis.count, dtype=f32), f32(axis.scale)
-    at: np.ndarray
-    if coordinates == "align_corners":
-        length = axis.count if length is None else length
-        return np.asarray(index * (extent - 1) / (f32(length) - 1 if length != 1 else f32(1)))
-    if coordinates == "tf_crop_and_resize":
-        start, end = f32(axis.start), f32(axis.end)
-        if axis.count == 1:
-            return np.array([(start + end) * (extent - 1) / 2], f32)
-        return np.asarray(start * (extent - 1) + index * (end - start) * (extent - 1) / (count - 1))
-    if coordinates == "asymmetric":
-        return np.asarray(index / factor)
-    if coordinates == "tf_half_pixel_for_nn":
-        return np.asarray((index + f32(0.5)) / factor)
-    at = np.asarray((index + f32(0.5)) / factor - f32(0.5))
-    if coordinates == "half_pixel_symmetric":
-        # What is cut off is so on both sides.
-        at = at + extent / 2 * (1 - count / (factor * extent))
-    if coordinates == "pytorch_half_pixel" and axis.count == 1:
-        return np.zeros(1, f32)
-    return at
+    if not all(isfinite(scale) and scale > 0 for scale in scales):
+        raise fault
+    counts = [
+        extent if scale == 1 else int(np.floor(np.float32(scale) * np.float32(index(extent))))
+        for scale, extent in zip(scales, extents, strict=True)
+    ]
+    return counts, [Fraction(scale) for scale in scales]
 
 
-def _nearest(c: Context, data: Expr, axes: Sequence[_Axis], coordinates: str, rounding: str) -> Expr:
+def _nearest(c: Context, data: Expr, axes: Sequence[ResizedAxis], coordinates: str, rounding: str) -> Expr:
     places = [_places(axis, coordinates, rounding) for axis in axes]
-    unchanged = [isinstance(taken, range) for taken in places]
-    if all(unchanged):
+    changed = {d: taken for d, taken in enumerate(places) if taken is not None}
+    if not changed:
         return data
-    if len(places) in (3, 4) and all(unchanged[:2]) and max(map(len, places[2:])) <= MAX_SIDE:
-        return _image(c, data, places[2:])
-    times = [len(taken) // extent for taken, extent in zip(places, data.shape, strict=True)]
-    if all(same or _repeats(taken, n) for taken, same, n in zip(places, unchanged, times, strict=True)):
+    sides = [axis.count for axis in axes[2:]]
+    if len(places) in (3, 4) and min(changed) >= 2 and not is_open(sides) and max(sides) <= MAX_SIDE:
+        return _image(c, data, [changed.get(d, range(axes[d].extent)) for d in range(2, len(axes))])
+    times = [len(changed[d]) // axis.extent if d in changed else 1 for d, axis in enumerate(axes)]
+    if all(_repeats(taken, times[d]) for d, taken in changed.items()):
         return repeated(c, data, times, each=True)
-    for d, taken in enumerate(places):
-        data = data if unchanged[d] else _taken(c, data, d, taken)
+    for d, taken in changed.items():
+        data = _taken(c, data, d, taken)
     return data
 
 
@@ -203,59 +186,52 @@ def _taken(c: Context, data: Expr, axis: int, places: Sequence[int]) -> Expr:
 # --- interpolation ---------------------------------------------------------------------------------------------------
 
 
-def _linear(c: Context, data: Expr, axes: Sequence[_Axis], coordinates: str) -> Expr:
+def _interpolated(c: Context, data: Expr, axes: Sequence[ResizedAxis], coordinates: str) -> Expr:
     """Linear or cubic: along one dimension after the other."""
-    import numpy as np
-
-    for d, axis in enumerate(axes):
-        if axis.stays:
-            continue
-        places, weights = _taps(c, axis, coordinates)
-        used = [tap for tap in range(weights.shape[1]) if weights[:, tap].any()]
-        if len(used) > MAX_TAPS:
-            c.reserve(axis.extent, axis.count)
-            matrix = np.zeros((axis.extent, axis.count))
-            np.add.at(matrix, (places, np.arange(axis.count)[:, None]), weights)
-            order = [e for e in range(len(axes)) if e != d]
-            last = c.call("nn.dense", c.permute(data, (*order, d)), c.constant(matrix.T.astype(data.dtype)))
-            data = c.permute(last, np.argsort([*order, d]).tolist())
-            continue
-        made: Expr | None = None
-        for tap in used:
-            weight = weights[:, tap].reshape([-1 if e == d else 1 for e in range(len(axes))])
-            part = _taken(c, data, d, places[:, tap].tolist())
-            part = c.call("multiply", part, c.constant(weight.astype(data.dtype)))
-            made = part if made is None else c.call("add", made, part)
-        assert made is not None
-        data = made
+    taps = {d: _taps(c, axis, coordinates) for d, axis in enumerate(axes) if not axis.is_unchanged}
+    for d, one in taps.items():
+        data = _along_axis(c, data, d, one)
     return data
 
 
-def _taps(c: Context, axis: _Axis, coordinates: str) -> tuple[np.ndarray, np.ndarray]:
-    """The elements that each one of the result is made of, (count, taps), and their weights: ONNX's definition."""
+def _along_axis(c: Context, data: Expr, d: int, taps: Taps) -> Expr:
     import numpy as np
 
-    cubic = c.node.text("mode") == "cubic"
-    # ONNX's length is not rounded; onnxruntime's is, as for the nearest element. They differ where corners are aligned.
-    at = _coordinates(axis, coordinates, axis.scale * axis.extent).astype(np.float64)
-    first = np.floor(at)
-    share = (at - first)[:, None]
-    reach = 2 if cubic else 1
-    scale = min(axis.scale, 1.0) if c.node.integer("antialias", 0) else 1.0
-    start = math.floor(-reach / scale) + 1
-    taps = np.arange(start, 2 - start)[None, :]
-    distance = np.abs(taps - share) * scale
-    if cubic:
-        a = c.node.real("cubic_coeff_a", -0.75)
-        near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-        far = ((distance - 5) * distance + 8) * distance * a - 4 * a
-        weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
-    else:
-        weights = np.maximum(1 - distance, 0)
-    places = (first[:, None] + taps).astype(np.int64)
-    if c.node.integer("exclude_outside", 0):
-        weights = np.where((places >= 0) & (places < axis.extent), weights, 0)
-    return np.clip(places, 0, axis.extent - 1), weights / weights.sum(axis=1, keepdims=True)
+    extent, (count, _), rank = data.shape[d], taps.places.shape, len(data.shape)
+    weights = taps.weights
+    used = np.flatnonzero(weights.any(axis=0)).tolist() or [0]
+    if len(used) > MAX_TAPS:
+        c.reserve(extent, count)
+        matrix = np.zeros((extent, count))
+        np.add.at(matrix, (taps.places, np.arange(count)[:, None]), weights)
+        order = [e for e in range(rank) if e != d]
+        last = c.call("nn.dense", c.permute(data, (*order, d)), c.constant(matrix.T.astype(data.dtype)))
+        return c.permute(last, np.argsort([*order, d]).tolist())
+    total: Expr | None = None
+    for tap in used:
+        weight = weights[:, tap].reshape([-1 if e == d else 1 for e in range(rank)])
+        part = _taken(c, data, d, taps.places[:, tap].tolist())
+        part = c.call("multiply", part, c.constant(weight.astype(data.dtype)))
+        total = part if total is None else c.call("add", total, part)
+    assert total is not None
+    return total
+
+
+def _taps(c: Context, axis: ResizedAxis, coordinates: str) -> Taps:
+    """The elements that each one of the result is made of, and their weights: ONNX's definition."""
+    # In interpolation ONNX's backend tests do not round the length of the result, in contrast to onnxruntime.
+    at = find_coordinates(axis, coordinates, axis.scale * axis.extent)
+    coefficient = c.node.real("cubic_coeff_a", -0.75)
+    if not isfinite(coefficient):
+        raise ModelError(f"its cubic_coeff_a is {coefficient}, not a finite number")
+    kernel = Kernel(
+        c.node.text("mode") == "cubic",
+        Fraction(coefficient),
+        min(axis.scale, Fraction(1)) if c.node.integer("antialias", 0) else Fraction(1),
+        bool(c.node.integer("exclude_outside", 0)),
+    )
+    c.reserve(axis.count, len(kernel.offsets))
+    return find_taps(at, axis.extent, kernel)
 
 
 # --- the nearest element ---------------------------------------------------------------------------------------------
@@ -266,28 +242,15 @@ def _repeats(places: Sequence[int], times: int) -> bool:
     return times > 0 and places == [i // times for i in range(len(places))]
 
 
-def _places(axis: _Axis, coordinates: str, rounding: str) -> Sequence[int]:
-    """The nearest of the elements to each of the result's. A range if these are all as they lie: data that stays may
-    have more than `MAX_SIDE`.
+def _places(axis: ResizedAxis, coordinates: str, rounding: str) -> list[int] | None:
+    """The nearest of the elements to each of the result's; None if these are all as they lie: data that stays may have
+    more than `MAX_SIDE`, or a dynamic extent.
     """
-    import numpy as np
-
-    if axis.stays:
-        return range(axis.extent)
-    at = _coordinates(axis, coordinates).astype(np.float64)
-    places: list[int] = np.clip(_rounded(at, rounding), 0, axis.extent - 1).astype(int).tolist()
-    return range(axis.extent) if axis.count == axis.extent and places == list(range(axis.extent)) else places
-
-
-def _rounded(at: np.ndarray, rounding: str) -> np.ndarray:
-    import numpy as np
-
-    result: np.ndarray
-    if rounding in ("floor", "round_prefer_ceil"):
-        result = np.floor(at if rounding == "floor" else at + 0.5)
-    else:
-        result = np.ceil(at if rounding == "ceil" else at - 0.5)
-    return result
+    if axis.is_unchanged:
+        return None
+    last = axis.extent - 1
+    places = [min(max(place, 0), last) for place in find_coordinates(axis, coordinates).round(rounding)]
+    return None if places == list(range(axis.extent)) else places
 
 
 def _image(c: Context, data: Expr, places: Sequence[Sequence[int]]) -> Expr:
