@@ -16,6 +16,7 @@ from .computed_resize import computed_resize
 from .context import Context, Converter
 from .integer_resize import between_integers
 from .moves import repeated
+from .quantised_resize import between_quantised
 from .resize_axes import Kernel, ResizedAxis, Taps, find_coordinates, find_taps
 from .windows import channels_first, channels_last
 
@@ -189,6 +190,9 @@ def _taken(c: Context, data: Expr, axis: int, places: Sequence[int]) -> Expr:
 def _interpolated(c: Context, data: Expr, axes: Sequence[ResizedAxis], coordinates: str) -> Expr:
     """Linear or cubic: along one dimension after the other."""
     taps = {d: _taps(c, axis, coordinates) for d, axis in enumerate(axes) if not axis.is_unchanged}
+    integers = between_quantised(c, data, taps)
+    if integers is not None:
+        return integers
     for d, one in taps.items():
         data = _along_axis(c, data, d, one)
     return data

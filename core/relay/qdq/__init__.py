@@ -5,6 +5,6 @@ arithmetic of integers of that.
 """
 
 from .integers import to_integers
-from .quantised_type import constant_value
+from .quantised_type import constant_value, dequantised
 
-__all__ = ["constant_value", "to_integers"]
+__all__ = ["constant_value", "dequantised", "to_integers"]

@@ -18,6 +18,7 @@ from .borders import quantised_borders
 from .fused import KERNELS, fused_kernel, kernel_of
 from .powers_of_two import PowersOfTwo
 from .quantised_type import QuantisedType, StaysFloat, apply, dequantised, quantised_type
+from .quotients import quotient
 
 __all__ = ["to_integers"]
 
@@ -28,7 +29,8 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
     1. Ops that move elements or compare them take the integers themselves; between equal scales they are all there is.
     2. A convolution or product with bias and relu or clip before a quantisation becomes sums in int32 and one
        ``qnn.requantize`` with a `FloatScale`: what onnxruntime's fused kernels compute (see `fused_kernel`).
-    3. An average pool or a mean before a quantisation becomes exact arithmetic (see `average`).
+    3. An average pool or a mean before a quantisation becomes exact arithmetic (see `average`), and so does an integer
+       sum that is divided (see `quotient`).
     4. Longer arithmetic before a quantisation becomes that of int32 where scales are powers of two that make floats
        exact (see `PowersOfTwo`).
 
@@ -167,6 +169,10 @@ class _Quantisations:
         if averaged is not None:
             self._moved(core, averaged)
             return averaged
+        divided = quotient(core, qtype, self._done.__getitem__, self._ranges)
+        if divided is not None:
+            self._moved(core, divided)
+            return divided
         try:
             return self._by_powers.quantised(core, qtype)
         except StaysFloat:
