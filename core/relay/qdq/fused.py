@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING
 
 from ...tir.form.dtype import bits, bounds
@@ -32,7 +34,10 @@ KERNELS = {
 
 _OPERANDS = ("int8", "uint8", "int16")
 _RELATIVE_ERROR = 2.0**-21
-"""Of a scale or bias that was computed in float32 along another way."""
+"""Of a scale or bias that was computed in float32 along another way: beyond that it is another number."""
+
+_MAX_THRESHOLDS = 2**20
+"""Sums that are looked at to prove that a bias may be an integer."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,14 @@ def fused_kernel(
     attrs = {**dict(kernel.attrs.items), **zero_points}
     sums: Expr = call(KERNELS[kernel.op_name or ""], lower(data), weight.data, **attrs)
     made: list[tuple[Expr, Expr]] = [(kernel, sums)]
-    if bias is not None:
-        sums = call("add", sums, const(_integer_bias(bias, input_.scale, weight.scales)))
+    integer_bias = None if bias is None else _integer_bias(bias, input_.scale, weight.scales)
+    if integer_bias is not None:
+        sums = call("add", sums, const(integer_bias.stored))
         made.append((core, sums))
     _check_range(kernel, input_.dtype, weight, (made[0][1], sums), ranges)
+    if integer_bias is not None and not integer_bias.is_exact:
+        units = [Fraction(input_.scale) * Fraction(float(scale)) for scale in weight.scales]
+        _prove_bias(integer_bias, units, value_range(made[0][1], ranges), output)
     attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
     return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
 
@@ -134,21 +143,89 @@ def _weight(kernel: Call, lower: Callable[[Expr], Expr]) -> _Weight:
     return _Weight(data, np.array(attrs.scale, np.float32), attrs.zero_point[0])
 
 
-def _integer_bias(bias: Expr, input_scale: float, weight_scales: np.ndarray) -> np.ndarray:
-    """The bias in units of the sums. Only what was meant as such a multiple is one: rounding others would err."""
+@dataclass(frozen=True)
+class _IntegerBias:
+    """A bias in units of the sums.
+
+    Args:
+        stored: int32.
+        real: the model's bias, of the same shape: objects, `Fraction`.
+        is_exact: whether it is what DequantizeLinear makes of ``stored`` with the float32 product of the scales. So it
+            is in the QDQ form, where onnxruntime's fused kernels read ``stored``, too.
+    """
+
+    stored: np.ndarray
+    real: np.ndarray
+    is_exact: bool
+
+
+def _integer_bias(bias: Expr, input_scale: float, weight_scales: np.ndarray) -> _IntegerBias:
+    """The bias in units of the sums.
+
+    Raises:
+        StaysFloat: it is not a multiple of them.
+    """
     import numpy as np
 
+    products = np.float32(input_scale) * weight_scales
     units = np.float64(input_scale) * weight_scales.astype(np.float64)
     if isinstance(bias, Call) and bias.args[0].dtype == "int32" and set(bias.attrs.zero_point) == {0}:
-        stored = bias.args[0]
-        scales = np.array(bias.attrs.scale, np.float64)
+        integers, scales = bias.args[0], np.array(bias.attrs.scale, np.float32)
         same_channels = len(scales) == 1 or bias.attrs.axis % len(bias.shape) == len(bias.shape) - 1
-        if isinstance(stored, Constant) and same_channels and np.allclose(scales, units, _RELATIVE_ERROR, 0.0):
-            return stored.data
+        if isinstance(integers, Constant) and same_channels and np.allclose(scales, units, _RELATIVE_ERROR, 0.0):
+            real = integers.data.astype(object) * np.array([Fraction(float(scale)) for scale in scales], object)
+            return _IntegerBias(integers.data, real, bool((scales == products).all()))
     value = constant_value(bias)
     assert value is not None
     exact = value.astype(np.float64) / units
     whole = np.rint(exact)
     if not (np.abs(exact - whole) <= np.abs(whole) * _RELATIVE_ERROR).all() or np.abs(whole).max() >= 2**31:
         raise StaysFloat("its bias is no multiple of the product of the scales")
-    return whole.astype(np.int32)
+    real = np.array([Fraction(number) for number in value.reshape(-1).tolist()], object).reshape(value.shape)
+    stored = whole.astype(np.int32)
+    return _IntegerBias(stored, real, bool((stored.astype(np.float32) * products == value).all()))
+
+
+def _prove_bias(bias: _IntegerBias, units: Sequence[Fraction], sums: Bounds, output: QuantisedType) -> None:
+    """Prove that a bias in units of the sums gives the results that the real one gives, in exact arithmetic.
+
+    Neither's results fall as the sums grow, so they are equal for every sum if each result begins at the same sum.
+
+    Args:
+        bias: what is added to the sums.
+        units: the product of the scales of input and weight, one for all or one per channel.
+        sums: bounds of the sums without the bias.
+        output: the type of the results.
+
+    Raises:
+        StaysFloat: it is not proven.
+    """
+    import numpy as np
+
+    channels = max(len(units), bias.stored.shape[-1] if bias.stored.ndim else 1)
+    shape = np.broadcast_shapes(bias.stored.shape, (channels,))
+    least, most = (limit - output.zero_point for limit in bounds(output.dtype))
+    reason = "its bias is not exactly a multiple of the product of the scales, and results would differ"
+    if np.prod(shape) * (most - least) > _MAX_THRESHOLDS:
+        raise StaysFloat(reason)
+    reals, stored = (np.broadcast_to(side, shape).reshape(-1, channels) for side in (bias.real, bias.stored))
+    results, step = range(least + 1, most + 1), Fraction(output.scale)
+    for channel in range(channels):
+        unit = units[channel % len(units)]
+        for real, added in set(zip(reals[:, channel].tolist(), stored[:, channel].tolist(), strict=True)):
+            both = (_first_sums(unit, each, step, results, sums) for each in (real, added * unit))
+            if len(set(map(tuple, both))) > 1:
+                raise StaysFloat(reason)
+
+
+def _first_sums(unit: Fraction, bias: Fraction, output: Fraction, results: Sequence[int], sums: Bounds) -> list[int]:
+    """For each result k the least sum s with ``(unit * s + bias) / output`` rounded half to even to k or more; one
+    above the highest sum where there is none."""
+    common = lcm(unit.denominator, bias.denominator, output.denominator)
+    a, b, c = (int(number * common) for number in (unit, bias, output))
+    firsts = []
+    for k in results:
+        quotient, rest = divmod((2 * k - 1) * c - 2 * b, 2 * a)
+        first = quotient + (rest > 0 or k % 2 == 1)  # a tie goes to the even one of k and k - 1
+        firsts.append(min(max(first, sums.low), sums.high + 1))
+    return firsts
