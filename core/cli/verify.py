@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
     from ..pipeline.ram import Limit
+    from ..reports.known_deviations import KnownDeviation
     from ..reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
@@ -158,7 +159,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.dump is not None:
         for position, kernel in enumerate(wrong):
             out.line(f"both sides of {kernel.kernel} are in {_dump(args.dump, position, kernel)}")
-    error = _error(found, members, bool(loaded.notes), args.dump is not None)
+    deviations = _deviations(found, args.model, args.against)
+    for deviation in deviations:
+        out.line(f"known deviation in {deviation}")
+    error = _error(found, members, bool(loaded.notes), args.dump is not None, deviations)
     out.result(
         {
             "name": artifact.name,
@@ -264,7 +268,17 @@ def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
     return list(found.values())
 
 
-def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> VerificationError | None:
+def _deviations(found: Verification, file: Path, against: str) -> tuple[KnownDeviation, ...]:
+    """The known deviations of another runtime, where an output differs from its."""
+    from ..reports.known_deviations import find_deviations
+
+    differs = any(check.against == against and not check.difference.ok for check in found.outputs)
+    return find_deviations(file, against) if differs else ()
+
+
+def _error(
+    found: Verification, members: Members, noted: bool, dumped: bool, deviations: Sequence[KnownDeviation]
+) -> VerificationError | None:
     """What is wrong first: a write beside the buffers, which may be why others differ; a crash; a difference.
 
     Args:
@@ -272,6 +286,7 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
         members: what the model was built for.
         noted: whether reading the model gave something to note.
         dumped: whether both sides of what differs were written.
+        deviations: of the other runtime, known ones.
     """
     for overrun in found.overruns:
         what = f"{_step(overrun)} writes where it may not: {overrun.what}"
@@ -322,6 +337,8 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
             hint = f"{every} agrees with its reference"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
+            if deviations and output.against == deviations[0].runtime:
+                hint += f"; {_AGAINST[output.against]} is known to deviate in {'; in '.join(map(str, deviations))}"
             samples = (*found.samples, f"{found.samples[0]}, once more")
             where = f"sample {samples[output.frame]!r}, {output.frame + 1} of {len(samples)} runs"
             return VerificationError(what, where=where, hint=hint)
