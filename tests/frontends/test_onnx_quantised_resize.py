@@ -93,6 +93,19 @@ def test_scales_that_differ(shape: tuple[int, int, int, int], points: tuple[int,
         check(x, (1, 1, *shape[2:]), before, after, coordinate_transformation_mode=mode)
 
 
+def test_data_that_is_transposed_first() -> None:
+    """As converters of models with channels last write it."""
+    x, quantised = image("int8", 1, 5, 7, 2), (0.0123, 3)
+    b = OnnxBuilder(19)
+    real = b.node("Transpose", b.dequantize(b.input("x", x.shape, "int8"), *quantised, "int8"), perm=[0, 3, 1, 2])
+    y = b.node("Resize", real, "", "", b.constant([1, 2, 6, 10]), mode="linear")
+    y = b.quantize(b.node("Transpose", y, perm=[0, 2, 3, 1]), *quantised, "int8")
+    imported = import_model(b.build(y))
+    wanted = exact(x.transpose(0, 3, 1, 2), [1, 2, 6, 10], quantised, quantised).transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(evaluate(imported.module, {"x": x})[0], wanted)
+    assert not ops(imported) & {"qnn.dequantize", "qnn.quantize"}
+
+
 def test_cubic_and_filtered_weights() -> None:
     quantised = (0.02, -7)
     for attrs in ({"mode": "cubic"}, {"mode": "cubic", "exclude_outside": 1}, {"antialias": 1}):

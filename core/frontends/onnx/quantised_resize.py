@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...relay.expr import Expr
-from ...relay.qdq import dequantised
+from ...relay.expr import Call, Expr
+from ...relay.qdq import QuantisedType, dequantised
 from ...tir.form.dtype import bounds
 from .context import Context
 from .resize_axes import Taps
@@ -27,12 +27,12 @@ def between_quantised(c: Context, data: Expr, taps: Mapping[int, Taps]) -> Expr 
         taps: by dimension.
 
     Returns:
-        float32; None where ``data`` is not a ``qnn.dequantize`` with one scale and zero point, or the sums may need
-        more than 32 bits.
+        float32; None where ``data`` is not dequantised with one scale and zero point, or the sums may need more than 32
+        bits.
     """
     import numpy as np
 
-    source = dequantised(data)
+    source = _integers(c, data)
     if source is None or source[1].dtype == "int32" or not taps:
         return None
     integers, qtype = source
@@ -62,3 +62,18 @@ def between_quantised(c: Context, data: Expr, taps: Mapping[int, Taps]) -> Expr 
         values = total
     real = c.call("qnn.dequantize", values, scale=(qtype.scale,), zero_point=(divisor * qtype.zero_point,))
     return real if divisor == 1 else c.call("divide", real, c.scalar(divisor, real))
+
+
+def _integers(c: Context, data: Expr) -> tuple[Expr, QuantisedType] | None:
+    """The integers of dequantised data and their type; data that was moved afterwards is moved as integers."""
+    moves = []
+    while isinstance(data, Call) and data.op_name in ("transpose", "reshape", "squeeze"):
+        moves.append(data)
+        data = data.args[0]
+    source = dequantised(data)
+    if source is None:
+        return None
+    integers, qtype = source
+    for move in reversed(moves):
+        integers = c.call(move.op_name or "", integers, **dict(move.attrs.items))
+    return integers, qtype

@@ -5,6 +5,6 @@ arithmetic of integers of that.
 """
 
 from .integers import to_integers
-from .quantised_type import constant_value, dequantised
+from .quantised_type import QuantisedType, constant_value, dequantised
 
-__all__ = ["constant_value", "dequantised", "to_integers"]
+__all__ = ["QuantisedType", "constant_value", "dequantised", "to_integers"]
