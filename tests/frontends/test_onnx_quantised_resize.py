@@ -77,7 +77,7 @@ def test_ties_between_equal_scales(mode: str, dtype: str) -> None:
         assert not names & {"qnn.dequantize", "qnn.quantize"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     shape=st.tuples(*[st.integers(1, 8)] * 4),
     points=st.tuples(st.integers(-128, 127), st.integers(-128, 127)),
