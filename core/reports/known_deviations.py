@@ -5,13 +5,15 @@ Whether it does so in a layer at hand is measured: the layer is run there by its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UmaError
 from ..relay.evaluate import evaluate
+from .oracles import ORACLES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,7 +142,7 @@ def find_deviations(file: Path, runtime: str) -> tuple[KnownDeviation, ...]:
         runtime: the oracle's name.
 
     Returns:
-        In the order of the nodes; none where the file cannot be read again, or the runtime is not installed.
+        In the order of the nodes; none where the file cannot be read again, or the runtime does not run a layer.
     """
     rules = [rule for rule in KNOWN if rule.runtime == runtime]
     model = _model(file) if rules and file.suffix == ".onnx" else None
@@ -150,18 +152,14 @@ def find_deviations(file: Path, runtime: str) -> tuple[KnownDeviation, ...]:
     deviations = []
     for layer in graph.layers():
         rule = next((rule for rule in rules if rule.op == layer.node.op_type and rule.concerns(layer)), None)
-        if rule is not None and graph.deviates(layer):
+        if rule is not None and graph.deviates(layer, runtime):
             deviations.append(KnownDeviation(runtime, layer.name, rule.op, rule.description))
     return tuple(deviations)
 
 
 def _model(file: Path) -> onnx.ModelProto | None:
-    """The model with the shapes of its tensors; None where it cannot be had, or not be run."""
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401 - asks whether it is there
-    except ImportError:
-        return None
+    """The model with the shapes of its tensors; None where it cannot be read."""
+    import onnx
     from google.protobuf.message import DecodeError, EncodeError
 
     try:
@@ -205,7 +203,7 @@ class _Graph:
             behind = tuple(users) if len(users) == 1 and users[0].op_type == "QuantizeLinear" else ()
             yield Layer(node, attributes, before, behind)
 
-    def deviates(self, layer: Layer) -> bool:
+    def deviates(self, layer: Layer, runtime: str) -> bool:
         """Whether the runtime gives something else than the references for this layer by itself."""
         import numpy as np
 
@@ -216,8 +214,12 @@ class _Graph:
             return False
         data, inputs = alone
         try:
-            pairs = zip(evaluate(import_model(data).module, inputs), _run(data, inputs), strict=True)
-        except (UmaError, RuntimeError, ValueError):
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "layer.onnx"
+                path.write_bytes(data)
+                run = ORACLES[runtime](path, [array.shape for array in inputs.values()])
+                pairs = zip(evaluate(import_model(data).module, inputs), run(list(inputs.values())), strict=True)
+        except UmaError:
             return False
         for ours, theirs in pairs:
             if ours.shape != theirs.shape:
@@ -269,14 +271,3 @@ class _Graph:
             return None
         limits = np.iinfo(dtype)
         return rng.integers(max(limits.min, -(2**15)), min(limits.max, 2**15), shape, endpoint=True).astype(dtype)
-
-
-def _run(data: bytes, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    results: Sequence[np.ndarray] = session.run(None, dict(inputs))
-    return results

@@ -73,6 +73,15 @@ def test_what_is_not_looked_at(tmp_path: Path) -> None:
     assert described(tmp_path, b.model(fed).SerializeToString()) == []
 
 
+def test_a_layer_that_the_runtime_does_not_run(tmp_path: Path) -> None:
+    b = OnnxBuilder(18)
+    y = b.node("Resize", b.input("x", (1, 1, 7), "bool"), "", b.constant([1, 1, 0.6], "float32"), nearest_mode="floor")
+    assert described(tmp_path, b.build(y)) == []
+    b = OnnxBuilder(18)
+    y = b.node("Resize", b.input("x", (1, 1, 7), "int64"), "", b.constant([1, 1, 0.6], "float32"), nearest_mode="floor")
+    assert described(tmp_path, b.build(y)) == []
+
+
 def test_verification_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = saved(tmp_path, resize(0.6, nearest_mode="floor"))
     assert main(["verify", str(model), "--target", "c", "--against", "onnxruntime", "--samples", "1"]) == 7
