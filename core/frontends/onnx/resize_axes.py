@@ -55,7 +55,7 @@ class Coordinates:
     unit: int
 
     @staticmethod
-    def of(count: int, first: Fraction, step: Fraction) -> Coordinates:
+    def linear(count: int, first: Fraction, step: Fraction) -> Coordinates:
         """Return the coordinates ``first + step * i``."""
         unit = lcm(first.denominator, step.denominator)
         return Coordinates(count, int(first * unit), int(step * unit), unit)
@@ -97,22 +97,22 @@ def find_coordinates(axis: ResizedAxis, mode: str, length: Fraction | None = Non
     if mode == "align_corners":
         intervals = (Fraction(count) if length is None else length) - 1
         # One element is at the first corner: the formula is 0/0 there.
-        return Coordinates.of(count, Fraction(0), last / intervals if count > 1 and intervals else Fraction(0))
+        return Coordinates.linear(count, Fraction(0), last / intervals if count > 1 and intervals else Fraction(0))
     if mode == "tf_crop_and_resize":
         if count == 1:
-            return Coordinates.of(1, (axis.start + axis.end) * last / 2, Fraction(0))
-        return Coordinates.of(count, axis.start * last, (axis.end - axis.start) * last / (count - 1))
+            return Coordinates.linear(1, (axis.start + axis.end) * last / 2, Fraction(0))
+        return Coordinates.linear(count, axis.start * last, (axis.end - axis.start) * last / (count - 1))
     if mode == "asymmetric":
-        return Coordinates.of(count, Fraction(0), step)
+        return Coordinates.linear(count, Fraction(0), step)
     if mode == "tf_half_pixel_for_nn":
-        return Coordinates.of(count, step / 2, step)
+        return Coordinates.linear(count, step / 2, step)
     if mode == "pytorch_half_pixel" and count == 1:
-        return Coordinates.of(1, Fraction(0), Fraction(0))
+        return Coordinates.linear(1, Fraction(0), Fraction(0))
     first = step / 2 - half
     if mode == "half_pixel_symmetric":
         # `center * (1 - adjustment)`: a length that is no whole number is cut off equally on both sides.
         first += Fraction(axis.extent, 2) * (1 - count / (axis.scale * axis.extent))
-    return Coordinates.of(count, first, step)
+    return Coordinates.linear(count, first, step)
 
 
 @dataclass(frozen=True)
