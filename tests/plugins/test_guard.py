@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +135,94 @@ def test_variables_and_the_limit_of_recursion_are_put_back(monkeypatch: pytest.M
     assert [str(warning.message) for warning in caught] == [
         "plugin uma-x 1.0 changed the environment (UMA_TEST_GONE, UMA_TEST_NEW, UMA_TEST_OLD), the limit of recursion; "
         "it was put back as it was"
+    ]
+
+
+def test_the_umask_is_put_back() -> None:
+    before = os.umask(0o022)
+    try:
+        with pytest.warns(RuntimeWarning, match=r"^plugin uma-x 1.0 changed the umask; it was put back as it was$"):
+            with guarded("uma-x 1.0"):
+                os.umask(0)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_resource_limits_are_put_back() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with pytest.warns(RuntimeWarning, match=r"changed the resource limits \(RLIMIT_NOFILE\); it was put back"):
+        with guarded("uma-x 1.0"):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_a_hard_limit_that_cannot_be_raised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without privileges may lower a hard limit and never raise it."""
+    limits = {"now": (200, 300)}
+
+    def set_limit(number: int, new: tuple[int, int]) -> None:
+        if new[1] > limits["now"][1]:
+            raise ValueError("not allowed to raise maximum limit")
+        limits["now"] = new
+
+    monkeypatch.setattr("uma.plugins.guard._LIMITS", {"RLIMIT_CORE": resource.RLIMIT_CORE})
+    monkeypatch.setattr(resource, "getrlimit", lambda number: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
+        resource.setrlimit(resource.RLIMIT_CORE, (50, 100))
+    assert limits["now"] == (100, 100)
+    assert [str(warning.message) for warning in caught] == [
+        "plugin uma-x 1.0 lowered RLIMIT_CORE, which this process may not raise again"
+    ]
+
+
+@pytest.mark.parametrize("armed_s", [0.0, 50.0])
+@pytest.mark.parametrize("change", [(0.0, 0.0), (90.0, 0.0), (49.9, 7.0)])
+def test_timers_are_put_back(armed_s: float, change: tuple[float, float]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, armed_s)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with guarded("uma-x 1.0"):
+                signal.setitimer(signal.ITIMER_REAL, *change)
+        left_s, interval_s = signal.getitimer(signal.ITIMER_REAL)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert (left_s > 49) == bool(armed_s) and left_s <= armed_s and interval_s == 0
+    expected = "plugin uma-x 1.0 changed the interval timers (ITIMER_REAL); it was put back as it was"
+    assert [str(warning.message) for warning in caught] == ([expected] if armed_s or change[0] else [])
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 60.0])
+def test_a_timer_that_expires_meanwhile_is_not_a_change(interval_s: float) -> None:
+    expired: list[int] = []
+    handler = signal.signal(signal.SIGALRM, lambda number, frame: expired.append(number))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            signal.setitimer(signal.ITIMER_REAL, 0.02, interval_s)
+            with guarded("uma-x 1.0"):
+                while not expired:
+                    signal.sigtimedwait((), 0.01)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def test_modules_that_were_there_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = types.ModuleType("uma_test_other")
+    monkeypatch.setitem(sys.modules, "uma_test_other", other)
+    monkeypatch.delitem(sys.modules, "uma_test_new", raising=False)
+    before_json = sys.modules["json"]
+    with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
+        sys.modules["json"] = types.ModuleType("json")
+        del sys.modules["uma_test_other"]
+        sys.modules["uma_test_new"] = types.ModuleType("uma_test_new")
+    assert sys.modules["json"] is before_json and sys.modules["uma_test_other"] is other
+    assert sys.modules.pop("uma_test_new") is not None  # what a plugin imports stays
+    assert [str(warning.message) for warning in caught] == [
+        "plugin uma-x 1.0 changed the imported modules (json, uma_test_other); it was put back as it was"
     ]
 
 
