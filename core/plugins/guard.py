@@ -48,8 +48,8 @@ def guarded(plugin: str) -> Iterator[None]:
     limit of recursion, the filters of warnings, the handlers of signals, the entries of ``sys.modules`` that were there
     before, numpy's error state and the mode of floating-point arithmetic. A `RuntimeWarning` names the plugin and what
     it changed, except filters, which many libraries add to when they are imported; a hard limit that it lowered and
-    that this process may not raise again; and threads that it left running, which nobody can stop. Other threads must not change any of these, or start threads, meanwhile:
-    what they do is put back, and said, as well.
+    that this process may not raise again; and threads that it left running, which nobody can stop. Other threads must
+    not change any of these, or start threads, meanwhile: what they do is put back, and said, as well.
 
     Args:
         plugin: its name and version.
@@ -141,7 +141,7 @@ class _State:
             except (ValueError, OSError):
                 self.lost_limits.append(name)
                 soft, hard = before[0], now[1]
-                if soft == resource.RLIM_INFINITY or hard != resource.RLIM_INFINITY and soft > hard:
+                if soft == resource.RLIM_INFINITY or (hard != resource.RLIM_INFINITY and soft > hard):
                     soft = hard
                 with suppress(ValueError, OSError):
                     resource.setrlimit(_LIMITS[name], (soft, hard))

@@ -14,9 +14,10 @@ from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of
 from ..pipeline.driver import LoadedModel
 from ..relay.evaluate import evaluate_all
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, tensors_of
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Bounds
+from ..relay.types import TupleType
 from ..relay.visit import post_order
 from .inspected import Inspected, Unit
 from .operands import ranges
@@ -146,8 +147,10 @@ class Parts:
         for part in parts:
             own = [Var(param.name, param.type) for param in part.function.params]
             params += own
-            results.append(Call(part.var, own))
-            spans[results[-1]] = spans[part.function.body] = part.layers
+            value = Call(part.var, own)
+            is_tuple = isinstance(value.type, TupleType)
+            results += [TupleGetItem(value, at) for at in range(len(tensors_of(value.type)))] if is_tuple else [value]
+            spans[value] = spans[part.function.body] = part.layers
         main = Function(params, results[0] if len(results) == 1 else Tuple(results))
         return IRModule({GlobalVar("main", func_type(main)): main, **functions}, Spans(spans))
 

@@ -141,9 +141,9 @@ def test_variables_and_the_limit_of_recursion_are_put_back(monkeypatch: pytest.M
 def test_the_umask_is_put_back() -> None:
     before = os.umask(0o022)
     try:
-        with pytest.warns(RuntimeWarning, match=r"^plugin uma-x 1.0 changed the umask; it was put back as it was$"):
-            with guarded("uma-x 1.0"):
-                os.umask(0)
+        said = r"^plugin uma-x 1.0 changed the umask; it was put back as it was$"
+        with pytest.warns(RuntimeWarning, match=said), guarded("uma-x 1.0"):
+            os.umask(0)
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
@@ -151,9 +151,9 @@ def test_the_umask_is_put_back() -> None:
 
 def test_resource_limits_are_put_back() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with pytest.warns(RuntimeWarning, match=r"changed the resource limits \(RLIMIT_NOFILE\); it was put back"):
-        with guarded("uma-x 1.0"):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+    said = r"changed the resource limits \(RLIMIT_NOFILE\); it was put back"
+    with pytest.warns(RuntimeWarning, match=said), guarded("uma-x 1.0"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 

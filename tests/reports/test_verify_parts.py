@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests._support.plugins import HOST, entry_of, taking, toy
-from tests._support.regions import CHAIN, OPS, whole
+from tests._support.plugins import HOST, entry_of, module_of, taking, toy
+from tests._support.regions import CHAIN, OPS, X, whole
 from tests._support.small_models import Uma
 from tests._support.te_lowerings import lowered
 
-from uma.hookspecs import Refuse
+from uma.hookspecs import Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
-from uma.relay import Call, Function, GlobalVar, IRModule, call, const
+from uma.relay import Call, Function, GlobalVar, IRModule, Tuple, TupleGetItem, call, const
+from uma.relay.pattern import Match, any_, item, op, outputs, wildcard
 from uma.relay.text import print_module
 from uma.relay.visit import post_order
+from uma.target import Target
 
 Install = Callable[[list[PluginEntry]], None]
 VERIFY = ("verify", "m.py", "--target", "npu", "--target", "plain")
@@ -121,3 +123,67 @@ def test_what_is_wrong_when_it_is_merged(uma: Uma, install: Install) -> None:
     assert done.code == 7
     assert "layer first, second, third differs from its reference" in done.err
     assert "  hint: each of its matches that is taken alone agrees: it is how they are merged" in done.err
+
+
+# A match of two results: one of them, both, or neither is used by other matches of the region and by the host.
+HALVES = call("split", X, indices=(2,), axis=1)
+LOW, HIGH = call("nn.relu", TupleGetItem(HALVES, 0)), call("clip", TupleGetItem(HALVES, 1), a_min=0.0, a_max=3.0)
+JOINED = call("multiply", LOW, HIGH)
+SHAPES = {
+    "both inside": JOINED,
+    "both inside and outside": Tuple([JOINED, LOW, HIGH]),
+    "one inside, one outside": Tuple([call("multiply", LOW, LOW), HIGH]),
+    "one unused outside": Tuple(
+        [call("multiply", LOW, const([[2], [3]])), call("tanh", call("cast", HIGH, dtype="float32"))]
+    ),
+    "two such matches": Tuple(
+        [
+            JOINED,
+            call("nn.relu", TupleGetItem(SECOND := call("split", call("multiply", X, X), indices=(2,), axis=1), 0)),
+            call("clip", TupleGetItem(SECOND, 1), a_min=0.0, a_max=3.0),
+        ]
+    ),
+    "views between": Tuple(
+        [call("multiply", call("reshape", LOW, newshape=(4,)), call("reshape", HIGH, newshape=(4,))), LOW]
+    ),
+    "one result twice": Tuple([JOINED, LOW, LOW]),
+    "the split itself": Tuple(
+        [TupleGetItem(HALVES, 0), call("multiply", TupleGetItem(HALVES, 1), TupleGetItem(HALVES, 1))]
+    ),
+}
+
+
+def pairs(wrong: bool = False) -> list[PluginEntry]:
+    """An accelerator that takes the two halves as one match, and products, and splits; perhaps one result wrongly."""
+    halves = op("split")(wildcard("int32").named("x"), indices=any_, axis=any_)
+    both = outputs(op("nn.relu")(item(halves, 0)), op("clip")(item(halves, 1), a_min=0, a_max=any_))
+
+    def lower(match: Match, target: Target) -> Any:
+        function = match.function
+        assert isinstance(function.body, Tuple)
+        low, high = function.body.fields
+        return lowered(Function(function.params, Tuple([low, call("add", high, const(int(wrong)))])))
+
+    patterns = [Pattern("npu.both", both, None, lower), taking("npu", "multiply"), taking("npu", "split")]
+    return toy("npu", patterns=lambda: patterns)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_match_of_several_results(shape: str, uma: Uma, install: Install, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(print_module(module_of(SHAPES[shape]))[0])
+    install(pairs())
+    done = uma(*VERIFY, "--json")
+    assert (done.code, done.err) == (0, "")
+    record = done.json
+    assert record["parts_skipped"] == [] and len(record["parts"]) >= 3 and all(row["ok"] for row in record["parts"])
+
+
+def test_a_wrong_result_of_a_match_of_several(uma: Uma, install: Install, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(print_module(module_of(JOINED, {LOW: ["low"], HIGH: ["high"]}))[0])
+    install(pairs(wrong=True))
+    done = uma(*VERIFY)
+    assert done.code == 7
+    head, where, _ = done.err.splitlines()
+    assert head.startswith("uma: error: layer low, high differs from its reference: 4 of 4 elements differ")
+    assert where == "  where: a match of region npu_0 of npu, lowered by itself, sample 'random 0'"
