@@ -53,8 +53,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "verify",
         help="compare a compiled model with references",
         description="Compare every kernel of the compiled model with the numpy references of its ops, and name the "
-        "first layer that differs. Integers must be equal, floats within 1e-5 of the largest element, or as near as "
-        "rounding of the inputs leaves them.",
+        "first layer that differs. Integers must be equal. Floats may be off by rounding: by 8 * sqrt(n) * u of the "
+        "tensor's range over the samples, behind n rounded operations of unit roundoff u.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
@@ -94,6 +94,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.asked import check_options, verify_loaded
+    from ..reports.rounding_error import FORMULA
     from ..reports.samples import LABELS
 
     check_options(args.samples, args.step_limit)
@@ -152,6 +153,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
     say_requantized(found, out)
     say_tolerated(found, out)
+    compared = [check.difference for check in (*found.kernels, *found.parts, *found.outputs)]
+    if any(difference.tolerance for difference in compared):
+        out.line(f"floats may be off by {FORMULA}: n rounded operations of unit roundoff u in sequence")
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
     if proven := sum(form.channels for form in found.forms if form.form not in ("integer", "short") and not form.wrong):
@@ -168,6 +172,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "name": artifact.name,
             "equal": error is None,
             "samples": list(found.samples),
+            "float_tolerance": FORMULA,
             "kernels": [
                 {
                     "kernel": c.kernel,
@@ -392,4 +397,6 @@ def _as_json(difference: Difference) -> dict[str, Any]:
         "first": None if difference.index is None else list(difference.index),
         "got": difference.got,
         "expected": difference.expected,
+        "tolerance": difference.tolerance,
+        "range": difference.scale,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
@@ -23,8 +23,16 @@ Value = Union["np.ndarray", tuple[Any, ...]]
 """An array, or a tuple of values."""
 
 
+Operands = Callable[[Call, Sequence[Value]], Sequence[Value]]
+"""Gives what an op is evaluated on, from a call of it and its operands."""
+
+
 def evaluate(
-    model: IRModule | Function, inputs: Mapping[str, np.ndarray], extents: Mapping[str, int] = MappingProxyType({})
+    model: IRModule | Function,
+    inputs: Mapping[str, np.ndarray],
+    extents: Mapping[str, int] = MappingProxyType({}),
+    *,
+    operands: Operands | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The results of a model.
 
@@ -32,6 +40,7 @@ def evaluate(
         model: a module, of which ``main`` is run, or a function that calls no global one.
         inputs: an array for each parameter, by its name.
         extents: values of open extents that the model does not compute, by the names of their symbols.
+        operands: replaces the operands of each call of an op, of the same types; by default they stay.
 
     Returns:
         The fields of the result where it is a tuple, else the one array.
@@ -42,6 +51,7 @@ def evaluate(
     """
     main, run = _prepare(model)
     run.extents.update(extents)
+    run.operands = operands
     result = run.values(main, _arguments(main, inputs, extents), keep=False)[main.body]
     return result if isinstance(result, tuple) else (result,)
 
@@ -81,6 +91,7 @@ class _Run:
         self._module = module
         self._active: list[Function] = []
         self.extents: dict[str, int] = {}
+        self.operands: Operands | None = None
 
     def values(self, function: Function, arguments: list[Value], keep: bool) -> dict[Expr, Value]:
         """Values of the expressions of ``function``: all of them, or the result only."""
@@ -116,7 +127,7 @@ class _Run:
             return self._loop(expr.op, given)
         if not isinstance(expr.op, Op):
             return self._call(expr.op, given)
-        result = expr.op.evaluate(self._valued(expr, given), *given)
+        result = expr.op.evaluate(self._valued(expr, given), *(self.operands(expr, given) if self.operands else given))
         _check(result, expr.type, expr.op.name, self.extents)
         return result
 

@@ -3,7 +3,8 @@ compared with its reference, on what the model gives it or on other values of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -32,8 +33,9 @@ from ..relay.valued import valued_function
 from ..relay.visit import post_order
 from ..tir.form.extents import valued
 from ..toolchain.packing import packing_engine
-from .operands import ranges, rounded
-from .verification import KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop, compare
+from .operands import ranges
+from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
+from .verification import Bound, Difference, KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,6 +170,7 @@ class Inspected:
         has_open = any(map(is_open, main.params))
         self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
         self._seen: dict[str, tuple[float, float]] = {}
+        self._bounds: dict[Unit, tuple[float, ...]] = {}
         self._broken: set[Unit] = set()
         self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
         self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
@@ -309,8 +312,7 @@ class Inspected:
         for unit in self.inner:
             if not all((self._bytes(name) == _UNTOUCHED).all() for name in unit.results):  # it was run
                 self._compare(unit, self.operands(unit), checks, sample)
-        for key, check in self._copies(sample):
-            checks.add(f"copy {key}", check)
+        self._check_copies(checks, sample)
 
     def drive(self, checks: KernelChecks) -> None:
         """Run each kernel and region by itself, on operands at the ends of their ranges: of integers what is proven
@@ -340,7 +342,7 @@ class Inspected:
                 inputs = tuple(np.array(array) for array in self.operands(unit))
                 sample = f"operands: {kind}"
                 if self._noting(self.runs.run(unit.steps), sample) is None:
-                    self._compare(unit, inputs, checks, sample)
+                    self._compare(unit, inputs, checks, sample, driven=True)
 
     def operands(self, unit: Unit) -> tuple[np.ndarray, ...]:
         """What a unit was given."""
@@ -359,20 +361,34 @@ class Inspected:
         assert buffers is not None
         return self._cut(self._array(buffers[0]), expr.tensor)
 
-    def _compare(self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str) -> None:
+    def _compare(
+        self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str, *, driven: bool = False
+    ) -> None:
         """Add the results of a unit that was given ``inputs``, beside what they should be."""
         given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
         computed = self._computed()
-        for number, expected in enumerate(evaluate(function, given, computed)):
-            again = lambda at=number: evaluate(function, rounded(given), computed)[at]  # noqa: E731 - as short as its use
+        results = evaluate(function, given, computed)
+        noise = functools.cache(lambda: sampled_error(function, given, results, computed))
+        for number, expected in enumerate(results):
             got = self._array(unit.results[number])
             got = self._cut(got, types[number]) if types[number].is_open else got
             got = got.reshape(expected.shape) if got.size == expected.size else got
-            difference = compare(got, expected, again)
-            sides = None if difference.ok else Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
-            check = KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
-            checks.add(unit.results[number], check)
+
+            def check(difference: Difference, got: np.ndarray = got, expected: np.ndarray = expected) -> KernelCheck:
+                sides = None
+                if not difference.ok:
+                    sides = Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
+                return KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
+
+            bound = Bound(self._relative(unit)[number], lambda at=number: CONFIDENCE * noise()[at])
+            checks.add(unit.results[number], got, expected, bound, check, driven=driven)
+
+    def _relative(self, unit: Unit) -> tuple[float, ...]:
+        """How far each result of a unit may be off by rounding, relative to its range."""
+        if unit not in self._bounds:
+            self._bounds[unit] = relative_bounds(unit.function)
+        return self._bounds[unit]
 
     def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         names = (param.name for param in unit.function.params)
@@ -409,8 +425,8 @@ class Inspected:
             made.append(whole)
         return made
 
-    def _copies(self, sample: str) -> Iterator[tuple[str, KernelCheck]]:
-        """The outputs for which no op stands: copies of what is an input, a constant or another output."""
+    def _check_copies(self, checks: KernelChecks, sample: str) -> None:
+        """Add the outputs for which no op stands: copies of what is an input, a constant or another output."""
         main = self.fused.main
         signature = self.fused.signature or Signature.of(main)
         types = signature.of_outputs(tensors_of(main.body.type))
@@ -423,9 +439,17 @@ class Inspected:
                 if type_.is_open:
                     got, expected = self._cut(got, type_), self._cut(expected, type_)
                 got = got.reshape(expected.shape) if got.size == expected.size else got
-                difference = compare(got, expected)
-                sides = None if difference.ok else Sides((), got.copy(), expected.copy())
-                yield output.name, KernelCheck(step.function, None, step.layers, difference, sides, sample)
+
+                def check(
+                    difference: Difference,
+                    got: np.ndarray = got,
+                    expected: np.ndarray = expected,
+                    step: CallStep = step,
+                ) -> KernelCheck:
+                    sides = None if difference.ok else Sides((), got.copy(), expected.copy())
+                    return KernelCheck(step.function, None, step.layers, difference, sides, sample)
+
+                checks.add(f"copy {output.name}", got, expected, Bound(), check)
 
     def _ends(self, expr: Expr, buffer: str) -> tuple[float, float] | None:
         """The lowest and the highest value that an operand is given; None where nobody knows."""

@@ -17,7 +17,7 @@ from ..tir.form.dtype import bounds, is_integer, itemsize
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["directed", "ranges", "rounded"]
+__all__ = ["directed", "ranges"]
 
 
 def ranges(
@@ -97,16 +97,3 @@ def directed(operands: Sequence[tuple[Expr, tuple[float, float]]]) -> Iterator[t
         else:
             within.append(array(expr, rng.uniform(low, high, expr.shape)))
     yield "random", within
-
-
-def rounded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same, each float off by up to a unit in its last place; the same arrays give the same."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    return {
-        name: array + (array * rng.uniform(-1, 1, array.shape) * np.finfo(array.dtype).eps).astype(array.dtype)
-        if array.dtype.kind == "f"
-        else array
-        for name, array in arrays.items()
-    }

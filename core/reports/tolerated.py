@@ -12,7 +12,7 @@ from ..pipeline.passes import Tolerated
 from ..relay.evaluate import evaluate, evaluate_all
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule
-from .verification import TOLERANCE
+from .rounding_error import relative_bounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +35,7 @@ class ToleranceCheck:
         steps: how far integers differ at most.
         relative: how far floats do, as a part of the largest element of their array.
         sample: what was fed when they did first.
+        rounding: how far floats may be off in any case, by rounding (`rounding_error`), relative likewise.
     """
 
     step: str
@@ -47,11 +48,12 @@ class ToleranceCheck:
     steps: int = 0
     relative: float = 0.0
     sample: str = ""
+    rounding: float = 0.0
 
     @property
     def ok(self) -> bool:
         """Whether they differ by no more than is declared. Floats may always differ as those of two runtimes do."""
-        return self.steps <= self.tolerance.steps and self.relative <= max(self.tolerance.relative, TOLERANCE)
+        return self.steps <= self.tolerance.steps and self.relative <= max(self.tolerance.relative, self.rounding)
 
     @property
     def largest(self) -> str:
@@ -78,7 +80,10 @@ class ToleranceChecks:
                 self._of.append((one, region))
                 made = one.step.made.phase, f"{entry.distribution} {entry.version}"
                 name = "" if region is None else region.name
-                self._checks.append(ToleranceCheck(one.step.name, *made, name, one.tolerance))
+                changed = one.before if region is None else one.before.functions[region]
+                assert isinstance(changed, (IRModule, Function))
+                rounding = max(relative_bounds(changed), default=0.0)
+                self._checks.append(ToleranceCheck(one.step.name, *made, name, one.tolerance, rounding=rounding))
 
     def check(self, inputs: Mapping[str, np.ndarray], sample: str) -> None:
         """Compare both sides of each.

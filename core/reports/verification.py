@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import VerificationError
@@ -16,32 +16,54 @@ if TYPE_CHECKING:
     from .tolerated import ToleranceCheck
 
 __all__ = [
-    "TOLERANCE",
     "Accuracy",
+    "Bound",
     "Difference",
     "KernelCheck",
     "KernelChecks",
     "OutputCheck",
+    "OutputChecks",
     "Overrun",
     "PartSkipped",
     "Sides",
     "Skipped",
     "StepStop",
     "Verification",
-    "check_outputs",
     "compare",
 ]
 
-TOLERANCE = 1e-5
-"""How far a float may be from its reference, as a part of the largest element of the reference. Integers must be
-equal."""
 
-_HALF_TOLERANCE = 2.0**-8
-"""The same for float16, whose last place is 2**-10 of a number at most: layers round where a reference may not."""
+@dataclass(frozen=True)
+class Bound:
+    """How far floats may be from their reference; integers must be equal.
 
-_NOISE = 64.0
-"""How many times the change that rounding of the inputs makes to a reference a float may be from it: sums that cancel
-have no more digits than that."""
+    Args:
+        relative: relative to the largest absolute value of the reference over all samples (`rounding_error`).
+        noise: gives what the result may be off by in addition, absolutely. It is called only where the first part is
+            exceeded, because it evaluates the references several times.
+    """
+
+    relative: float = 0.0
+    noise: Callable[[], float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Suspects:
+    """The elements of a float result that are beyond the tolerance for the range that was known so far.
+
+    Args:
+        relative, noise: of the `Bound`.
+        indices: int [elements, rank].
+        got, expected: their values.
+        distances: float64, absolute; infinite where one of two is not finite.
+    """
+
+    relative: float
+    noise: float
+    indices: np.ndarray
+    got: np.ndarray
+    expected: np.ndarray
+    distances: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,8 @@ class Difference:
         count: how many elements differ beyond what is allowed.
         size: how many there are.
         largest: the largest absolute difference of all; infinite where one of two is not finite.
+        tolerance: how large an absolute difference is allowed; 0 for integers.
+        scale: the largest absolute value of the reference, over all samples that are known; 0 for integers.
     """
 
     index: tuple[int, ...] | None
@@ -62,16 +86,43 @@ class Difference:
     count: int
     size: int
     largest: float
+    tolerance: float = 0.0
+    scale: float = 0.0
+    suspects: _Suspects | None = field(default=None, compare=False, repr=False)
 
     @property
     def ok(self) -> bool:
         return self.index is None
 
+    @property
+    def margin(self) -> float:
+        """How far the largest difference is beyond what `Bound.noise` allows."""
+        return self.largest - (0.0 if self.suspects is None else self.suspects.noise)
+
+    def judged(self, scale: float) -> Difference:
+        """Return the difference with the tolerance that follows from the range over all samples.
+
+        Args:
+            scale: the largest absolute value of the reference over all samples.
+        """
+        if scale <= self.scale or self.suspects is None:
+            return self
+        suspects = self.suspects
+        tolerance = suspects.relative * scale + suspects.noise
+        wrong = (suspects.distances > tolerance).nonzero()[0]
+        values: tuple[tuple[int, ...] | None, float | None, float | None] = None, None, None
+        if len(wrong):
+            first = int(wrong[0])
+            index = tuple(int(position) for position in suspects.indices[first])
+            values = index, suspects.got[first].item(), suspects.expected[first].item()
+        return Difference(*values, len(wrong), self.size, self.largest, tolerance, scale, suspects)
+
     def __str__(self) -> str:
         if self.index is None:
-            return "equal" if self.largest == 0 else f"within {self.largest:.3g}"
+            return "equal" if self.largest == 0 else f"within {self.largest:.3g}, where {self.tolerance:.3g} is allowed"
         place = f"the first at {list(self.index)}: {self.got!r} instead of {self.expected!r}"
-        return f"{self.count} of {self.size} elements differ, {place}; at most by {self.largest:.3g}"
+        allowed = f", where {self.tolerance:.3g} is allowed" if self.tolerance else ""
+        return f"{self.count} of {self.size} elements differ, {place}; at most by {self.largest:.3g}{allowed}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,27 +165,92 @@ class KernelCheck:
     differing: int = 0
 
 
-class KernelChecks:
-    """Gathers the checks of each result of each kernel."""
+class _Comparisons:
+    """All comparisons of one result of a kernel, or those of one kind."""
 
     def __init__(self) -> None:
-        self._checks: dict[str, KernelCheck] = {}
+        self.scale = 0.0
+        self.count = 0
+        self.best: KernelCheck | None = None
+        self.failing: list[KernelCheck] = []
 
-    def add(self, key: str, check: KernelCheck) -> None:
-        """Take in one more comparison of the result that ``key`` names."""
-        known = self._checks.get(key)
-        if known is None:
-            self._checks[key] = replace(check, differing=int(not check.difference.ok))
+    def add(self, check: KernelCheck) -> None:
+        difference = check.difference
+        self.count += 1
+        self.scale = max(self.scale, difference.scale)
+        if difference.ok:
+            self._take(check)
             return
-        worse = check.difference.largest > known.difference.largest if check.difference.ok else True
-        shown = check if known.difference.ok and worse else known
-        differing = known.differing + (not check.difference.ok)
-        self._checks[key] = replace(shown, compared=known.compared + 1, differing=differing)
+        # The arrays of the first and of the worst are shown perhaps; those of others only use memory.
+        self.failing.append(check)
+        worst = max(self.failing, key=lambda one: one.difference.margin)
+        self.failing = [
+            one if one is worst or at == 0 else replace(one, sides=None) for at, one in enumerate(self.failing)
+        ]
+
+    def _take(self, check: KernelCheck) -> None:
+        if self.best is None or check.difference.largest > self.best.difference.largest:
+            self.best = check
+
+    def judge(self) -> list[KernelCheck]:
+        """What differs now that the range of the result is known. What does not any more may become `best`."""
+        still = []
+        for check in self.failing:
+            judged = replace(check, difference=check.difference.judged(self.scale))
+            if judged.difference.ok:
+                self._take(replace(judged, sides=None))
+            else:
+                still.append(judged)
+        return still
+
+
+class KernelChecks:
+    """Gathers the checks of each result of each kernel. What differs shows when all samples were fed, because the range
+    of a result over all of them decides how far floats may be off."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, dict[bool, _Comparisons]] = {}
+
+    def add(
+        self,
+        key: str,
+        got: np.ndarray,
+        expected: np.ndarray,
+        bound: Bound,
+        check: Callable[[Difference], KernelCheck],
+        *,
+        driven: bool = False,
+    ) -> None:
+        """Compare a result once more.
+
+        Args:
+            key: names the result.
+            got, expected: as for `compare`.
+            bound: how far floats may be off.
+            check: makes the record of a difference.
+            driven: whether the kernel was run on operands at the ends of their ranges, which have a range of their own.
+
+        Raises:
+            VerificationError: as for `compare`.
+        """
+        comparisons = self._results.setdefault(key, {}).setdefault(driven, _Comparisons())
+        comparisons.add(check(compare(got, expected, bound, comparisons.scale)))
 
     @property
     def all(self) -> tuple[KernelCheck, ...]:
-        """In the order in which the results came first."""
-        return tuple(self._checks.values())
+        """For each result, in the order in which they came first, the first check that differs, else the one that is
+        farthest off."""
+        checks = []
+        for kinds in self._results.values():
+            each = [(comparisons, comparisons.judge()) for comparisons in kinds.values()]
+            differing = [check for _, failing in each for check in failing]
+            fine = [comparisons.best for comparisons, _ in each if comparisons.best is not None]
+            shown = next((check for check in differing if check.sides is not None), None)
+            if shown is None:
+                shown = max(fine, key=lambda check: check.difference.largest)
+            count = sum(comparisons.count for comparisons, _ in each)
+            checks.append(replace(shown, compared=count, differing=len(differing)))
+        return tuple(checks)
 
 
 @dataclass(frozen=True)
@@ -305,13 +421,13 @@ class Verification:
         return len(self.samples)
 
 
-def compare(got: np.ndarray, expected: np.ndarray, rounded: Callable[[], np.ndarray] | None = None) -> Difference:
-    """How ``got`` differs from ``expected``: not at all for integers, by `TOLERANCE` for floats, NaN equal to NaN.
+def compare(got: np.ndarray, expected: np.ndarray, bound: Bound | None = None, scale: float = 0.0) -> Difference:
+    """Return how ``got`` differs from ``expected``: NaN equals NaN, and infinities themselves.
 
     Args:
         got, expected: two arrays of one type.
-        rounded: gives what is expected of inputs that differ from the real ones in their last bits. It is asked where
-            floats differ by more than `TOLERANCE`: a result that cancels has no more digits than rounding leaves it.
+        bound: how far floats may be off; not at all by default. Integers must be equal.
+        scale: the largest absolute value of the reference in other samples.
 
     Raises:
         VerificationError: they are of different types, or have not as many elements.
@@ -327,50 +443,77 @@ def compare(got: np.ndarray, expected: np.ndarray, rounded: Callable[[], np.ndar
     with np.errstate(invalid="ignore"):
         distance = np.abs(wide_got - wide)
     distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
-    is_float = expected.dtype.kind == "f"
-    tolerance = _HALF_TOLERANCE if expected.dtype == np.float16 else TOLERANCE
-    limit = tolerance * np.abs(wide[np.isfinite(wide)]).max(initial=0.0) if is_float else 0.0
-    if is_float and rounded is not None and (distance > limit).any():
-        with np.errstate(invalid="ignore"):
-            noise = np.abs(rounded().astype(np.float64).reshape(got.shape) - wide)
-        limit += _NOISE * noise[np.isfinite(noise)].max(initial=0.0)
-    # Two wide integers may differ although no float64 does.
-    wrong = np.argwhere(~same & ((distance > limit) | (not is_float)))
-    index = tuple(int(i) for i in wrong[0]) if len(wrong) else None
-    return Difference(
-        index,
-        None if index is None else got[index].item(),
-        None if index is None else expected[index].item(),
-        len(wrong),
-        got.size,
-        float(distance.max(initial=0.0)),
-    )
+    largest = float(distance.max(initial=0.0))
+    if expected.dtype.kind != "f":
+        # Two wide integers may differ although no float64 does.
+        wrong = np.argwhere(~same)
+        values = _first(wrong, got, expected)
+        return Difference(*values, len(wrong), got.size, largest)
+    bound = bound or Bound()
+    scale = max(scale, float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0)))
+    noise = 0.0
+    if bound.noise is not None and largest > bound.relative * scale:
+        noise = bound.noise()
+    tolerance = bound.relative * scale + noise
+    wrong = np.argwhere(~same & (distance > tolerance))
+    suspects = None
+    if len(wrong):
+        at = tuple(wrong.T)
+        suspects = _Suspects(bound.relative, noise, wrong, got[at], expected[at], distance[at])
+    values = _first(wrong, got, expected)
+    return Difference(*values, len(wrong), got.size, largest, tolerance, scale, suspects)
 
 
-def check_outputs(
-    got: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    against: str,
-    role: Literal["output", "state"] = "output",
-    frame: int = 0,
-    rounded: Callable[[str], np.ndarray] | None = None,
-) -> tuple[OutputCheck, ...]:
-    """Each output, or state, beside its reference.
+def _first(
+    wrong: np.ndarray, got: np.ndarray, expected: np.ndarray
+) -> tuple[tuple[int, ...] | None, float | None, float | None]:
+    """The index of the first element that is wrong, and both values; None where none is."""
+    if not len(wrong):
+        return None, None, None
+    index = tuple(int(position) for position in wrong[0])
+    return index, got[index].item(), expected[index].item()
 
-    Args:
-        got, expected: by name.
-        against, role, frame: as of `OutputCheck`.
-        rounded: as for `compare`, given the name.
 
-    Raises:
-        VerificationError: one has another type.
-    """
-    checks = []
-    for name, array in got.items():
-        again = None if rounded is None else (lambda name=name: rounded(name))
-        try:
-            checks.append(OutputCheck(name, against, compare(array, expected[name], again), role, frame))
-        except VerificationError as error:
-            error.where = f"{role} {name!r} against {against}"
-            raise
-    return tuple(checks)
+class OutputChecks:
+    """Gathers the checks of outputs and states, run by run. As of `KernelChecks`, all samples decide what differs."""
+
+    def __init__(self) -> None:
+        self._checks: list[OutputCheck] = []
+        self._scales: dict[tuple[str, str, str], float] = {}
+
+    def add(
+        self,
+        got: Mapping[str, np.ndarray],
+        expected: Mapping[str, np.ndarray],
+        against: str,
+        bounds: Mapping[str, Bound],
+        role: Literal["output", "state"] = "output",
+        frame: int = 0,
+    ) -> None:
+        """Compare each output, or state, with its reference.
+
+        Args:
+            got, expected: by name.
+            against, role, frame: as of `OutputCheck`.
+            bounds: how far floats may be off, by name.
+
+        Raises:
+            VerificationError: one has another type.
+        """
+        for name, array in got.items():
+            key = role, name, against
+            try:
+                difference = compare(array, expected[name], bounds.get(name), self._scales.get(key, 0.0))
+            except VerificationError as error:
+                error.where = f"{role} {name!r} against {against}"
+                raise
+            self._scales[key] = max(self._scales.get(key, 0.0), difference.scale)
+            self._checks.append(OutputCheck(name, against, difference, role, frame))
+
+    @property
+    def all(self) -> tuple[OutputCheck, ...]:
+        """In the order in which they were added."""
+        return tuple(
+            replace(one, difference=one.difference.judged(self._scales[one.role, one.name, one.against]))
+            for one in self._checks
+        )

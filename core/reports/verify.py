@@ -44,13 +44,13 @@ from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.transform.float_forms import check_forms
 from .inspected import Inspected, runs_of
-from .operands import rounded
 from .oracles import Oracle
 from .parts import Parts
 from .requantized import ConsentChecks, Drifts
+from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
 from .samples import Sample, Score, rolled
 from .tolerated import ToleranceChecks
-from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
+from .verification import Bound, KernelChecks, OutputChecks, StepStop, Verification
 from .verify_loops import verify_lowered
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class _Comparison:
         self.checks, self.score, self.drifts = KernelChecks(), Score(), Drifts()
         self.consented = ConsentChecks(self.inspected)
         self.tolerated = ToleranceChecks(self.inspected.tolerated)
-        self.outputs: list[OutputCheck] = []
+        self.outputs = OutputChecks()
+        self._relative: dict[int, tuple[float, ...]] = {}
         self._own_states: dict[str, np.ndarray] = {}
         self.stops: list[StepStop] = []
 
@@ -175,12 +176,14 @@ class _Comparison:
             after = _copied(runs.states)
             found, found_states = inspected.results()
             given = list(sample.inputs.values())
-            self.outputs += check_outputs(got, found, "inspected", frame=number)
-            self.outputs += check_outputs(after, found_states, "inspected", "state", number)
-            said = self._check_meaning(given, before, got, after, number, sample.name)
+            references = self._references(self.form, given, before)
+            bounds = references.bounds(got)
+            self.outputs.add(got, found, "inspected", bounds, frame=number)
+            self.outputs.add(after, found_states, "inspected", bounds, "state", number)
+            said = self._check_meaning(references, before, got, after, number, sample.name)
             if oracle is not None:
                 theirs = dict(zip(got, oracle[1](given), strict=True))
-                self.outputs += check_outputs(said, theirs, oracle[0], frame=number)
+                self.outputs.add(said, theirs, oracle[0], bounds, frame=number)
             self.score.add(sample, got)
             first = first or got
         if first and not self.stops and not inspected.stops:
@@ -191,7 +194,7 @@ class _Comparison:
         return Verification(
             self.checks.all,
             inspected.skipped,
-            tuple(self.outputs),
+            self.outputs.all,
             tuple(sample.name for sample in samples),
             bool(states),
             self.score.all,
@@ -205,9 +208,16 @@ class _Comparison:
             self.tolerated.all,
         )
 
+    def _references(
+        self, form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]
+    ) -> _References:
+        if id(form) not in self._relative:
+            self._relative[id(form)] = relative_bounds(form)
+        return _References(form, inputs, states, self._relative[id(form)])
+
     def _check_meaning(
         self,
-        given: Sequence[np.ndarray],
+        said: _References,
         before: Mapping[str, np.ndarray],
         got: Mapping[str, np.ndarray],
         after: Mapping[str, np.ndarray],
@@ -216,22 +226,21 @@ class _Comparison:
     ) -> Mapping[str, np.ndarray]:
         """Compare outputs and new states with the references of the model; gives the outputs that another runtime
         should give: the artifact's, unless something in it is rounded otherwise by consent."""
-        said, placement = _References(self.form, given, before), self.inspected.placement
+        placement = self.inspected.placement
         if not (self.consented.all or self.tolerated.all) or placement is None:
-            self.outputs += said.check(got, after, frame)
+            said.check(self.outputs, got, after, frame)
             return got
         known = {id(self.form): said}
 
         def references(form: IRModule) -> _References:
             if id(form) not in known:
-                known[id(form)] = _References(form, given, before)
+                known[id(form)] = self._references(form, said.inputs, before)
             return known[id(form)]
 
         equals, last = _unchanged(self.form, placement, self.inspected.tolerated)
-        self.outputs += references(last).check(got, after, frame, "consented")
+        references(last).check(self.outputs, got, after, frame, "consented")
         for earlier, later in equals:
-            checks = references(earlier).check(*references(later).named(got, after), frame, "canonical")
-            self.outputs += checks
+            references(earlier).check(self.outputs, *references(later).named(got, after), frame, "canonical")
         self.tolerated.check(said.given, sample)
         outputs, states = said.named(got, after)
         self.drifts.add("output", got, outputs)
@@ -239,7 +248,7 @@ class _Comparison:
         if not before:
             return outputs
         # Another runtime keeps its own states: those of a model in which nothing was rounded otherwise.
-        own = _References(self.form, given, self._own_states or before).named(got, after)
+        own = self._references(self.form, said.inputs, self._own_states or before).named(got, after)
         self._own_states = dict(own[1])
         return own[0]
 
@@ -279,10 +288,10 @@ class _Comparison:
         if states:
             self._ended(self.runs.reset(), "a reset")
             after = _copied(self.runs.states)
-            self.outputs += check_outputs(after, states, "first run", "state", len(samples))
+            self.outputs.add(after, states, "first run", {}, "state", len(samples))
         got = self._fed(samples[0])
         if got is not None:
-            self.outputs += check_outputs(got, first, "first run", frame=len(samples))
+            self.outputs.add(got, first, "first run", {}, frame=len(samples))
         self._ended(self.runs.finish(), "the end")
 
 
@@ -314,17 +323,31 @@ def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 class _References:
-    """The outputs, and the new values of the states, that the references of the model's ops give."""
+    """The outputs, and the new values of the states, that the references of the model's ops give.
 
-    def __init__(self, form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]) -> None:
+    Args:
+        form: the model.
+        inputs, states: its inputs in order, and its states before the run by name.
+        relative: for each result of ``main``, how far it may be off by rounding, relative to its range.
+    """
+
+    def __init__(
+        self,
+        form: IRModule,
+        inputs: Sequence[np.ndarray],
+        states: Mapping[str, np.ndarray],
+        relative: Sequence[float],
+    ) -> None:
         self._form = form
         main = form.main
         self._signature = form.signature or Signature.of(main)
         params = self._signature.of_inputs(main.params)
+        self.inputs = inputs
         self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}
         self.given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
         self._results = evaluate(form, self.given)
-        self._rounded: tuple[np.ndarray, ...] | None = None
+        self._relative = relative
+        self._sampled: tuple[float, ...] | None = None
 
     def named(
         self, outputs: Iterable[str], states: Iterable[str]
@@ -339,26 +362,28 @@ class _References:
         found = dict(zip(outputs, self._signature.of_outputs(range(len(self._results))), strict=True))
         return found, {state.name: state.output for state in self._signature.states}
 
+    def bounds(self, outputs: Iterable[str]) -> dict[str, Bound]:
+        """How far outputs and new states may be off, by name."""
+        places = {name: place for side in self._places(outputs) for name, place in side.items()}
+        return {
+            name: Bound(self._relative[place], lambda place=place: CONFIDENCE * self._sampled_errors()[place])
+            for name, place in places.items()
+        }
+
     def check(
         self,
+        checks: OutputChecks,
         got: Mapping[str, np.ndarray],
         states: Mapping[str, np.ndarray],
         frame: int,
         against: str = "references",
-    ) -> tuple[OutputCheck, ...]:
-        """Outputs and new states beside them."""
-        outputs, kept = self._places(got)
-        checks: tuple[OutputCheck, ...] = ()
-        sides: tuple[tuple[Role, Mapping[str, np.ndarray], Mapping[str, int]], ...]
-        sides = ("output", got, outputs), ("state", states, kept)
-        for role, arrays, places in sides:
-            expected = {name: self._results[places[name]] for name in arrays}
-            again = lambda name, places=places: self._again()[places[name]]  # noqa: E731 - as short as its use
-            checks += check_outputs(arrays, expected, against, role, frame, again)
-        return checks
+    ) -> None:
+        """Add outputs and new states beside them to ``checks``."""
+        bounds, expected = self.bounds(got), self.named(got, states)
+        checks.add(got, expected[0], against, bounds, "output", frame)
+        checks.add(states, expected[1], against, bounds, "state", frame)
 
-    def _again(self) -> tuple[np.ndarray, ...]:
-        """The same of inputs that are off in their last bits."""
-        if self._rounded is None:
-            self._rounded = evaluate(self._form, rounded(self.given))
-        return self._rounded
+    def _sampled_errors(self) -> tuple[float, ...]:
+        if self._sampled is None:
+            self._sampled = sampled_error(self._form, self.given, self._results)
+        return self._sampled

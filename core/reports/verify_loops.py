@@ -7,6 +7,7 @@ artifact must be those of the steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,18 +26,19 @@ from ..tir.form.nodes import Copy, Exec, For, If, PrimFunc, Stmt
 from ..tir.form.visit import bodies, operands, walk
 from ..tir.proofs.bounds import Bounds
 from .inspected import runs_of
+from .rounding_error import CONFIDENCE, unit_roundoff
 from .samples import Sample
 from .verification import (
+    Bound,
+    Difference,
     KernelCheck,
     KernelChecks,
-    OutputCheck,
+    OutputChecks,
     Overrun,
     Sides,
     Skipped,
     StepStop,
     Verification,
-    check_outputs,
-    compare,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class _Steps:
         }
         self.left = _MAX_WORK
         self.checks = KernelChecks()
-        self.outputs: list[OutputCheck] = []
+        self.outputs = OutputChecks()
         self.compared: set[int] = set()
         self.overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
         self.stops: list[StepStop] = []
@@ -130,7 +132,7 @@ class _Steps:
         names = tuple(sample.name for sample in samples)
         states = bool(self.program.states)
         overruns = tuple(self.overruns.values())
-        found = self.checks.all, tuple(skipped), tuple(self.outputs), names, states, (), overruns, tuple(self.stops)
+        found = self.checks.all, tuple(skipped), self.outputs.all, names, states, (), overruns, tuple(self.stops)
         return Verification(*found)
 
     def reason(self, position: int) -> str:
@@ -198,10 +200,17 @@ class _Steps:
                 if param.role == "output":
                     got = self.array(name).reshape(param.buffer.shape)
                     wanted = expected[param.buffer.name]
-                    difference = compare(got, wanted)
-                    sides = None if difference.ok else Sides(tuple(given.values()), got.copy(), wanted)
-                    check = KernelCheck(kernel, label, layers, difference, sides, sample.name)
-                    self.checks.add(f"{position} {name}", check)
+
+                    def check(
+                        difference: Difference, got: np.ndarray = got, wanted: np.ndarray = wanted
+                    ) -> KernelCheck:
+                        sides = None if difference.ok else Sides(tuple(given.values()), got.copy(), wanted)
+                        return KernelCheck(kernel, label, layers, difference, sides, sample.name)
+
+                    # The interpreter does the same operations in the same order, but for functions and contractions.
+                    terms = self.work[step.function] / max(wanted.size, 1)
+                    bound = Bound(CONFIDENCE * math.sqrt(terms) * unit_roundoff(wanted.dtype.name))
+                    self.checks.add(f"{position} {name}", got, wanted, bound, check)
         return True
 
     def feed_whole(self, sample: Sample, number: int) -> bool:
@@ -215,10 +224,20 @@ class _Steps:
             self.stops.append(StepStop(None, "", (), None, outcome.reason, sample.name))
             return False
         outputs = _copied(self.whole.outputs), _copied(self.runs.outputs)
-        self.outputs += check_outputs(*outputs, "inspected", frame=number)
+        self.outputs.add(*outputs, "inspected", self.bounds(outputs[0]), frame=number)
         states = _copied(self.whole.states), _copied(self.runs.states)
-        self.outputs += check_outputs(*states, "inspected", "state", number)
+        self.outputs.add(*states, "inspected", self.bounds(states[0]), "state", number)
         return True
+
+    def bounds(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Bound]:
+        """How far outputs or states may be off that differ by the order of operations: all operations count."""
+        count = sum(self.work.get(step.function, 0) for _, step in self.program.calls)
+        relative = CONFIDENCE * math.sqrt(count)
+        sizes = {name: max(array.size, 1) for name, array in arrays.items()}
+        return {
+            name: Bound(relative / math.sqrt(sizes[name]) * unit_roundoff(array.dtype.name))
+            for name, array in arrays.items()
+        }
 
     def array(self, name: str) -> np.ndarray:
         """What a buffer holds now."""

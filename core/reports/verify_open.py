@@ -7,6 +7,7 @@ their operands' ranges: that is done at one extent, of a build that has it fixed
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,9 @@ from ..relay.module import IRModule, Signature
 from ..relay.valued import with_extents
 from .index_inputs import index_extents
 from .inspected import Inspected
-from .operands import rounded
 from .oracles import Oracle
-from .verification import KernelChecks, OutputCheck, Verification, check_outputs
+from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
+from .verification import Bound, KernelChecks, OutputChecks, Verification
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +79,7 @@ def verify_open(
     for number, part in enumerate((0.0, 0.5, 1.0)):
         extents = {symbol.name: int(symbol.low + part * (symbol.high - symbol.low)) for symbol in symbols}
         samples.append(random_inputs(rows, extents=extents, below=below, seed=number))
-    names, checks, kernels = [], list[OutputCheck](), KernelChecks()
+    names, checks, kernels = [], OutputChecks(), KernelChecks()
     first: dict[str, np.ndarray] = {}
     tell("compile without reuse of memory")
     limit_s = STEP_LIMIT_S if step_limit_s is None else step_limit_s
@@ -97,19 +98,23 @@ def verify_open(
             whole = open_shapes.held(extents) | sample
             given = {p.name: whole[i.name] for p, i in zip(form.main.params, signature.inputs, strict=True)}
             fixed = with_extents(form, extents)
-            expected = _by_name(got, evaluate(fixed, given))
-            again = lambda name, fixed=fixed, given=given, got=got: _by_name(  # noqa: E731 - as short as its use
-                got, evaluate(fixed, rounded(given))
-            )[name]
-            checks += check_outputs(got, expected, "references", frame=number, rounded=again)
+            expected = evaluate(fixed, given)
+            noise = functools.cache(
+                lambda fixed=fixed, given=given, expected=expected: sampled_error(fixed, given, expected)
+            )
+            bounds = {
+                name: Bound(relative, lambda noise=noise, place=place: CONFIDENCE * noise()[place])
+                for place, (name, relative) in enumerate(zip(got, relative_bounds(fixed), strict=False))
+            }
+            checks.add(got, _by_name(got, expected), "references", bounds, frame=number)
             if peer is not None:
                 theirs = peer[1]([sample[row.name] for row in rows if row.holds is None])
-                checks += check_outputs(got, dict(zip(got, theirs, strict=True)), peer[0], frame=number)
-        checks += check_outputs(session.run(samples[0]), first, "first run", frame=len(samples))
+                checks.add(got, dict(zip(got, theirs, strict=True)), peer[0], bounds, frame=number)
+        checks.add(session.run(samples[0]), first, "first run", {}, frame=len(samples))
     return Verification(
         kernels.all,
         inspected.skipped,
-        tuple(checks),
+        checks.all,
         tuple(names),
         overruns=inspected.overruns,
         stops=tuple(inspected.stops),

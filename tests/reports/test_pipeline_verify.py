@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ from uma.relay.module import IRModule
 from uma.relay.op import get_op
 from uma.relay.text import parse_module, print_module
 from uma.reports.oracles import ORACLES, litert
-from uma.reports.verification import Difference, Skipped, Verification, check_outputs, compare
+from uma.reports.verification import Bound, Difference, OutputChecks, Skipped, Verification, compare
 from uma.reports.verify import verify
 from uma.tir import te
 from uma.tir.form import nodes as tir
@@ -63,18 +64,39 @@ def compiled(model: Any) -> tuple[LoadedModel, Artifact, Any]:
 class TestCompare:
     @given(hnp.arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32)))
     def test_an_array_equals_itself_nan_included(self, array: np.ndarray) -> None:
-        assert compare(array, array.copy()) == Difference(None, None, None, 0, array.size, 0.0)
+        assert compare(array, array.copy()) == Difference(None, None, None, 0, array.size, 0.0, scale=ANY)
 
     def test_floats_may_differ_by_a_part_of_the_largest(self) -> None:
-        expected = np.array([0.0, 100.0], np.float32)
-        assert compare(np.array([0.0009, 100.0], np.float32), expected).ok
-        half = expected.astype(np.float16)
-        assert compare(np.array([0.0, 100.3], np.float16), half).ok
-        assert not compare(np.array([0.0, 100.6], np.float16), half).ok
-        far = compare(np.array([0.0, 100.1], np.float32), expected)
+        expected, bound = np.array([0.0, 100.0], np.float32), Bound(1e-5)
+        assert compare(np.array([0.0009, 100.0], np.float32), expected, bound).ok
+        assert not compare(np.array([0.0009, 100.0], np.float32), expected).ok
+        far = compare(np.array([0.0, 100.1], np.float32), expected, bound)
         assert (far.index, far.count, far.size) == ((1,), 1, 2)
-        assert far.largest == pytest.approx(0.1, rel=1e-4)
+        assert far.largest == pytest.approx(0.1, rel=1e-4) and far.tolerance == pytest.approx(1e-3)
         assert str(far).startswith("1 of 2 elements differ, the first at [1]: 100.09")
+
+    def test_the_range_over_all_samples_decides(self) -> None:
+        """An element that is off by more than its own sample allows is fine if other samples are larger."""
+        small, large = np.array([1.0, 2.0], np.float32), np.array([1.0, 1000.0], np.float32)
+        far = np.array([1.005, 2.0001], np.float32)
+        for samples, wrong in (((small,), 2), ((small, large), 0), ((large, small), 0), ((small, 30 * small), 1)):
+            checks = OutputChecks()
+            for sample in samples:
+                got = far if sample is small else sample
+                checks.add({"y": got}, {"y": sample}, "references", {"y": Bound(1e-5)})
+            assert sum(check.difference.count for check in checks.all) == wrong
+            assert all(check.difference.tolerance > 0 for check in checks.all)
+
+    def test_noise_is_asked_for_where_it_decides(self) -> None:
+        expected, asked = np.array([1.0, 2.0], np.float32), list[float]()
+
+        def noise() -> float:
+            asked.append(0.5)
+            return 0.5
+
+        assert compare(expected + np.float32(1e-5), expected, Bound(1e-5, noise)).ok and not asked
+        assert compare(expected + np.float32(0.4), expected, Bound(1e-5, noise)).ok and asked
+        assert not compare(expected + np.float32(0.6), expected, Bound(1e-5, noise)).ok
 
     @pytest.mark.parametrize("pair", [(math.nan, 0.0), (0.0, math.nan), (math.inf, 1.0), (math.inf, -math.inf)])
     def test_what_is_not_finite_must_be_the_same(self, pair: tuple[float, float]) -> None:
@@ -99,7 +121,7 @@ class TestCompare:
         with pytest.raises(VerificationError, match=r"the result is int8\[2\] instead of int8\[3\]"):
             compare(np.zeros(2, np.int8), np.zeros(3, np.int8))
         with pytest.raises(VerificationError, match=r"the result is int8\[2\] instead of uint8\[2\]") as caught:
-            check_outputs({"y": np.zeros(2, np.int8)}, {"y": np.zeros(2, np.uint8)}, "litert")
+            OutputChecks().add({"y": np.zeros(2, np.int8)}, {"y": np.zeros(2, np.uint8)}, "litert", {})
         assert caught.value.where == "output 'y' against litert"
 
 
