@@ -31,6 +31,7 @@ LAYERS = [
         "distribution",
         "floating_point",
         "interning",
+        "interruptible",
         "machines",
         "markup",
         "plain_files",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
 from ..interning import Node
+from ..interruptible import call_interruptibly
 from ..rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES, computes
 from ..tir.form.extents import Dim, Extent, OpenExtentError
@@ -53,6 +54,11 @@ __all__ = [
     "register_op",
     "registered_ops",
 ]
+
+
+_LARGE = 2**24
+"""How many elements, or products of operands' elements, a reference may have to compute before a signal must be able to
+end it: some hundredths of a second."""
 
 
 class _Missing:
@@ -402,8 +408,13 @@ class Op:
         """What ``reference`` gives, as arrays. An infinity is a value, as in what is compiled: nobody is warned."""
         import numpy as np
 
-        with np.errstate(all="ignore"):
-            made = self.reference(attrs, *arrays)
+        def reference() -> np.ndarray | tuple[np.ndarray, ...]:
+            with np.errstate(all="ignore"):
+                return self.reference(attrs, *arrays)
+
+        sizes = [array.size for array in arrays if isinstance(array, np.ndarray)]
+        work = sum(sizes) if self.macs is None else math.prod(sizes)
+        made = call_interruptibly(reference) if work >= _LARGE else reference()
         return tuple(map(np.asarray, made)) if isinstance(made, tuple) else np.asarray(made)
 
     def infer_type(self, types: Sequence[Type], attrs: Attrs) -> Type:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..interruptible import call_interruptibly
 from ..pipeline.stages import Form
 from ..relay.module import IRModule
 from ..target.values import shorten
@@ -94,7 +95,7 @@ def litert(
         try:
             for name, array in given.items():
                 interpreter.set_tensor(inputs[name], array)
-            interpreter.invoke()
+            call_interruptibly(interpreter.invoke)
         except (RuntimeError, ValueError) as error:
             raise _not_run("LiteRT", error, model) from error
         return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
@@ -165,9 +166,10 @@ def onnxruntime(
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            return dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
+            results = call_interruptibly(lambda: session.run(outputs, dict(given)))
         except faults as error:
             raise _not_run("onnxruntime", error, model) from error
+        return dict(zip(outputs, results, strict=True))
 
     return _keeping(run, names, kept, constants)
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
 from ..floating_point import kept_mode
+from ..interruptible import Detached, is_abandoned, is_main_thread
 from ..tir.form.dtype import DTYPES
 from .abi import Array, abi, aligned, text
 from .devices import DeviceInfo, Devices, device_infos
@@ -29,19 +31,24 @@ __all__ = ["DeviceInfo", "NativeModel", "Session", "SessionState", "TensorInfo"]
 _BUFFER_ALIGNMENT = 64
 
 _INTERRUPTED = -1
+
+_SHORT_S = 0.02
+"""A session one of whose runs took no longer than this, in seconds, is not interrupted within a step: what follows is
+assumed to be as short, and a call in another thread costs some 50 us."""
+
 _raised = threading.local()
 """Of each thread what its signal handler raised while it ran a model."""
 
 
 @functools.cache
 def _interrupt() -> Any:
-    """What a library asks behind its steps whether to end the run: by then Python has called its signal handlers, and
-    what these raise ends it."""
+    """What a library asks behind its steps whether to end the run: it does if nobody waits for it any more. In the main
+    thread Python has called its signal handlers by then, and what these raise ends it as well."""
 
     def keep(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
         _raised.error = error
 
-    return abi().ffi.callback("int(void)", lambda: 0, error=1, onerror=keep)
+    return abi().ffi.callback("int(void)", is_abandoned, error=1, onerror=keep)
 
 
 class NativeModel:
@@ -184,6 +191,10 @@ class Session(ModelSession):
     it: the caller's is one of them. Results are the same. A process that is forked from this one has no such threads:
     there, the session runs all by the caller's.
 
+    A signal whose handler raises something ends a run within a second, also within a step, if the main thread makes it.
+    Then the native code of that step still runs, in a thread, until the step ends: until then the session can only be
+    closed. The first run, and each one as long as none was short, is made by such a thread for that.
+
     Args:
         model: the model; it stays loaded as long as the session lives.
         threads: how many threads run it: as many as its loops are marked for, or fewer; None for so many as that, and
@@ -198,6 +209,9 @@ class Session(ModelSession):
         UsageError: that is no number of threads, more than the model is built for, or than the system gives.
         ToolchainError: the threads' C cannot be compiled or loaded.
     """
+
+    _may_detach = True
+    """Whether a thread of its own may run the model, which goes on after an interrupt until a step ends."""
 
     def __init__(self, model: NativeModel, threads: int | None = None) -> None:
         ffi = abi().ffi
@@ -228,10 +242,11 @@ class Session(ModelSession):
             self.threads = 1
         self._pool = Pool(self.threads) if self.threads > 1 else None
         self._invoke: Callable[[], int | None] = _not_open
+        self._run: Detached[int] | None = None
         self._devices: Devices | None = None
         if model.devices:
             self._devices = Devices(model._library, descriptor, model.devices, model.name, self._described())
-            weakref.finalize(self, self._devices.release)
+            self._released = weakref.finalize(self, self._devices.release)
         else:
             self._open()
 
@@ -260,33 +275,62 @@ class Session(ModelSession):
         inputs, outputs = ffi.cast("const void *const *", self._tables[0]), ffi.cast("void *const *", self._tables[1])
         with_bound = getattr(self.model._library, "uma_model_invoke", None)
         if with_bound is None:  # not a library that UMA made
-            self._invoke = functools.partial(descriptor.invoke, self._context, inputs, outputs)
+            self._native = functools.partial(descriptor.invoke, self._context, inputs, outputs)
         else:
             self._bound = ffi.new("void *[]", [self._context, inputs, outputs])
-            self._invoke = functools.partial(with_bound, ffi.cast("void *const *", self._bound))
+            self._native = functools.partial(with_bound, ffi.cast("void *const *", self._bound))
+        self._invoke = _not_short
 
     def _close(self, raising: bool) -> None:
         with self._lock:
             self._closed = True
             self._invoke = _not_open
-            if self._pool is not None:
-                self._pool.end()
-            if self._devices is None:
-                return
-            if not raising:
-                self._devices.release()
-            elif errors := self._devices.close():
-                raise errors[0]
+            if self._run is not None:  # an abandoned run that has not ended must not lose what it works on
+                self._run.after(functools.partial(self._release, False))
+            else:
+                self._release(raising)
+
+    def _release(self, raising: bool) -> None:
+        """End the threads and close the devices."""
+        if self._pool is not None:
+            self._pool.end()
+        if self._devices is None:
+            return
+        if not raising:
+            self._devices.release()
+        elif errors := self._devices.close():
+            raise errors[0]
 
     def invoke(self) -> None:
         if self._broken:
             raise self._half_way("a run")
         status = self._invoke()
         if status is None:
-            self._open()
-            status = self._invoke()
+            status = self._invoke_detached()
         if status:
             self._fail("a run", status)
+
+    def _invoke_detached(self) -> int:
+        """Run the model once where no run is known to be short: so that a signal can end it within a step."""
+        self._ready()
+        start = time.perf_counter()
+        status = self._run_detached() if is_main_thread() and self._may_detach else self._native()
+        # (Another run may be longer if its inputs have other dimensions.)
+        if self.open_shapes is None and time.perf_counter() - start < _SHORT_S:
+            self._invoke = self._native
+        return status
+
+    def _run_detached(self) -> int:
+        run = Detached(lambda: self._native())  # it keeps the session
+        try:
+            return run.wait()
+        except BaseException:
+            self._broken = bool(self._states)
+            if run.is_running:
+                self._run = run
+                if self._devices is not None:
+                    self._released.atexit = False  # it may still be running when the process ends
+            raise
 
     def reset(self) -> None:
         with self._alone():
@@ -322,6 +366,11 @@ class Session(ModelSession):
         return self._devices.counters()
 
     def _ready(self) -> None:
+        if self._run is not None:
+            if self._run.is_running:
+                what = "the run that was interrupted is still in one of its steps"
+                raise UsageError(what, where=self._where, hint="wait until it has ended, or take another session")
+            self._run = None
         if self._invoke is _not_open:
             self._open()
 
@@ -344,6 +393,10 @@ class Session(ModelSession):
 
 def _not_open() -> None:
     """Stands for the C function where there is no context to call it with."""
+
+
+def _not_short() -> None:
+    """Stands for the C function where a run may take long."""
 
 
 def _tensors(

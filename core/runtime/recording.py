@@ -124,6 +124,8 @@ class TracedSession(Session):
         ToolchainError: what records cannot be compiled or loaded.
     """
 
+    _may_detach = False  # what is recorded ends with the file
+
     def __init__(self, model: NativeModel, path: Path, constant_bytes: int, threads: int | None = None) -> None:
         self._devices_of = _Described()
         super().__init__(model, threads)

@@ -17,8 +17,9 @@ import pytest
 
 import uma
 from uma.errors import UsageError
+from uma.runtime.session import ModelSession
 
-LAYERS, SIZE = 60, 700
+LAYERS, SIZE = 60, 500
 """Each step takes some tenths of a second, and all of them minutes."""
 TARGET = "c -opt=0"
 T = f"Tensor[({SIZE}, {SIZE}), float32]"
@@ -51,6 +52,17 @@ def artifact(model: Path) -> uma.Artifact:
     return uma.build(model, TARGET)
 
 
+def wait_for_step(session: ModelSession) -> None:
+    """Until the step has ended in which a run was interrupted."""
+    while True:
+        try:
+            session.save()
+        except UsageError as error:
+            if "still in one of its steps" not in error.what:
+                return
+        time.sleep(0.01)
+
+
 @contextmanager
 def interrupted() -> Iterator[None]:
     """Within, what takes long is ended by a signal, the handler of which raises `Handled`."""
@@ -81,6 +93,7 @@ def test_a_state_that_was_left_half_way_needs_a_reset(model: Path, artifact: uma
     with uma.build(model, TARGET, states={"x": output["name"]}).session() as session:
         with interrupted():
             session.run()
+        wait_for_step(session)
         for what, use in (("a run", session.run), ("saving the state", session.save)):
             with pytest.raises(UsageError, match=f"{what} needs a state that was not left half-way"):
                 use()

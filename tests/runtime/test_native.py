@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import time
 import weakref
@@ -503,3 +505,67 @@ class TestThreads:
         for thread in threads:
             thread.join()
         assert results == [True] * 800
+
+
+class Handled(Exception):
+    """What the handler of a signal raises."""
+
+
+class TestInterruptedStep:
+    """A run that is stuck in native code, which asks nobody whether it should end."""
+
+    STUCK = "while (((volatile const int8_t *)q)[3] == 0) ;"
+
+    @pytest.fixture
+    def session(self, build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+        def handle(number: int, frame: object) -> None:
+            raise Handled
+
+        monkeypatch.setattr("uma.interruptible._GRACE_S", 0.01)
+        before = signal.signal(signal.SIGUSR1, handle)
+        session = Session(NativeModel(build(invoke=self.STUCK)))
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        with pytest.raises(Handled):
+            session.invoke()
+        yield session
+        session.inputs["q"][3] = 1  # whatever happened, it ends
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+    def test_until_it_has_ended_nothing_else_runs(self, session: Session) -> None:
+        for use in (session.invoke, session.reset, session.save):
+            with pytest.raises(UsageError, match="the run that was interrupted is still in one of its steps"):
+                use()
+        session.inputs["q"][3] = 1
+        self.wait(session)
+        assert session.outputs["z"] == 1
+
+    def test_a_session_that_is_closed_or_dropped_meanwhile(self, session: Session) -> None:
+        session.close()
+        with pytest.raises(UsageError, match="the run that was interrupted is still in one of its steps"):
+            session.invoke()
+        arena = weakref.ref(session._memory[0].base)
+        flags, memory = session.inputs["q"], weakref.ref(session)
+        del session
+        gc.collect()
+        assert arena() is not None and memory() is not None  # the native code works on them
+        flags[3] = 1
+
+    def test_a_run_in_another_thread_is_made_there(self, build: Build) -> None:
+        session, found = Session(NativeModel(build())), list[int]()
+        thread = threading.Thread(target=lambda: (session.invoke(), found.append(threading.active_count())))
+        thread.start()
+        thread.join()
+        assert found and session._invoke is session._native  # short: from now on it is called directly
+
+    @staticmethod
+    def wait(session: Session) -> None:
+        end = time.monotonic() + 10
+        while True:
+            try:
+                session.invoke()
+                return
+            except UsageError:
+                assert time.monotonic() < end
+                time.sleep(0.001)
