@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
     from ..pipeline.ram import Limit
+    from ..reports.exact import ExactCheck
     from ..reports.known_deviations import KnownDeviation
     from ..reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
@@ -146,8 +147,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"{_step(stop)} {stop.reason.splitlines()[0]}")
     checks = _summary(found.outputs)
     for check in checks:
-        if check.role == "output" or not check.difference.ok:
-            out.line(f"{check.role} {shorten(check.name, 60)} against {_AGAINST[check.against]}: {check.difference}")
+        if check.role == "output" or not check.ok:
+            against = _AGAINST[check.against]
+            whose = "" if check.exact is None else f"; {check.exact.describe(against)}"
+            out.line(f"{check.role} {shorten(check.name, 60)} against {against}: {check.difference}{whose}")
     good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
@@ -203,7 +206,14 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             ],
             "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
             "outputs": [
-                {"name": c.name, "role": c.role, "frame": c.frame, "against": c.against, **_as_json(c.difference)}
+                {
+                    "name": c.name,
+                    "role": c.role,
+                    "frame": c.frame,
+                    "against": c.against,
+                    **_as_json(c.difference),
+                    "exact": None if c.exact is None else _exact_record(c.exact),
+                }
                 for c in checks
             ],
             "forms": [
@@ -268,7 +278,7 @@ def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
     found: dict[tuple[str, str, str], OutputCheck] = {}
     for check in outputs:
         key = check.role, check.name, check.against
-        if key not in found or found[key].difference.ok:
+        if key not in found or (found[key].ok and (found[key].difference.ok or not check.ok)):
             found[key] = check
     return list(found.values())
 
@@ -336,10 +346,12 @@ def _error(
             place = f"{of}, result {position + 1} of {len(found.kernels)}, sample {kernel.sample!r}"
             return VerificationError(what, where=place, hint=hint)
     for output in found.outputs:
-        if not output.difference.ok:
+        if not output.ok:
             what = f"{output.role} {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
             every = "every kernel that could be compared" if found.skipped else "every kernel by itself"
             hint = f"{every} agrees with its reference"
+            if output.exact is not None:
+                hint = f"{output.exact.describe(_AGAINST[output.against])}; {hint}"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
             if deviations and output.against == deviations[0].runtime:
@@ -399,4 +411,15 @@ def _as_json(difference: Difference) -> dict[str, Any]:
         "expected": difference.expected,
         "tolerance": difference.tolerance,
         "range": difference.scale,
+    }
+
+
+def _exact_record(exact: ExactCheck) -> dict[str, Any]:
+    return {
+        "index": list(exact.index),
+        "value": exact.steps,
+        "rounded": exact.rounded,
+        "differing": exact.differing,
+        "uma_off": exact.ours_off,
+        "other_off": exact.theirs_off,
     }

@@ -33,12 +33,14 @@ class ImportedModel:
         notes: what the import did that a user may want to know.
         constants: inputs of the file that were fixed to a value, by name.
         simplified: what the import folded and dropped, in sentences.
+        literal: the module with the floats that the file has between quantisations, where ``module`` has integers.
     """
 
     module: IRModule
     notes: tuple[str, ...] = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     simplified: tuple[str, ...] = ()
+    literal: IRModule | None = None
 
 
 def clean_text(text: str) -> str:

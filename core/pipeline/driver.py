@@ -116,6 +116,7 @@ class LoadedModel:
         io: where its inputs and outputs are; of a program nothing, which says it itself.
         strips: what is computed in strips of columns; None for nothing.
         stream_inputs: those of its inputs that the caller gives row by row, likewise.
+        literal: the module with the floats that its file has between quantisations; None where it is ``form``.
     """
 
     form: Form
@@ -129,6 +130,7 @@ class LoadedModel:
     io: IoForm = "caller"
     strips: StripsAsked | None = None
     stream_inputs: tuple[str, ...] = ()
+    literal: IRModule | None = field(default=None, repr=False)
 
 
 @overload
@@ -405,6 +407,7 @@ def _loaded(
         imported.constants,
         imported.simplified,
         hybrid=None if hybrid == HYBRID[0] else hybrid,
+        literal=imported.literal,
     )
 
 

@@ -23,8 +23,9 @@ Value = Union["np.ndarray", tuple[Any, ...]]
 """An array, or a tuple of values."""
 
 
-Operands = Callable[[Call, Sequence[Value]], Sequence[Value]]
-"""Gives what an op is evaluated on, from a call of it and its operands."""
+Apply = Callable[[Call, Attrs, Sequence[Value]], Value]
+"""Gives the result of an op from a call of it, its attributes, in which dynamic dimensions have their values, and its
+operands."""
 
 
 def evaluate(
@@ -32,7 +33,7 @@ def evaluate(
     inputs: Mapping[str, np.ndarray],
     extents: Mapping[str, int] = MappingProxyType({}),
     *,
-    operands: Operands | None = None,
+    apply: Apply | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The results of a model.
 
@@ -40,7 +41,7 @@ def evaluate(
         model: a module, of which ``main`` is run, or a function that calls no global one.
         inputs: an array for each parameter, by its name.
         extents: values of open extents that the model does not compute, by the names of their symbols.
-        operands: replaces the operands of each call of an op, of the same types; by default they stay.
+        apply: computes each call of an op; by default the op's reference does.
 
     Returns:
         The fields of the result where it is a tuple, else the one array.
@@ -51,7 +52,7 @@ def evaluate(
     """
     main, run = _prepare(model)
     run.extents.update(extents)
-    run.operands = operands
+    run.apply = apply or _by_reference
     result = run.values(main, _arguments(main, inputs, extents), keep=False)[main.body]
     return result if isinstance(result, tuple) else (result,)
 
@@ -91,7 +92,7 @@ class _Run:
         self._module = module
         self._active: list[Function] = []
         self.extents: dict[str, int] = {}
-        self.operands: Operands | None = None
+        self.apply: Apply = _by_reference
 
     def values(self, function: Function, arguments: list[Value], keep: bool) -> dict[Expr, Value]:
         """Values of the expressions of ``function``: all of them, or the result only."""
@@ -127,7 +128,7 @@ class _Run:
             return self._loop(expr.op, given)
         if not isinstance(expr.op, Op):
             return self._call(expr.op, given)
-        result = expr.op.evaluate(self._valued(expr, given), *(self.operands(expr, given) if self.operands else given))
+        result = self.apply(expr, self._valued(expr, given), given)
         _check(result, expr.type, expr.op.name, self.extents)
         return result
 
@@ -156,6 +157,11 @@ class _Run:
         result = self.values(function, given, keep=False)[function.body]
         self._active.pop()
         return result
+
+
+def _by_reference(expr: Call, attrs: Attrs, operands: Sequence[Value]) -> Value:
+    assert isinstance(expr.op, Op)
+    return expr.op.evaluate(attrs, *operands)
 
 
 def _with_values(value: Any, extents: Mapping[str, int]) -> Any:

@@ -16,15 +16,15 @@ arithmetic: D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, tensors_of
 from ..relay.module import IRModule
-from ..relay.op import Op
-from ..relay.types import TensorType
+from ..relay.op import Attrs, Op
+from ..relay.types import TensorType, TupleType
 from ..relay.visit import children, post_order
 from ..tir import te
 from ..tir.form import exprs
@@ -188,7 +188,8 @@ def sampled_error(
     """Return how far the results of the references move at most when every operation rounds otherwise.
 
     Every float operand of each op is off, independently and relative to itself, with the standard deviation of the op's
-    own roundings. An op whose result is integers keeps its operands: integers are compared exactly.
+    own roundings. Integers stay what they are without that: they are compared exactly, and what follows one is compared
+    with what follows the same.
 
     Args:
         model, inputs, extents: as for `evaluate`.
@@ -197,24 +198,46 @@ def sampled_error(
     import numpy as np
 
     variances = _Variances(model.functions if isinstance(model, IRModule) else {})
-    largest = [0.0] * len(expected)
-    for draw in range(_DRAWS):
-        rng = np.random.default_rng(draw)
+    integers: list[Any] = []
 
-        def off(call: Call, arrays: Sequence[Any], rng: np.random.Generator = rng) -> list[Any]:
+    def record(call: Call, attrs: Attrs, arrays: Sequence[Any]) -> Any:
+        assert isinstance(call.op, Op)
+        result = call.op.evaluate(attrs, *arrays)
+        fields = result if isinstance(result, tuple) else (result,)
+        integers.append([None if field.dtype.kind == "f" else field for field in fields])
+        return result
+
+    largest = [0.0] * len(expected)
+    evaluate(model, inputs, extents, apply=record)
+    for draw in range(_DRAWS):
+        rng, known = np.random.default_rng(draw), iter(integers)
+
+        def apply(
+            call: Call,
+            attrs: Attrs,
+            arrays: Sequence[Any],
+            rng: np.random.Generator = rng,
+            known: Iterator[Any] = known,
+        ) -> Any:
+            assert isinstance(call.op, Op)
+            fields = next(known)
+            if all(field is not None for field in fields):
+                return tuple(fields) if isinstance(call.type, TupleType) else fields[0]
             # Uniform in -a .. a has the standard deviation a / sqrt(3).
             width = math.sqrt(3.0 * variances.of_call(call))
-            if not width:
-                return list(arrays)
-            return [
+            off = [
                 (array * (1.0 + width * rng.uniform(-1.0, 1.0, array.shape))).astype(array.dtype)
-                if getattr(array, "dtype", None) is not None and array.dtype.kind == "f"
+                if width and array.dtype.kind == "f"
                 else array
                 for array in arrays
             ]
+            result = call.op.evaluate(attrs, *off)
+            if not isinstance(result, tuple):
+                return result
+            return tuple(new if old is None else old for old, new in zip(fields, result, strict=True))
 
         with np.errstate(all="ignore"):
-            results = evaluate(model, inputs, extents, operands=off)
+            results = evaluate(model, inputs, extents, apply=apply)
             for number, (one, other) in enumerate(zip(results, expected, strict=True)):
                 distance = np.abs(one.astype(np.float64) - other.astype(np.float64).reshape(one.shape))
                 largest[number] = max(largest[number], float(distance[np.isfinite(distance)].max(initial=0.0)))

@@ -12,6 +12,7 @@ from ..relay.transform.float_forms import FormCheck
 if TYPE_CHECKING:
     import numpy as np
 
+    from .exact import ExactCheck
     from .requantized import ConsentCheck, Drift
     from .tolerated import ToleranceCheck
 
@@ -339,6 +340,7 @@ class OutputCheck:
         difference: how they compare.
         role: which of the two it is.
         frame: in which run, from 0; the last one is fed what the first was, in a model with states after a reset.
+        exact: whose value is exact where another runtime differs; None where that is not known.
     """
 
     name: str
@@ -346,6 +348,12 @@ class OutputCheck:
     difference: Difference
     role: Literal["output", "state"] = "output"
     frame: int = 0
+    exact: ExactCheck | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong here: both are equal, or the other runtime is off."""
+        return self.difference.ok or (self.exact is not None and not self.exact.ours_off)
 
 
 @dataclass(frozen=True)
@@ -408,12 +416,10 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether all agrees."""
-        differences = [check.difference for check in (*self.kernels, *self.parts)] + [
-            check.difference for check in self.outputs
-        ]
+        equal = all(check.difference.ok for check in (*self.kernels, *self.parts))
         unproven = any(form.wrong for form in self.forms)
-        within = all(check.ok for check in self.consented) and all(check.ok for check in self.tolerated)
-        return within and all(one.ok for one in differences) and not self.overruns and not self.stops and not unproven
+        within = all(check.ok for check in (*self.consented, *self.tolerated, *self.outputs))
+        return within and equal and not self.overruns and not self.stops and not unproven
 
     @property
     def frames(self) -> int:
@@ -489,6 +495,7 @@ class OutputChecks:
         bounds: Mapping[str, Bound],
         role: Literal["output", "state"] = "output",
         frame: int = 0,
+        exact: Callable[[str, float], ExactCheck | None] | None = None,
     ) -> None:
         """Compare each output, or state, with its reference.
 
@@ -496,6 +503,7 @@ class OutputChecks:
             got, expected: by name.
             against, role, frame: as of `OutputCheck`.
             bounds: how far floats may be off, by name.
+            exact: says whose value is exact in an output that differs, from its name and the tolerance.
 
         Raises:
             VerificationError: one has another type.
@@ -508,7 +516,8 @@ class OutputChecks:
                 error.where = f"{role} {name!r} against {against}"
                 raise
             self._scales[key] = max(self._scales.get(key, 0.0), difference.scale)
-            self._checks.append(OutputCheck(name, against, difference, role, frame))
+            settled = None if exact is None or difference.ok else exact(name, difference.tolerance)
+            self._checks.append(OutputCheck(name, against, difference, role, frame, settled))
 
     @property
     def all(self) -> tuple[OutputCheck, ...]:

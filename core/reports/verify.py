@@ -29,6 +29,7 @@ result, and so is a write beside the buffers, between which bytes of nobody's ar
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -43,6 +44,7 @@ from ..program import Program
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.transform.float_forms import check_forms
+from .exact import ExactCheck, compare_exactly, exact_outputs
 from .inspected import Inspected, runs_of
 from .oracles import Oracle
 from .parts import Parts
@@ -183,7 +185,8 @@ class _Comparison:
             said = self._check_meaning(references, before, got, after, number, sample.name)
             if oracle is not None:
                 theirs = dict(zip(got, oracle[1](given), strict=True))
-                self.outputs.add(said, theirs, oracle[0], bounds, frame=number)
+                exact = self._exact(references.given, said, theirs)
+                self.outputs.add(said, theirs, oracle[0], bounds, frame=number, exact=exact)
             self.score.add(sample, got)
             first = first or got
         if first and not self.stops and not inspected.stops:
@@ -207,6 +210,30 @@ class _Comparison:
             self.drifts.all,
             self.tolerated.all,
         )
+
+    def _exact(
+        self, given: Mapping[str, np.ndarray], said: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]
+    ) -> Callable[[str, float], ExactCheck | None] | None:
+        """Gives whose value is exact in an output that differs, where the model has floats between quantisations.
+
+        Args:
+            given: the inputs and states of the run, by the names of the parameters.
+            said, theirs: the outputs here and in another runtime.
+        """
+        literal = self.loaded.literal
+        if literal is None:
+            return None
+        signature = literal.signature or Signature.of(literal.main)
+        results = functools.cache(lambda: exact_outputs(literal, given))
+
+        def exact(name: str, tolerance: float) -> ExactCheck | None:
+            known = results()
+            if known is None:
+                return None
+            outputs = dict(zip(said, signature.of_outputs(known), strict=True))
+            return compare_exactly(said[name], theirs[name], outputs[name], tolerance)
+
+        return exact
 
     def _references(
         self, form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]

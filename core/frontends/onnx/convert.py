@@ -170,9 +170,9 @@ def from_onnx(
             raise error.told(tried) from None
         module, notes = to_integers(imported)
         initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
-    module = keep_states(module, states or {}, initial)
+    module, literal = (keep_states(one, states or {}, initial) for one in (module, imported))
     told = importer.simplified.sentences()
-    return ImportedModel(module, (*graph.notes, *notes), importer.constants, told)
+    return ImportedModel(module, (*graph.notes, *notes), importer.constants, told, literal)
 
 
 def _initial(graph: Graph, value: Input) -> np.ndarray:
