@@ -157,7 +157,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     say_requantized(found, out)
     say_tolerated(found, out)
     compared = [check.difference for check in (*found.kernels, *found.parts, *found.outputs)]
-    if any(difference.tolerance for difference in compared):
+    if any(difference.tolerance and difference.largest for difference in compared):
         out.line(f"floats may be off by {FORMULA}: n rounded operations of unit roundoff u in sequence")
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")

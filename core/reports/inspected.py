@@ -3,7 +3,6 @@ compared with its reference, on what the model gives it or on other values of it
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,7 +33,7 @@ from ..relay.visit import post_order
 from ..tir.form.extents import valued
 from ..toolchain.packing import packing_engine
 from .operands import ranges
-from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
+from .rounding_error import relative_bounds, rounding_bounds
 from .verification import Bound, Difference, KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop
 
 if TYPE_CHECKING:
@@ -369,7 +368,7 @@ class Inspected:
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
         computed = self._computed()
         results = evaluate(function, given, computed)
-        noise = functools.cache(lambda: sampled_error(function, given, results, computed))
+        bounds = rounding_bounds(self._relative(unit), function, given, results, computed)
         for number, expected in enumerate(results):
             got = self._array(unit.results[number])
             got = self._cut(got, types[number]) if types[number].is_open else got
@@ -381,8 +380,7 @@ class Inspected:
                     sides = Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
                 return KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
 
-            bound = Bound(self._relative(unit)[number], lambda at=number: CONFIDENCE * noise()[at])
-            checks.add(unit.results[number], got, expected, bound, check, driven=driven)
+            checks.add(unit.results[number], got, expected, bounds[number], check, driven=driven)
 
     def _relative(self, unit: Unit) -> tuple[float, ...]:
         """How far each result of a unit may be off by rounding, relative to its range."""

@@ -15,6 +15,7 @@ arithmetic: D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -33,11 +34,12 @@ from ..tir.form.functions import FUNCTIONS
 from ..tir.form.visit import operands
 from ..tir.te.stages import nests
 from ..tir.te.tensors import Reduce, Reshape, Tensor
+from .verification import Bound
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONFIDENCE", "FORMULA", "relative_bounds", "sampled_error", "unit_roundoff"]
+__all__ = ["CONFIDENCE", "FORMULA", "relative_bounds", "rounding_bounds", "sampled_error", "unit_roundoff"]
 
 CONFIDENCE = 8.0
 """How many standard deviations an error may be large. An error of correct arithmetic is larger with a probability of
@@ -71,6 +73,27 @@ def relative_bounds(model: IRModule | Function) -> tuple[float, ...]:
     main, functions = (model.main, model.functions) if isinstance(model, IRModule) else (model, {})
     variances = _Variances(functions).results(main, [0.0] * len(main.params))
     return tuple(CONFIDENCE * math.sqrt(variance) for variance in variances)
+
+
+def rounding_bounds(
+    relative: Sequence[float],
+    model: IRModule | Function,
+    inputs: Mapping[str, np.ndarray],
+    expected: Sequence[np.ndarray],
+    extents: Mapping[str, int] = MappingProxyType({}),
+) -> list[Bound]:
+    """Return how far each result of a model, or of a function, may be off.
+
+    Args:
+        relative: its `relative_bounds`.
+        model, inputs, expected, extents: as for `sampled_error`, which is only called where it decides.
+    """
+    sampled = functools.cache(lambda: sampled_error(model, inputs, expected, extents))
+
+    def noise(number: int) -> float:
+        return CONFIDENCE * sampled()[number]
+
+    return [Bound(share, functools.partial(noise, number)) for number, share in enumerate(relative)]
 
 
 class _Variances:

@@ -417,9 +417,10 @@ class Verification:
     def ok(self) -> bool:
         """Whether all agrees."""
         equal = all(check.difference.ok for check in (*self.kernels, *self.parts))
+        right = equal and all(check.ok for check in self.outputs)
         unproven = any(form.wrong for form in self.forms)
-        within = all(check.ok for check in (*self.consented, *self.tolerated, *self.outputs))
-        return within and equal and not self.overruns and not self.stops and not unproven
+        within = all(check.ok for check in self.consented) and all(check.ok for check in self.tolerated)
+        return within and right and not self.overruns and not self.stops and not unproven
 
     @property
     def frames(self) -> int:

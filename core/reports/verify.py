@@ -49,7 +49,7 @@ from .inspected import Inspected, runs_of
 from .oracles import Oracle
 from .parts import Parts
 from .requantized import ConsentChecks, Drifts
-from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
+from .rounding_error import relative_bounds, rounding_bounds
 from .samples import Sample, Score, rolled
 from .tolerated import ToleranceChecks
 from .verification import Bound, KernelChecks, OutputChecks, StepStop, Verification
@@ -179,9 +179,9 @@ class _Comparison:
             found, found_states = inspected.results()
             given = list(sample.inputs.values())
             references = self._references(self.form, given, before)
-            bounds = references.bounds(got)
+            bounds, state_bounds = references.bounds(got)
             self.outputs.add(got, found, "inspected", bounds, frame=number)
-            self.outputs.add(after, found_states, "inspected", bounds, "state", number)
+            self.outputs.add(after, found_states, "inspected", state_bounds, "state", number)
             said = self._check_meaning(references, before, got, after, number, sample.name)
             if oracle is not None:
                 theirs = dict(zip(got, oracle[1](given), strict=True))
@@ -365,7 +365,6 @@ class _References:
         states: Mapping[str, np.ndarray],
         relative: Sequence[float],
     ) -> None:
-        self._form = form
         main = form.main
         self._signature = form.signature or Signature.of(main)
         params = self._signature.of_inputs(main.params)
@@ -373,8 +372,7 @@ class _References:
         self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}
         self.given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
         self._results = evaluate(form, self.given)
-        self._relative = relative
-        self._sampled: tuple[float, ...] | None = None
+        self._bounds = rounding_bounds(relative, form, self.given, self._results)
 
     def named(
         self, outputs: Iterable[str], states: Iterable[str]
@@ -389,13 +387,10 @@ class _References:
         found = dict(zip(outputs, self._signature.of_outputs(range(len(self._results))), strict=True))
         return found, {state.name: state.output for state in self._signature.states}
 
-    def bounds(self, outputs: Iterable[str]) -> dict[str, Bound]:
-        """How far outputs and new states may be off, by name."""
-        places = {name: place for side in self._places(outputs) for name, place in side.items()}
-        return {
-            name: Bound(self._relative[place], lambda place=place: CONFIDENCE * self._sampled_errors()[place])
-            for name, place in places.items()
-        }
+    def bounds(self, outputs: Iterable[str]) -> tuple[dict[str, Bound], dict[str, Bound]]:
+        """How far outputs, and new states, may be off, by name."""
+        first, second = ({name: self._bounds[at] for name, at in side.items()} for side in self._places(outputs))
+        return first, second
 
     def check(
         self,
@@ -407,10 +402,5 @@ class _References:
     ) -> None:
         """Add outputs and new states beside them to ``checks``."""
         bounds, expected = self.bounds(got), self.named(got, states)
-        checks.add(got, expected[0], against, bounds, "output", frame)
-        checks.add(states, expected[1], against, bounds, "state", frame)
-
-    def _sampled_errors(self) -> tuple[float, ...]:
-        if self._sampled is None:
-            self._sampled = sampled_error(self._form, self.given, self._results)
-        return self._sampled
+        checks.add(got, expected[0], against, bounds[0], "output", frame)
+        checks.add(states, expected[1], against, bounds[1], "state", frame)

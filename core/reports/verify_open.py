@@ -7,7 +7,6 @@ their operands' ranges: that is done at one extent, of a build that has it fixed
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,8 @@ from ..relay.valued import with_extents
 from .index_inputs import index_extents
 from .inspected import Inspected
 from .oracles import Oracle
-from .rounding_error import CONFIDENCE, relative_bounds, sampled_error
-from .verification import Bound, KernelChecks, OutputChecks, Verification
+from .rounding_error import relative_bounds, rounding_bounds
+from .verification import KernelChecks, OutputChecks, Verification
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,13 +98,8 @@ def verify_open(
             given = {p.name: whole[i.name] for p, i in zip(form.main.params, signature.inputs, strict=True)}
             fixed = with_extents(form, extents)
             expected = evaluate(fixed, given)
-            noise = functools.cache(
-                lambda fixed=fixed, given=given, expected=expected: sampled_error(fixed, given, expected)
-            )
-            bounds = {
-                name: Bound(relative, lambda noise=noise, place=place: CONFIDENCE * noise()[place])
-                for place, (name, relative) in enumerate(zip(got, relative_bounds(fixed), strict=False))
-            }
+            each = rounding_bounds(relative_bounds(fixed), fixed, given, expected)
+            bounds = dict(zip(got, each, strict=False))
             checks.add(got, _by_name(got, expected), "references", bounds, frame=number)
             if peer is not None:
                 theirs = peer[1]([sample[row.name] for row in rows if row.holds is None])

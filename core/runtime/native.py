@@ -321,7 +321,11 @@ class Session(ModelSession):
         return status
 
     def _run_detached(self) -> int:
-        run = Detached(lambda: self._native())  # it keeps the session
+        def native() -> int:  # it keeps the session
+            status: int = self._native()
+            return status
+
+        run = Detached(native)
         try:
             return run.wait()
         except BaseException:

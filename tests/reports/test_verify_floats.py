@@ -172,3 +172,12 @@ class TestBounds:
         plain = module_of(call("add", x, x))
         (error,) = sampled_error(plain, inputs, evaluate(plain, inputs))
         assert error < 1e4 * 1e-6
+
+    def test_integers_stay_in_the_sampled_error(self) -> None:
+        """A tie at which rounding decides does not make a whole step of it."""
+        x = Var("x", TensorType((8,), "float32"))
+        tied = call("multiply", x, const(np.float32(0.5)))
+        stepped = call("qnn.quantize", tied, scale=(1.0,), zero_point=(0,), dtype="int8", rounding="even")
+        back = call("qnn.dequantize", stepped, scale=(1.0,), zero_point=(0,))
+        model, inputs = module_of(back), {"x": np.arange(1, 17, 2, dtype=np.float32)}
+        assert sampled_error(model, inputs, evaluate(model, inputs)) == (0.0,)

@@ -8,7 +8,6 @@ written.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,8 +17,8 @@ from ...lowering.members import Members
 from ...relay.evaluate import evaluate
 from ...relay.expr import Call
 from ...relay.op import FixedPoint, Op
-from ...reports.rounding_error import CONFIDENCE, relative_bounds, sampled_error
-from ...reports.verification import Bound, compare
+from ...reports.rounding_error import relative_bounds, rounding_bounds
+from ...reports.verification import compare
 from ...tir.form.interp import InterpreterError
 from ..record import Part
 from .images import BuildFailed, Image, Ran, Unbuilt, lowered_of
@@ -123,10 +122,9 @@ def difference(
     """
     import numpy as np
 
-    noise = functools.cache(lambda: sampled_error(layer.function, arrays, expected))
-    bounds = relative_bounds(layer.function)
+    bounds = rounding_bounds(relative_bounds(layer.function), layer.function, arrays, expected)
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        found = compare(one, other, Bound(bounds[number], lambda at=number: CONFIDENCE * noise()[at]))
+        found = compare(one, other, bounds[number])
         if found.ok:
             continue
         allowed = tolerance * float(np.abs(other).max(initial=0.0)) if other.dtype.kind == "f" else -1.0
