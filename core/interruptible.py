@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Detached", "call_interruptibly", "is_abandoned", "is_main_thread"]
+__all__ = ["Detached", "call_interruptibly", "has_running_calls", "is_abandoned", "is_main_thread"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,11 @@ def is_abandoned() -> bool:
     """Whether this thread makes a call that its caller has left: then it should end soon."""
     call = _calls.get(_thread.get_ident())
     return call is not None and call.is_abandoned
+
+
+def has_running_calls() -> bool:
+    """Whether a call is under way in a thread of its own."""
+    return bool(_calls)
 
 
 class Detached(Generic[T]):

@@ -10,6 +10,7 @@ ends gives 128 and the signal's number, as shells do.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import os
 import signal
@@ -21,6 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UsageError
+from ..interruptible import has_running_calls
 from ..version import __version__
 from . import (
     build,
@@ -136,14 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             out.abandon()
             return 128 + signal.SIGPIPE
         except KeyboardInterrupt:
-            return _interrupted(out, received)
+            return _interrupted(out, received, may_exit=argv is None)
         except MemoryError as error:
             shortage = RequirementError("there is not enough memory", hint="make some free, or take a smaller model")
             shortage.__cause__ = error
             return out.fail(shortage)
         except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user unasked
             if received:  # while a module was imported, which made of the interrupt an error of its own
-                return _interrupted(out, received)
+                return _interrupted(out, received, may_exit=argv is None)
             hint = "this is a fault of UMA; please report it with the output of the same command and -v"
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
@@ -172,9 +174,23 @@ def _is_of_a_plugin(word: str) -> bool:
     return default_host().promises(word)
 
 
-def _interrupted(out: Output, received: Sequence[int]) -> int:
+def _interrupted(out: Output, received: Sequence[int], may_exit: bool) -> int:
+    """Say that a signal ended the command, and give the exit code.
+
+    Args:
+        out: where to say it.
+        received: the signals that came.
+        may_exit: whether the process is this command's, and ends with it.
+    """
     out.complain("uma: interrupted")
-    return 128 + (received[0] if received else signal.SIGINT)
+    code = 128 + (received[0] if received else signal.SIGINT)
+    if may_exit and has_running_calls():
+        # Libraries of numerics that are at work in another thread let `exit` wait until they have finished.
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            out.finish()
+        atexit._run_exitfuncs()
+        os._exit(code)
+    return code
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..distribution import extra_hint
 from ..errors import ModelError, UsageError
+from ..interruptible import call_interruptibly
 from ..quiet import quietly
 from ..target import QuantisedForm
 from .scales import Chosen
@@ -50,7 +52,7 @@ def prepared(model: ModelProto) -> ModelProto:
         path, made = folder / "float.onnx", folder / "prepared.onnx"
         opset = min((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=_OPSET)
         onnx.save(model if opset >= _OPSET else onnx.version_converter.convert_version(model, _OPSET), path)
-        quant_pre_process(path, made, skip_symbolic_shape=True)
+        call_interruptibly(lambda: quant_pre_process(path, made, skip_symbolic_shape=True))
         return onnx.load(made)
 
 
@@ -70,7 +72,7 @@ def measured_ranges(model: ModelProto, samples: Sequence[_Sample]) -> dict[str, 
         calibrator = create_calibrator(
             path, augmented_model_path=str(folder / "measured.onnx"), calibrate_method=CalibrationMethod.MinMax
         )
-        calibrator.collect_data(_reader(samples))
+        call_interruptibly(lambda: calibrator.collect_data(_reader(samples)))
         found = calibrator.compute_data()
     ends = {name: found[name].range_value for name in sorted(found.keys())}
     return {name: (float(np.min(low)), float(np.max(high))) for name, (low, high) in ends.items()}
@@ -102,7 +104,8 @@ def quantised(
     with _at_work() as folder:
         path, made = folder / "float.onnx", folder / "quantised.onnx"
         onnx.save(model, path)
-        quantize_static(
+        quantise = functools.partial(
+            quantize_static,
             path,
             made,
             _reader(samples),
@@ -113,6 +116,7 @@ def quantised(
             nodes_to_exclude=list(excluded),
             extra_options=options,
         )
+        call_interruptibly(quantise)
         content: bytes = onnx.load(made).SerializeToString(deterministic=True)
         return content
 

@@ -100,11 +100,15 @@ def matmul_net() -> bytes:
     return b.build(b.node("MatMul", x, b.constant(np.eye(SIZE), "float32")))
 
 
+TARGETS = ("--target", "matrix_unit", "--target", "c")
 COMMANDS = {
     "run": (["run", "long.py", "--target", "c -opt=0"], 4.0),
     "verify": (["verify", "long.py", "--target", "c -opt=0", "--samples", "1"], 5.0),
     "verify's reference": (["verify", "long.py", "--target", "c -opt=3", "--samples", "1"], 16.0),
-    "quantize": (["quantize", "net.onnx", "--data", "data.npz", "-o", "out.onnx"], 8.0),
+    "quantize": (
+        ["quantize", "net.onnx", "--data", "data.npz", *TARGETS, "-o", "out.onnx"],
+        8.0,
+    ),
     "check": (["check", "uma-matrix-unit"], 8.0),
 }
 
