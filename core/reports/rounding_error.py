@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..relay.evaluate import evaluate
-from ..relay.expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, tensors_of
+from ..relay.expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, macs_of, tensors_of
 from ..relay.module import IRModule
 from ..relay.op import Attrs, Op
 from ..relay.types import TensorType, TupleType
@@ -151,9 +151,9 @@ def _variance(expr: Call) -> float:
     if op.compute is None or not all(isinstance(arg, TensorType) for arg in args):
         # Of recurrent layers: all multiply-accumulates that the last state depends on.
         smallest = min(tensor.bound.size for tensor in tensors)
-        terms = 0 if op.macs is None else int(op.macs(expr.attrs, expr.type, *args)) // max(smallest, 1)
+        terms = macs_of(expr) // max(smallest, 1)
         return (terms + 1) * max(unit_roundoff(tensor.dtype) for tensor in tensors) ** 2
-    inputs = [te.placeholder(arg.tensor.bound.shape, arg.dtype, f"x{at}") for at, arg in enumerate(expr.args)]
+    inputs = [te.placeholder(arg.shape, arg.dtype, f"x{at}") for at, arg in enumerate(expr.args)]
     made = op.compute(expr.attrs, expr.type, *inputs)
     counted: dict[Tensor, float] = {}
     return max(_of_tensor(one, counted) for one in (made if isinstance(made, tuple) else (made,)))

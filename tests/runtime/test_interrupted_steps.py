@@ -121,7 +121,7 @@ def test_a_command(command: str, number: signal.Signals, folder: Path) -> None:
     arguments, seconds = COMMANDS[command]
     if command == "quantize":
         (folder / "net.onnx").write_bytes(matmul_net())
-        np.savez(folder / "data.npz", x=np.ones((SIZE, SIZE), np.float32))
+        np.savez(folder / "data.npz", x=np.ones((2, SIZE, SIZE), np.float32))
     before = sorted(folder.iterdir())
     code, err, took_s = interrupted(["-m", "uma", *arguments], number, seconds)
     assert (code, err.splitlines()[-1]) == (128 + number, "uma: interrupted"), err
