@@ -150,7 +150,7 @@ def _variance(expr: Call) -> float:
     args = [arg.type for arg in expr.args]
     if op.compute is None or not all(isinstance(arg, TensorType) for arg in args):
         # Of recurrent layers: all multiply-accumulates that the last state depends on.
-        smallest = min(tensor.bound.size for tensor in tensors)
+        smallest = min(int(tensor.bound.size) for tensor in tensors)
         terms = macs_of(expr) // max(smallest, 1)
         return (terms + 1) * max(unit_roundoff(tensor.dtype) for tensor in tensors) ** 2
     inputs = [te.placeholder(arg.shape, arg.dtype, f"x{at}") for at, arg in enumerate(expr.args)]
