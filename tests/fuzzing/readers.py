@@ -1,0 +1,313 @@
+"""The readers that are fuzzed: each with its seeds and its mutations."""
+
+from __future__ import annotations
+
+import functools
+import io
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests._support.fuzz import Mutate, edited, mutated
+
+import uma
+
+__all__ = ["READERS", "Reader"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One reader.
+
+    Args:
+        seeds: returns files that it reads.
+        load: reads a file, given its bytes.
+        mutations: of its files.
+    """
+
+    seeds: Callable[[], Sequence[bytes]]
+    load: Callable[[bytes], Any]
+    mutations: tuple[Mutate, ...] = (mutated,)
+
+    def mutant(self, seeds: Sequence[bytes], case: int) -> bytes:
+        """File number ``case``: the mutations take turns."""
+        return self.mutations[case % len(self.mutations)](seeds, case)
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def _load_onnx(data: bytes) -> None:
+    from uma.frontends.onnx import from_onnx
+    from uma.relay.verify import verify
+
+    verify(from_onnx(data).module)
+
+
+def _load_tflite(data: bytes) -> None:
+    from uma.frontends.tflite import from_tflite
+    from uma.relay.verify import verify
+
+    verify(from_tflite(data).module)
+
+
+@functools.cache
+def _onnx_seeds() -> tuple[bytes, ...]:
+    """Models of the repository's builder, and ONNX's own models of one operator, also with their inputs fixed."""
+    from onnx import numpy_helper
+    from tests._support.onnx_suite import load
+    from tests.frontends.test_onnx_fuzz import seeds
+
+    made = list(seeds())
+    for case in load(["node"]):
+        made.append(case.model.SerializeToString())
+        if case.sets and all(isinstance(array, np.ndarray) for array in case.sets[0][0]):
+            model = type(case.model)()
+            model.CopyFrom(case.model)
+            for value, array in zip(case.inputs, case.sets[0][0], strict=False):  # optional ones are left out
+                if value.type.HasField("tensor_type") and array.dtype.kind in "fiub":
+                    model.graph.initializer.append(numpy_helper.from_array(array, value.name))
+            made.append(model.SerializeToString())
+    return tuple(data for data in made if len(data) < 20_000)
+
+
+_INTEGERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 65536, 2**24, 2**31 - 1, 2**31, 2**62, 2**63 - 1)
+_REALS = (float("nan"), float("inf"), -1.0, 0.0, 1e-45, 3e38)
+
+
+def _damaged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
+    """A file with a few fields changed, which still parses: see `Mutate`."""
+    import onnx
+
+    chance = random.Random(case)
+    model = onnx.ModelProto.FromString(chance.choice(seeds))
+    graph = model.graph
+    tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    attributes = [a for n in graph.node for a in n.attribute]
+    types = [value.type.tensor_type for value in (*graph.input, *graph.output)]
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        kind = chance.randrange(10)
+        if kind in (0, 1) and attributes:
+            attribute = chance.choice(attributes)
+            attribute.i, attribute.f = chance.choice(_INTEGERS), chance.choice(_REALS)
+            for index in range(len(attribute.ints)):
+                attribute.ints[index] = chance.choice((attribute.ints[index], *_INTEGERS))
+        elif kind == 2 and attributes:
+            chance.choice(attributes).type = chance.randrange(1, 15)
+        elif kind == 3 and tensors:
+            dims = chance.choice(tensors).dims
+            dims[:] = [chance.choice((d, *_INTEGERS)) for d in dims] if chance.randrange(2) else [*dims, 1]
+        elif kind in (4, 5) and tensors:
+            _spoil(chance.choice(tensors), chance)
+        elif kind == 6 and tensors:
+            chance.choice(tensors).data_type = chance.randrange(25)
+        elif kind == 7 and types:
+            type_ = chance.choice(types)
+            if chance.randrange(3):
+                for dim in type_.shape.dim:
+                    dim.dim_value = chance.choice((dim.dim_value, dim.dim_value, *_INTEGERS))
+            else:
+                type_.elem_type = chance.randrange(25)
+        elif kind == 8 and graph.node:
+            node, other = chance.choice(graph.node), chance.choice(graph.node)
+            node.input[:] = [*node.input[: chance.randrange(4)], *other.input[chance.randrange(3) :]]
+        elif graph.node:
+            chance.choice(graph.node).op_type = chance.choice(
+                onnx.ModelProto.FromString(chance.choice(seeds)).graph.node
+            ).op_type
+    return bytes(model.SerializeToString())
+
+
+def _spoil(tensor: Any, chance: random.Random) -> None:
+    """Change elements of a tensor."""
+    from onnx import numpy_helper
+
+    try:
+        array = numpy_helper.to_array(tensor).copy()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return  # an earlier change made it none
+    if array.size and array.dtype.kind in "iuf" and array.dtype.itemsize > 1:
+        numbers = _REALS if array.dtype.kind == "f" else _INTEGERS
+        with np.errstate(all="ignore"):
+            flat = array.reshape(-1)
+            places = [chance.randrange(flat.size)] if chance.randrange(2) else range(min(flat.size, 8))
+            for place in places:
+                flat[place] = np.array(chance.choice(numbers)).astype(array.dtype)
+        name = tensor.name
+        tensor.CopyFrom(numpy_helper.from_array(array, name))
+
+
+@functools.cache
+def _tflite_seeds() -> tuple[bytes, ...]:
+    """Models of the repository's builder: networks, and several of each operator."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from tests._support import (  # noqa: F401 - they register their cases
+        tflite_pairs_cases,
+        tflite_picks_cases,
+        tflite_recurrent_cases,
+        tflite_window_cases,
+    )
+    from tests._support.tflite_cases import CASES
+    from tests.frontends.test_tflite_fuzz import seeds
+
+    made = list(seeds())
+    for strategy in CASES.values():
+
+        @settings(
+            max_examples=4, database=None, derandomize=True, deadline=None, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(strategy)
+        def keep(case: tuple[bytes, Any]) -> None:
+            made.append(case[0])
+
+        keep()
+    return tuple(made)
+
+
+def _damaged_tflite(seeds: Sequence[bytes], case: int) -> bytes:
+    """A file with a few aligned numbers of 4 bytes changed, most of which are shapes, options and constants."""
+    chance = random.Random(case)
+    data = bytearray(chance.choice(seeds))
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        # Small numbers are extents, options and counts; large ones offsets or weights.
+        small = [at for at in range(0, len(data) - 3, 4) if 0 < int.from_bytes(data[at : at + 4], "little") < 64]
+        at = chance.choice(small) if small else 0
+        number = chance.choice(_INTEGERS) % 2**32
+        data[at : at + 4] = number.to_bytes(4, "little")
+    return bytes(data)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+@functools.cache
+def _dumps() -> tuple[dict[str, tuple[bytes, ...]], dict[str, np.ndarray]]:
+    """The text forms of small models, by the name of their reader; and the constants of all of them."""
+    from tests._support.small_models import NET, PAIR
+    from tests.frontends.test_tflite_fuzz import float_network, quantised_network
+
+    found: dict[str, list[bytes]] = {"relay": [NET.encode(), PAIR.encode()], "tir": [], "program": []}
+    constants: dict[str, np.ndarray] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, content in enumerate((NET.encode(), PAIR.encode(), quantised_network(), float_network())):
+            model = Path(folder) / f"m{number}{'.tflite' if content[4:8] == b'TFL3' else '.py'}"
+            model.write_bytes(content)
+            dump = Path(folder) / f"dump{number}"
+            uma.build(model, target="c", dump=dump)
+            if (dump / "constants.npz").exists():
+                with np.load(dump / "constants.npz") as arrays:
+                    constants |= dict(arrays)
+            for path in sorted(dump.glob("*.py")):
+                text = path.read_text()
+                kind = "program" if "@program" in text else "tir" if "@prim_func" in text else "relay"
+                found[kind].append(text.encode())
+    return {kind: tuple(texts) for kind, texts in found.items()}, constants
+
+
+def _load_module(data: bytes) -> None:
+    from uma.relay.text import parse_module, print_module
+
+    _, constants = _dumps()
+    print_module(parse_module(data.decode("utf-8", "replace"), constants))
+
+
+def _load_program(data: bytes) -> None:
+    from uma.program.text import parse_program, print_program
+
+    _, constants = _dumps()
+    print_program(
+        parse_program(data.decode("utf-8", "replace"), {name: one.tobytes() for name, one in constants.items()})
+    )
+
+
+def _extern_seeds() -> tuple[bytes, ...]:
+    from tests.relay.test_extern import PLAIN, TEXT
+
+    return TEXT.encode(), PLAIN.encode()
+
+
+def _load_extern(data: bytes) -> None:
+    from tests.relay.test_extern import CONSTANTS
+
+    from uma.relay.text import parse_module, print_module
+
+    print_module(parse_module(data.decode("utf-8", "replace"), CONSTANTS))
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _file(data: bytes, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        yield path
+
+
+def _load_plan(data: bytes) -> None:
+    from uma.partition.collage.planned import Planned
+
+    with _file(data, "plan.json") as path:
+        Planned.read(path)
+
+
+def _load_archive(data: bytes) -> None:
+    with _file(data, "net.zip") as path:
+        uma.load(path)
+
+
+def _load_trace(data: bytes) -> None:
+    from uma.runtime.traces import read_trace
+
+    with _file(data, "device.trace") as path:
+        read_trace(path)
+
+
+@functools.cache
+def _plans() -> tuple[bytes, ...]:
+    from tests._support.small_models import NET, PAIR
+
+    from uma.cli import main
+
+    made = []
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        for number, text in enumerate((NET, PAIR)):
+            model, plan = Path(folder) / f"m{number}.py", Path(folder) / f"plan{number}.json"
+            model.write_text(text)
+            assert main(["plan", str(model), "--target", "c", "-o", str(plan)]) == 0
+            made.append(plan.read_bytes())
+    return tuple(made)
+
+
+@functools.cache
+def _archives() -> tuple[bytes, ...]:
+    from tests._support.scale_artifact import FILES, METADATA, artifact_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        return (artifact_of(FILES, METADATA).save(Path(folder) / "scale.zip").read_bytes(),)
+
+
+def _traces() -> tuple[bytes, ...]:
+    from tests.runtime.test_traces import GOOD, ended
+
+    return ("".join(ended(GOOD)).encode(),)
+
+
+READERS: dict[str, Reader] = {
+    "onnx": Reader(_onnx_seeds, _load_onnx, (_damaged_onnx, mutated)),
+    "tflite": Reader(_tflite_seeds, _load_tflite, (_damaged_tflite, mutated)),
+    "relay": Reader(lambda: _dumps()[0]["relay"], _load_module, (edited, edited, edited, mutated)),
+    "tir": Reader(lambda: _dumps()[0]["tir"], _load_module, (edited, edited, edited, mutated)),
+    "program": Reader(lambda: _dumps()[0]["program"], _load_program, (edited, edited, edited, mutated)),
+    "extern": Reader(_extern_seeds, _load_extern, (edited, edited, edited, mutated)),
+    "plan": Reader(_plans, _load_plan, (edited, mutated)),
+    "archive": Reader(_archives, _load_archive),
+    "trace": Reader(_traces, _load_trace, (edited, mutated)),
+}
+"""By name."""
