@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import NoCompilerError, UsageError
+from ..import_budget import IMPORT_LIMIT
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
@@ -134,6 +135,8 @@ def _explain_command(args: argparse.Namespace) -> str:
             words += [f"--{option.replace('_', '-')}", value]
     if args.hybrid is not None:
         words += ["--hybrid", args.hybrid]
+    if args.import_limit != IMPORT_LIMIT:
+        words += ["--import-limit", str(args.import_limit)]
     if args.io is not None:
         words += ["--io", args.io]
     if args.strips is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
+from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IO_FORMS
 from ..plain_files import open_plain
 from .deciding import add_partition_arguments, partitioner_of
@@ -114,6 +115,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         choices=IO_FORMS,
         help="where inputs and outputs are while the model runs: arrays of the caller (the default), or places in the "
         "arena, which inputs give up once they are used",
+    )
+    parser.add_argument(
+        "--import-limit",
+        metavar="FACTOR",
+        type=int,
+        default=IMPORT_LIMIT,
+        help="bytes of constants that the import of a model file may make, and scalar operations that it may do, for "
+        f"each byte of the file (default: {IMPORT_LIMIT}); raise it only for a file that you trust",
     )
     parser.add_argument(
         "--strips",
@@ -246,6 +255,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         io=args.io or project_io(),
         strips=args.strips,
         stream_inputs=args.stream_input,
+        import_limit=args.import_limit,
     )
     return members, loaded
 

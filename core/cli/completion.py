@@ -200,6 +200,7 @@ _COMPLETERS: dict[str, Completer] = {
             "measure_plan",
             "exclude",
             "strips",
+            "import_limit",
             "stream_input",
             "workers",
             "seed",

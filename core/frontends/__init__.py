@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ModelError, UsageError
+from ..import_budget import IMPORT_LIMIT
 from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
 from .fixed import Fixed
@@ -24,6 +25,7 @@ def import_model(
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
     hybrid: str = HYBRID[0],
+    import_limit: int = IMPORT_LIMIT,
 ) -> ImportedModel:
     """Import a model file, TFLite or ONNX, told by its content.
 
@@ -37,6 +39,7 @@ def import_model(
             them.
         custom: finds importers of operators that are not the core's.
         hybrid: one of `HYBRID`; but for the first it is for TFLite files only.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
 
     Raises:
         UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes``,
@@ -44,11 +47,11 @@ def import_model(
         ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
     """
     if isinstance(model, bytes):
-        return _import(model, shapes, states or {}, constants or {}, custom, None, hybrid)
+        return _import(model, shapes, states or {}, constants or {}, custom, None, hybrid, import_limit)
     path = Path(model)
     data = _read(path)
     try:
-        return _import(data, shapes, states or {}, constants or {}, custom, path.parent, hybrid)
+        return _import(data, shapes, states or {}, constants or {}, custom, path.parent, hybrid, import_limit)
     except ModelError as error:
         where = str(path) if error.where is None else f"{path}: {error.where}"
         raise ModelError(error.what, where=where, hint=error.hint) from error
@@ -83,6 +86,7 @@ def _import(
     custom: FindImporter,
     folder: Path | None,
     hybrid: str,
+    import_limit: int,
 ) -> ImportedModel:
     if not data:
         raise ModelError("the model file is empty")
@@ -90,13 +94,29 @@ def _import(
         from .tflite import from_tflite
 
         fixed = _fixed_shapes(shapes or {})
-        return from_tflite(data, shapes=fixed, states=states, constants=constants, custom=custom, hybrid=hybrid)
+        return from_tflite(
+            data,
+            shapes=fixed,
+            states=states,
+            constants=constants,
+            custom=custom,
+            hybrid=hybrid,
+            import_limit=import_limit,
+        )
     if hybrid != HYBRID[0]:
         raise UsageError(f"hybrid={hybrid!r} is for TFLite files, and this is none", hint="leave it out")
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.
-    return from_onnx(data, shapes=shapes, states=states, constants=constants, custom=custom, folder=folder)
+    return from_onnx(
+        data,
+        shapes=shapes,
+        states=states,
+        constants=constants,
+        custom=custom,
+        folder=folder,
+        import_limit=import_limit,
+    )
 
 
 def _fixed_shapes(shapes: Mapping[str, AskedShape]) -> dict[str, tuple[int, ...]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Union
 
 from ..errors import UsageError
+from ..import_budget import require_memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,5 +61,6 @@ def fixed_array(name: str, value: Fixed, dtype: str, shape: tuple[int, ...]) -> 
         fits = value == value and abs(value) < 2**64 and int(value) == value and info.min <= value <= info.max
     if not fits:
         raise UsageError(f"the constant {value} for {name!r} is no {dtype}", hint=hint)
+    require_memory(math.prod(shape) * np.dtype(dtype).itemsize)
     with np.errstate(all="ignore"):
         return np.full(shape, value, dtype)

@@ -46,6 +46,7 @@ from ..frontends.open_shapes import AskedShape
 from ..frontends.states import keep_states
 from ..frontends.torch import exported_content, is_exported
 from ..hookspecs import Code, Library
+from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
@@ -149,6 +150,7 @@ def build(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -174,6 +176,7 @@ def build(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -198,6 +201,7 @@ def build(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -241,6 +245,9 @@ def build(
             as far as that takes, and strips where rows alone do not reach it. By default none.
         stream_inputs: names of inputs that need not be whole anywhere: in C a function of the caller gives them row by
             row, and all layers that read them run by rows. In Python they are arrays like all others.
+        import_limit: bytes of constants that the import of a model file may make, and scalar operations that it may do,
+            for each byte of the file and of the tensors that it declares; the constants that a text form or a module
+            has are its own.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -256,8 +263,9 @@ def build(
 
     Raises:
         UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
-            ``hybrid``, ``io``, ``strips`` or ``stream_inputs`` is wrong.
-        ModelError: the model is malformed, or has unsupported ops: all of these are named.
+            ``hybrid``, ``io``, ``strips``, ``stream_inputs`` or ``import_limit`` is wrong.
+        ModelError: the model is malformed, or has unsupported ops: all of these are named; or its import exceeds
+            ``import_limit``.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
             strips of columns bring nothing; or nothing takes as little as ``max_ram``: it says what is alive where the
             least that there is takes most; or an input cannot be given row by row.
@@ -288,6 +296,7 @@ def build(
             io=io,
             strips=strips,
             stream_inputs=stream_inputs,
+            import_limit=import_limit,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump, max_ram=limit)
@@ -312,6 +321,7 @@ def load_model(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
 ) -> LoadedModel:
     """Read a model.
 
@@ -322,12 +332,12 @@ def load_model(
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
         pins, requantize: as for `build`; they need ``members``.
-        hybrid, io, strips, stream_inputs: as for `build`.
+        hybrid, io, strips, stream_inputs, import_limit: as for `build`.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid``, ``io``, ``strips`` or ``stream_inputs`` do
-            not fit the model.
+            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid``, ``io``, ``strips``, ``stream_inputs`` or
+            ``import_limit`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -348,7 +358,8 @@ def load_model(
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
         importers, how, where, parts = CustomImporters(members), check_hybrid(hybrid), check_io(io), read_strips(strips)
-        loaded = _identified(_loaded(model, importers, name, shapes, states or {}, constants or {}, how))
+        budget = _check_import_limit(import_limit)
+        loaded = _identified(_loaded(model, importers, name, shapes, states or {}, constants or {}, how, budget))
     if not isinstance(loaded.form, Program):
         loaded = replace(loaded, io=where, strips=parts)
     elif parts is not None:
@@ -377,6 +388,7 @@ def _loaded(
     states: Mapping[str, str],
     constants: Mapping[str, Fixed],
     hybrid: str,
+    import_limit: int,
 ) -> LoadedModel:
     content = None if isinstance(model, IRModule) else _proto_content(model)
     path = Path("model") if isinstance(model, IRModule) or content is not None else path_of(model, "a model")
@@ -399,7 +411,15 @@ def _loaded(
     from ..frontends import import_model
 
     given = path if content is None else content
-    imported = import_model(given, shapes=shapes, states=states, constants=constants, custom=custom, hybrid=hybrid)
+    imported = import_model(
+        given,
+        shapes=shapes,
+        states=states,
+        constants=constants,
+        custom=custom,
+        hybrid=hybrid,
+        import_limit=import_limit,
+    )
     return LoadedModel(
         imported.module,
         name or c_identifier(path.stem),
@@ -409,6 +429,14 @@ def _loaded(
         hybrid=None if hybrid == HYBRID[0] else hybrid,
         literal=imported.literal,
     )
+
+
+def _check_import_limit(limit: object) -> int:
+    """Return the limit; UsageError unless it is a positive whole number."""
+    if type(limit) is not int or limit < 1:
+        hint = f"a whole number from 1 on; {IMPORT_LIMIT} by default"
+        raise UsageError(f"the import limit is {told(limit)}", hint=hint)
+    return limit
 
 
 def _proto_content(model: object) -> bytes | None:

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
 from ..errors import InternalError, ModelError
+from ..import_budget import affords, spend_operations
 from ..tir.form.extents import Extent
-from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, tensors_of
+from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, effort_of, tensors_of
 from .module import IRModule
 from .op import Attrs, Op
 from .types import Type
@@ -17,7 +18,7 @@ from .visit import children, post_order
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["evaluate", "evaluate_all"]
+__all__ = ["evaluate", "evaluate_all", "fold"]
 
 Value = Union["np.ndarray", tuple[Any, ...]]
 """An array, or a tuple of values."""
@@ -55,6 +56,22 @@ def evaluate(
     run.apply = apply or _by_reference
     result = run.values(main, _arguments(main, inputs, extents), keep=False)[main.body]
     return result if isinstance(result, tuple) else (result,)
+
+
+def fold(exprs: Sequence[Expr]) -> list[np.ndarray] | None:
+    """Return what expressions without variables are worth, each a tensor; None if the import's budget has less left
+    than it takes to evaluate them.
+
+    Args:
+        exprs: of constants and calls of ops.
+    """
+    whole = Tuple(exprs)
+    efforts = [effort_of(expr) for expr in post_order(whole) if isinstance(expr, Call)]
+    operations = sum(count for _, count in efforts)
+    if not affords(max((count for count, _ in efforts), default=0), operations):
+        return None
+    spend_operations(operations)
+    return list(evaluate(Function((), whole), {}))
 
 
 def evaluate_all(model: IRModule | Function, inputs: Mapping[str, np.ndarray]) -> dict[Expr, Value]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..import_budget import require_memory, spend_memory
 from ..interning import Node
 from ..tir.form.extents import bounds_of
 from .op import Attrs, Op, get_op
@@ -35,6 +36,7 @@ __all__ = [
     "Var",
     "call",
     "const",
+    "effort_of",
     "is_open",
     "macs_of",
     "tensors_of",
@@ -138,12 +140,14 @@ def const(value: Any, dtype: str | None = None) -> Constant:
             plain = {} if isinstance(value, (np.ndarray, np.generic)) else {"i": "int32", "f": "float32"}
             dtype = plain.get(given.dtype.kind, given.dtype.name)
         type_ = TensorType(given.shape, dtype)
+        require_memory(type_.nbytes)
         with np.errstate(over="ignore", invalid="ignore"):
             data = np.array(given, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelError(f"this is no array of numbers: {error}") from error
     if data.dtype.kind in "iub" and given.dtype != data.dtype and not np.array_equal(data, given):
         raise ModelError(f"a constant of {dtype} cannot hold these numbers of {given.dtype.name}")
+    spend_memory(data.nbytes)
     raw = data.tobytes()
     # Over bytes, which nobody can make writeable again.
     return Constant(type_, hashlib.sha256(raw).hexdigest(), np.frombuffer(raw, data.dtype).reshape(data.shape))
@@ -381,6 +385,15 @@ def is_open(expr: Expr) -> bool:
     """Whether an expression has an open extent, or is computed from what has one."""
     parts = (expr, *expr.args) if isinstance(expr, Call) else (expr,)
     return any(tensor.is_open for part in parts for tensor in tensors_of(part.type))
+
+
+def effort_of(call: Call) -> tuple[int, int]:
+    """Return the bytes at a time and the scalar operations that the reference of an op's call needs, at most."""
+    assert isinstance(call.op, Op)
+    tensors = [type_.bound for type_ in (*map(tensor_type, (arg.type for arg in call.args)), *tensors_of(call.type))]
+    more = 0 if call.op.effort is None else call.op.effort(call.attrs, call.type, *(arg.type for arg in call.args))
+    elements = sum(type_.size for type_ in tensors)
+    return 8 * (elements + more), elements + macs_of(call) + more
 
 
 def macs_of(call: Call) -> int:

@@ -99,9 +99,10 @@ class _Parser(FuncParser):
         if not node.name.isascii():
             raise self.error(node, f"{node.name!r} is not an ASCII identifier")
         self.returns_nothing(node)
-        args, words = self.mixed_arguments(node.decorator_list[0], _WORDS)
+        mark = node.decorator_list[0]
+        args, words = self.mixed_arguments(mark, _WORDS) if isinstance(mark, ast.Call) else ([], {})
         if len(args) != 1:
-            raise self.error(node.decorator_list[0], 'an extern is marked with its routine: @extern("start")')
+            raise self.error(mark, 'an extern is marked with its routine: @extern("start")')
         routine = self.string(args[0])
         queue = self.string(words["queue"]) if "queue" in words else None
         scalars = {key: self.scalar(value) for key, value in self.mapping(words, "scalars")}

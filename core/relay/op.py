@@ -310,6 +310,9 @@ def _exact(value: Any) -> Any:
     return value
 
 
+STEP_OPERATIONS = 1000
+"""Scalar operations that numpy does in the time of one step of a loop in Python."""
+
 Kind = Literal["elementwise", "broadcast", "injective", "reduction", "opaque"]
 """How an op's elements depend on its inputs':
 
@@ -360,6 +363,9 @@ class Op:
             of the inputs and their bounds (None for one that is no integer tensor), as if nothing overflowed; None
             where it knows nothing.
         macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
+        effort: ``effort(attrs, out, *types)`` counts what the reference does beyond its multiply-accumulates and one
+            visit of each element of its arguments and results: elements of arrays that it makes in between, and
+            `STEP_OPERATIONS` for each step of a loop in Python. None means nothing.
         commutative: whether its two inputs may change places; patterns match it in both orders.
         stored: whether its arguments may be float16, which nothing computes with; those of an injective op may.
     """
@@ -376,6 +382,7 @@ class Op:
     attrs: tuple[Attr, ...] = ()
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., Dim] | None = None
+    effort: Callable[..., int] | None = None
     commutative: bool = False
     stored: bool = False
     _by_name: Mapping[str, Attr] = field(init=False, repr=False)

@@ -15,6 +15,7 @@ from ..artifact.footprint import footprint
 from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
+from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
 from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
@@ -61,6 +62,7 @@ def explain(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -69,7 +71,7 @@ def explain(
 
     Args:
         model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, partition, plugins: as for `uma.build`.
+        io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -93,6 +95,7 @@ def explain(
             io=io,
             strips=strips,
             stream_inputs=stream_inputs,
+            import_limit=import_limit,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -112,6 +115,7 @@ def verify(
     io: IoForm | None = None,
     strips: int | str | None = None,
     stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -123,7 +127,7 @@ def verify(
 
     Args:
         model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, partition, plugins: as for `uma.build`.
+        io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -163,6 +167,7 @@ def verify(
             io=io,
             strips=strips,
             stream_inputs=stream_inputs,
+            import_limit=import_limit,
         )
         artifact = build_loaded(loaded, members, max_ram=limit)
         if limit is not None:

@@ -89,9 +89,7 @@ def try_input(load: Callable[[bytes], Any], data: bytes) -> Trial:
     return Trial(cpu_s, error, fault)
 
 
-def fuzz(
-    load: Callable[[bytes], Any], seeds: Sequence[bytes], cases: range, mutate: Mutate = mutated
-) -> Counter[str]:
+def fuzz(load: Callable[[bytes], Any], seeds: Sequence[bytes], cases: range, mutate: Mutate = mutated) -> Counter[str]:
     """Read the files of these numbers, and return how many were loaded and how many refused.
 
     Fails where one ends in anything but an error that addresses a user, or needs too much time or memory.
@@ -108,7 +106,7 @@ def fuzz(
 
 @contextmanager
 def _limited(seconds: float, extra_bytes: int) -> Iterator[None]:
-    """Raise `Excess` after so much CPU time, and MemoryError beyond so many more bytes, where the system can do that."""
+    """Raise `Excess` after so much CPU time, MemoryError beyond so many more bytes, where the system can do that."""
     if sys.platform != "linux":
         yield
         return
@@ -135,7 +133,29 @@ def _limited(seconds: float, extra_bytes: int) -> Iterator[None]:
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*|[0-9]+(?:\.[0-9]+)?|\s+|.", re.DOTALL)
 _WORDS = ("0", "1", "-1", "2", "7", "255", "4096", "2147483647", "4294967296", "9223372036854775808", "1e400", "0.5")
-_MARKS = ("(", ")", "[", "]", "{", "}", ",", ":", "=", "'", '"', "*", "-", ".", "@", "#", "\n", " ", "\\", "\0", "\u00e9")
+_MARKS = (
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "=",
+    "'",
+    '"',
+    "*",
+    "-",
+    ".",
+    "@",
+    "#",
+    "\n",
+    " ",
+    "\\",
+    "\0",
+    "\u00e9",
+)
 
 
 def edited(seeds: Sequence[bytes], case: int) -> bytes:

@@ -110,9 +110,7 @@ def _serve(reader: Reader, seeds: Sequence[bytes], cases: range, place: mmap.mma
         if trial.fault is None:
             outcomes["read" if trial.error is None else "refused"] += 1
             continue
-        frames = [
-            frame for frame in traceback.extract_tb(trial.fault.__traceback__) if "/tests/" not in frame.filename
-        ]
+        frames = [frame for frame in traceback.extract_tb(trial.fault.__traceback__) if "/tests/" not in frame.filename]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
         trail = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames[-8:]))
         pipe.send((f"{type(trial.fault).__name__} in {where}", case, f"{trial.fault!r:.300}\n    {trail}", 0.0))

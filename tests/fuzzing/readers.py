@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import random
+import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -123,6 +124,55 @@ def _damaged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
     return bytes(model.SerializeToString())
 
 
+_SIZES = (8, 100, 2**10, 2**14, 2**16, 2**20, 2**22, 2**24, 2**26, 2**27, 2**28, 2**31 - 1, 2**40, -1, 0, 1)
+
+
+def _enlarged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
+    """A file with a few sizes changed: dimensions, integers among attributes, elements of small constants."""
+    import onnx
+    from onnx import numpy_helper
+
+    chance = random.Random(case)
+    model = onnx.ModelProto.FromString(chance.choice(seeds))
+    graph = model.graph
+    initial = {tensor.name for tensor in graph.initializer}
+    dims = [
+        dim
+        for value in (*graph.input, *graph.output)
+        if value.name not in initial
+        for dim in value.type.tensor_type.shape.dim
+    ]
+    tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    small = [tensor for tensor in tensors if tensor.data_type in (6, 7) and len(tensor.dims) < 2]
+    attributes = [a for n in graph.node for a in n.attribute if a.type in (onnx.AttributeProto.INT, 7)]
+    for _ in range(chance.choice((1, 1, 2, 3, 4))):
+        kind = chance.randrange(3)
+        if kind == 0 and dims:
+            chance.choice(dims).dim_value = chance.choice(_SIZES)
+        elif kind == 1 and attributes:
+            attribute = chance.choice(attributes)
+            if attribute.type == onnx.AttributeProto.INT:
+                attribute.i = chance.choice(_SIZES)
+            elif attribute.ints:
+                size = chance.choice(_SIZES)
+                for index in (
+                    [chance.randrange(len(attribute.ints))] if chance.randrange(2) else range(len(attribute.ints))
+                ):
+                    attribute.ints[index] = size
+        elif small:
+            tensor = chance.choice(small)
+            try:
+                array = numpy_helper.to_array(tensor).copy()
+            except (ValueError, TypeError):
+                continue  # the seed is malformed on purpose
+            if array.size:
+                with np.errstate(all="ignore"):
+                    size = np.array(chance.choice(_SIZES)).astype(array.dtype)
+                array.reshape(-1)[chance.randrange(array.size)] = size
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    return bytes(model.SerializeToString())
+
+
 def _spoil(tensor: Any, chance: random.Random) -> None:
     """Change elements of a tensor."""
     from onnx import numpy_helper
@@ -178,12 +228,64 @@ def _damaged_tflite(seeds: Sequence[bytes], case: int) -> bytes:
         # Small numbers are extents, options and counts; large ones offsets or weights.
         small = [at for at in range(0, len(data) - 3, 4) if 0 < int.from_bytes(data[at : at + 4], "little") < 64]
         at = chance.choice(small) if small else 0
-        number = chance.choice(_INTEGERS) % 2**32
+        number = chance.choice((*_INTEGERS, *_SIZES)) % 2**32
         data[at : at + 4] = number.to_bytes(4, "little")
     return bytes(data)
 
 
+def _enlarged_tflite(seeds: Sequence[bytes], case: int) -> bytes:
+    """A file with a few sizes changed, whose results have any shape: extents, options, elements of small constants."""
+    import ai_edge_litert.schema_py_generated as schema
+    import flatbuffers
+
+    chance = random.Random(case)
+    model = schema.ModelT.InitFromPackedBuf(bytearray(chance.choice(seeds)), 0)
+    graph = model.subgraphs[0]
+    inputs = [graph.tensors[index] for index in graph.inputs]
+    for tensor in graph.tensors:
+        if tensor not in inputs and model.buffers[tensor.buffer].data is None and tensor.shape is not None:
+            tensor.shapeSignature = [-1] * len(tensor.shape)
+    if chance.randrange(2):  # an input is known, so that what is computed of it is too
+        for tensor in inputs[: chance.randrange(1, 3)]:
+            buffer = schema.BufferT()
+            size = int(np.prod(tensor.shape)) * {0: 4, 2: 4, 4: 8, 7: 2, 10: 8}.get(tensor.type, 1)
+            buffer.data = np.frombuffer(chance.randbytes(min(size, 4096)), np.uint8)
+            model.buffers.append(buffer)
+            tensor.buffer = len(model.buffers) - 1
+        known = [index for index in graph.inputs if graph.tensors[index].buffer]
+        graph.inputs = [index for index in graph.inputs if index not in known]
+    numbers = [tensor for tensor in graph.tensors if tensor.buffer and tensor.type in (2, 4)]
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        kind, size = chance.randrange(3), chance.choice(_SIZES)
+        if kind == 0 and inputs and inputs[0].shape is not None:
+            shape = list(chance.choice(inputs).shape)
+            if shape:
+                shape[chance.randrange(len(shape))] = min(size, 2**31 - 1)
+                inputs[0].shape = shape
+        elif kind == 1:
+            options = chance.choice(graph.operators).builtinOptions
+            names = [] if options is None else [name for name, value in vars(options).items() if type(value) is int]
+            if names:
+                setattr(options, chance.choice(names), min(size, 127))
+                if chance.randrange(2):
+                    setattr(options, chance.choice(names), min(size, 2**31 - 1))
+        elif numbers:
+            tensor = chance.choice(numbers)
+            array = np.array(model.buffers[tensor.buffer].data, np.uint8).copy()
+            wide = array.view(np.int32 if tensor.type == 2 else np.int64)
+            if wide.size:
+                wide[chance.randrange(wide.size)] = min(size, 2**31 - 1)
+                model.buffers[tensor.buffer].data = array
+    try:
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+    except (TypeError, struct.error, OverflowError):
+        return _damaged_tflite(seeds, case)  # a field is narrower than the number
+    return bytes(builder.Output())
+
+
 # --- texts -----------------------------------------------------------------------------------------------------------
+
 
 @functools.cache
 def _dumps() -> tuple[dict[str, tuple[bytes, ...]], dict[str, np.ndarray]]:
@@ -300,8 +402,8 @@ def _traces() -> tuple[bytes, ...]:
 
 
 READERS: dict[str, Reader] = {
-    "onnx": Reader(_onnx_seeds, _load_onnx, (_damaged_onnx, mutated)),
-    "tflite": Reader(_tflite_seeds, _load_tflite, (_damaged_tflite, mutated)),
+    "onnx": Reader(_onnx_seeds, _load_onnx, (_damaged_onnx, _enlarged_onnx, mutated, _enlarged_onnx)),
+    "tflite": Reader(_tflite_seeds, _load_tflite, (_damaged_tflite, _enlarged_tflite, mutated, _enlarged_tflite)),
     "relay": Reader(lambda: _dumps()[0]["relay"], _load_module, (edited, edited, edited, mutated)),
     "tir": Reader(lambda: _dumps()[0]["tir"], _load_module, (edited, edited, edited, mutated)),
     "program": Reader(lambda: _dumps()[0]["program"], _load_program, (edited, edited, edited, mutated)),

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
+from ...import_budget import require_memory
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
 from ...relay.qdq import constant_value
-from ...tir.form.extents import Dim
+from ...tir.form.extents import Dim, bound
 from .counts import Counts
 from .proto import Node
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Budget", "Context", "Converter", "Value", "is_constant"]
+__all__ = ["Context", "Converter", "Value", "is_constant"]
 
 Value = Union["np.ndarray", Expr]
 """A tensor of the model: an array where it is known at import, else an expression."""
@@ -30,23 +31,6 @@ def is_constant(expr: Expr) -> bool:
     return isinstance(expr, Constant)
 
 
-class Budget:
-    """Bounds the memory of constants that the import makes: a small file can ask for any number of bytes.
-
-    Args:
-        limit_bytes: of all constants together.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = self._left = limit_bytes
-
-    def spend(self, count_bytes: int) -> None:
-        """Raises ModelError where that is more than is left."""
-        self._left -= count_bytes
-        if self._left < 0:
-            raise ModelError(f"with it, the constants that are computed at import exceed {self._limit >> 20} MiB")
-
-
 @dataclass
 class Context:
     """One node with its inputs.
@@ -56,7 +40,6 @@ class Context:
         values: the node's inputs, None for those that were left out.
         uses: how often each tensor of the model is used.
         constants: expressions of the model's tensors that are arrays, filled as they are asked for.
-        budget: for constants that are not the model's own.
         counts: extents that the model computes.
         declared: the shape of each of its outputs, None for one that the file leaves open.
         built: expressions that this node became, in order.
@@ -67,7 +50,6 @@ class Context:
     values: Sequence[Value | None]
     uses: Mapping[str, int]
     constants: dict[str, Expr]
-    budget: Budget
     counts: Counts
     declared: Sequence[tuple[int, ...] | None] = ()
     built: list[Expr] = field(default_factory=list)
@@ -133,13 +115,12 @@ class Context:
             raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
         return tuple(array.reshape(-1).tolist())
 
-    def reserve(self, *extents: int) -> None:
-        """Spends the memory of so many numbers of 8 bytes, before they are made."""
-        self.budget.spend(8 * math.prod(extents))
+    def reserve(self, *extents: Dim) -> None:
+        """Require the memory of so many numbers of 8 bytes, before they are made; see `require_memory`."""
+        require_memory(8 * math.prod(bound(extents)))
 
     def constant(self, value: np.ndarray) -> Constant:
         """A constant that is not the model's own."""
-        self.budget.spend(value.nbytes)
         return const(value)
 
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
@@ -169,10 +150,13 @@ class Context:
         return data if data.dtype == dtype else self.call("cast", data, dtype=dtype)
 
     def scalar(self, value: float, like: Expr) -> Constant:
-        """``value`` in the dtype of ``like``."""
+        """``value`` in the dtype of ``like``; ModelError if that holds no such number."""
         import numpy as np
 
-        return const(np.array(value, like.dtype))
+        try:
+            return const(np.array(value, like.dtype))
+        except (OverflowError, ValueError) as error:
+            raise ModelError(f"it needs the number {value}, which {like.dtype} does not hold") from error
 
     def scaled(self, data: Expr, factor: float) -> Expr:
         """``data`` times ``factor``; itself where that is 1."""

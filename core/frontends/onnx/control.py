@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import ModelError
+from ...import_budget import require_memory
 from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, call, const
 from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
@@ -40,13 +41,6 @@ class Importing(Protocol):
 
     def function(self, name: str, function: Function) -> GlobalVar:
         """The function under a name of its own."""
-
-    def spend(self, count: int) -> None:
-        """Spends the memory of so many bytes of constants, before they are made.
-
-        Raises:
-            ModelError: there are too many.
-        """
 
     def note(self, expr: Expr, layer: str) -> None:
         """Note that ``expr`` belongs to a layer."""
@@ -317,7 +311,7 @@ def _looped(
         assert turns is not None
         shape = _gathered(part, axis, turns)
         at = normalise_axis(axis, len(shape))
-        importing.spend(8 * turns + TensorType(shape, part.dtype).nbytes)
+        require_memory(8 * turns + TensorType(shape, part.dtype).nbytes)
         out = importing.variable(TensorType(shape, part.dtype))
         place: Expr = note("subtract", const(np.array(turns - 1, np.int64)), index) if backwards else index
         places = np.arange(turns, dtype=np.int64).reshape([-1 if d == at else 1 for d in range(len(shape))])
@@ -394,6 +388,7 @@ def _unrolled(
         if not gathered:
             return None  # nobody knows the shape of what there is none of
         if not any(isinstance(part, Expr) for part in gathered):
+            require_memory(sum(part.nbytes for part in gathered if not isinstance(part, Expr)))
             wholes.append(np.stack([part for part in gathered if not isinstance(part, Expr)]))
             continue
         rows = [call("reshape", expr, newshape=(1, *expr.shape)) for expr in map(_as_expr, gathered)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
+from ...import_budget import (
+    IMPORT_LIMIT,
+    Budget,
+    BudgetError,
+    importing_within,
+    spend_memory,
+)
 from ...relay.custom import FindImporter, no_importer
-from ...relay.evaluate import evaluate
+from ...relay.evaluate import fold as fold_exprs
 from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
@@ -30,14 +38,14 @@ from .areas import AREAS
 from .arith import ARITH
 from .asked import Asked
 from .composed import COMPOSED
-from .context import Budget, Context, Converter, Value
+from .context import Context, Converter, Value
 from .control import branches, loop, scan_loop
 from .counts import Counts
 from .custom import convert_custom
 from .detection import DETECTION
 from .determinants import DETERMINANTS
 from .einsum import EINSUM
-from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
+from .fold import FOLDERS, OF_SHAPES, fold, limited
 from .fourier import FOURIER
 from .framing import FRAMING
 from .functions import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
@@ -106,18 +114,11 @@ _QUANTISED = ("ConvInteger", "DynamicQuantize", "MatMulInteger", "QGemm", "QLine
 RESULTS: Mapping[str, int] = {"LayerNormalization": 1}
 """Of operators with a body, how many results their converters give; it is the body that gives more."""
 
-MAX_NODES = 1 << 15
-"""Operators that all bodies together become: functions that call each other twice can make any number of them."""
-
 MAX_DEPTH = 100
 """Of bodies within bodies."""
 
 _CONTROL = ("If", "Loop", "Scan")
 """Operators that run graphs of their own."""
-
-FREE_BYTES = 128 << 20
-BYTES_PER_BYTE = 8
-"""What constants that the import computes may take: so much in any case, and so much per byte of the file."""
 
 
 def from_onnx(
@@ -128,6 +129,7 @@ def from_onnx(
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
     folder: Path | None = None,
+    import_limit: int = IMPORT_LIMIT,
 ) -> ImportedModel:
     """Import an ONNX model.
 
@@ -142,6 +144,7 @@ def from_onnx(
         constants: values that inputs are fixed to, by input name: what depends on them alone is known at import.
         custom: finds importers of operators that are not the core's.
         folder: where files are that the model keeps initialisers in; None for one that has no others.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
 
     Raises:
         UsageError: the package ``onnx`` is not installed, or ``shapes``, ``states`` or ``constants`` do not fit
@@ -154,9 +157,8 @@ def from_onnx(
     # Hostile numbers overflow; what comes of them is checked where it matters.
     with np.errstate(all="ignore"):
         graph = read_graph(data, states or {}, folder)
-        budget_bytes = FREE_BYTES + BYTES_PER_BYTE * graph.size_bytes
         check_fixed(constants or {}, (value.name for value in graph.inputs), states or {}, graph.initializers)
-        importer = _Importer(graph, shapes or {}, constants or {}, budget_bytes, custom)
+        importer = _Importer(graph, shapes or {}, constants or {}, custom, import_limit)
         try:
             imported = importer.run()
         except Open as error:
@@ -166,9 +168,10 @@ def from_onnx(
                 for value in graph.inputs
                 if value.name not in given and leaves_open(value) and not hasattr(fixed.get(value.name), "shape")
             ]
-            tried = proposed(open_, lambda more: _Importer(graph, {**given, **more}, fixed, budget_bytes, custom).run())
+            tried = proposed(open_, lambda more: _Importer(graph, {**given, **more}, fixed, custom, import_limit).run())
             raise error.told(tried) from None
-        module, notes = to_integers(imported)
+        with importing_within(importer.budget):
+            module, notes = to_integers(imported)
         initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
     module, literal = (keep_states(one, states or {}, initial) for one in (module, imported))
     told = importer.simplified.sentences()
@@ -187,8 +190,8 @@ class _Importer:
         graph: Graph,
         shapes: Mapping[str, AskedShape],
         constants: Mapping[str, Fixed],
-        budget_bytes: int,
         custom: FindImporter,
+        import_limit: int,
     ) -> None:
         self.constants: dict[str, np.ndarray] = {}
         """What inputs were fixed to."""
@@ -212,8 +215,7 @@ class _Importer:
         # Of QuantizeLinear by its output, of DequantizeLinear by its input; None where two disagree.
         self._parameters: dict[str, Parameters | None] = {}
         self._constants: dict[str, Expr] = {}
-        self._budget = Budget(budget_bytes)
-        self._left = MAX_NODES
+        self.budget = Budget(graph.size_bytes, _declared_bytes(graph), import_limit)
         self._functions: dict[str, Function] = {}
         self._taken_params: set[str] = set()
         self._number = itertools.count()
@@ -221,6 +223,10 @@ class _Importer:
 
     def run(self) -> IRModule:
         """The module, quantisation taken literally."""
+        with importing_within(self.budget):
+            return self._run()
+
+    def _run(self) -> IRModule:
         params = self._params()
         self._taken_params = {param.name for param in params}
         self._counts = Counts((*self._taken_params, *self._taken, *self._graph.outputs))
@@ -343,6 +349,9 @@ class _Importer:
                     if not failed.intersection(node.needs):
                         self._convert(node, converter)
                         continue
+            except BudgetError as error:
+                error.where = error.where or clean_text(f"{node.layer!r} ({node.described})")
+                raise
             except ModelError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 if isinstance(error, OpenExtentError) and "open extents" not in error.what:
@@ -418,7 +427,6 @@ class _Importer:
         with_arguments(nodes, self._declared)
         self._uses.update(name for n in nodes for name in n.needs)
         self._uses.update(results)
-        self._spend(nodes)
         faults = self._convert_nodes(nodes)
         self._counts.apart -= 1
         if faults:
@@ -431,10 +439,6 @@ class _Importer:
         while name in self._taken_params:
             name = f"b{next(self._number)}"
         return Var(name, type_)
-
-    def spend(self, count: int) -> None:
-        """Spends memory of the importer's budget: see `control.Importing`."""
-        self._budget.spend(count)
 
     def function(self, name: str, function: Function) -> GlobalVar:
         """The function under a name of its own."""
@@ -450,11 +454,6 @@ class _Importer:
         """Note that ``new`` is ``old`` within a function."""
         self._spans.moved(old, new)
 
-    def _spend(self, nodes: Sequence[Node]) -> None:
-        self._left -= len(nodes)
-        if self._left < 0:
-            raise ModelError(f"with its body, those of functions and branches have over {MAX_NODES} operators")
-
     def _inputs(self, node: Node) -> list[Value | None]:
         return [self._value(name) if name else None for name in node.inputs]
 
@@ -468,7 +467,6 @@ class _Importer:
         with_arguments(nodes, self._declared)
         self._uses.subtract(node.needs)
         self._uses.update(name for n in nodes for name in n.needs)
-        self._spend(nodes)
         return nodes
 
     def _fresh(self, name: str) -> str:
@@ -503,7 +501,7 @@ class _Importer:
 
     def _convert(self, node: Node, converter: Converter | None) -> None:
         declared = [self._declared.get(name) for name in node.outputs]
-        context = Context(node, self._inputs(node), self._uses, self._constants, self._budget, self._counts, declared)
+        context = Context(node, self._inputs(node), self._uses, self._constants, self._counts, declared)
         if not node.domain:
             context = modern(context)
             converter = at_run_time(context, converter)
@@ -600,14 +598,23 @@ def _is_quantised(node: Node) -> bool:
 def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value]:
     """What a node makes of what is known: arrays, unless they are too large to be computed at import."""
     results = made if isinstance(made, Sequence) else [made]
-    if any(isinstance(e.type, TensorType) and e.type.nbytes > FOLD_LIMIT_BYTES for e in context.built):
-        return results
+    for result in results:
+        if not isinstance(result, Expr) and not any(result is value for value in context.values):
+            spend_memory(result.nbytes)
     exprs = [result for result in results if isinstance(result, Expr)]
-    if not exprs:
+    folded = fold_exprs(exprs) if exprs else None
+    if folded is None:
         return results
-    values = iter(evaluate(Function((), Tuple(exprs)), {}))
+    values = iter(folded)
     arrays = [next(values) if isinstance(result, Expr) else result for result in results]
-    for array in arrays:
-        context.budget.spend(array.nbytes)
+    for array in folded:
+        spend_memory(array.nbytes)
     context.built.clear()
     return arrays
+
+
+def _declared_bytes(graph: Graph) -> int:
+    """The size of the inputs, and of the tensors whose shapes the file declares, which have four bytes an element."""
+    inputs = (value.dims for value in graph.inputs)
+    known = [[dim for dim in dims if isinstance(dim, int)] for dims in inputs if dims is not None]
+    return 4 * sum(math.prod(shape) for shape in (*known, *graph.shapes.values()))

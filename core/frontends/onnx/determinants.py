@@ -27,6 +27,7 @@ def _det(c: Context) -> Expr:
     if rows > MOST_ROWS:
         raise ModelError(f"its matrices have {rows} rows, more than {MOST_ROWS}")
     count = math.prod(outer)
+    c.reserve(count)
     left: Expr = c.reshape(data, (count, rows, rows))
     nothing, one = c.scalar(0, data), c.scalar(1, data)
     made: Expr = c.constant(np.ones((count, 1, 1), data.dtype))

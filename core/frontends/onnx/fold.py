@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
+from ...import_budget import require_memory, spend_memory, spend_operations
 from ...relay.expr import Expr
 from ...relay.op import get_op
 from ...relay.ops.common import normalise_axes, normalise_axis
@@ -14,16 +15,13 @@ from ...relay.types import TensorType, tensor_type
 from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
 from .open_values import array_of, fold_open, is_open_value
-from .proto import MAX_RANK, dtype_name
+from .proto import MAX_RANK, MAX_TENSOR_BYTES, dtype_name
 from .shape import axes_of, cast_dtype, new_shape, slices
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "OF_SHAPES", "fold", "limited"]
-
-FOLD_LIMIT_BYTES = 128 << 20
-"""Of one result; all together have a budget too."""
+__all__ = ["FOLDERS", "OF_SHAPES", "fold", "limited"]
 
 Folder = Callable[[Context], "np.ndarray"]
 
@@ -45,7 +43,8 @@ def fold(c: Context) -> np.ndarray | None:
     if folder is None or not known or len(c.node.outputs) != 1:
         return None
     result = np.asarray(folder(c))
-    c.budget.spend(result.nbytes)
+    spend_memory(result.nbytes)
+    spend_operations(result.size)
     return result
 
 
@@ -60,13 +59,15 @@ def _without_elements(c: Context) -> np.ndarray:
 
 
 def limited(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
-    """``shape``, where an array of it may be made; ModelError where not."""
+    """``shape``, where an array of it may be made; ModelError where it is impossible, or takes too much memory."""
     import numpy as np
 
     if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
         raise ModelError(f"its result has the impossible shape {shape}")
-    if math.prod(shape) * np.dtype(dtype).itemsize > FOLD_LIMIT_BYTES:
+    count_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if count_bytes > MAX_TENSOR_BYTES:
         raise ModelError(f"it makes a constant of shape {shape}, which is too large")
+    require_memory(count_bytes)
     return shape
 
 
@@ -129,6 +130,7 @@ def _range(c: Context) -> np.ndarray:
     if not math.isfinite(count):
         raise ModelError(f"its result has {count} elements")
     (size,) = limited((max(math.ceil(count), 0),), start.dtype)
+    c.reserve(size)
     return np.asarray(first + np.arange(size) * step).astype(start.dtype)
 
 
@@ -151,6 +153,7 @@ def _concat(c: Context) -> np.ndarray:
     axis = normalise_axis(c.node.integer("axis"), parts[0].ndim)
     if len({part.shape[:axis] + part.shape[axis + 1 :] for part in parts}) != 1:
         raise ModelError(f"the shapes differ elsewhere than along axis {axis}")
+    require_memory(sum(part.nbytes for part in parts))
     return np.concatenate(parts, axis)
 
 
@@ -203,7 +206,9 @@ def _expand(c: Context) -> np.ndarray:
 
 
 def _cast(c: Context) -> np.ndarray:
-    return c.known(0).astype(cast_dtype(c))
+    data, dtype = c.known(0), cast_dtype(c)
+    limited(data.shape, dtype)
+    return data.astype(dtype)
 
 
 def _product(c: Context) -> np.ndarray:

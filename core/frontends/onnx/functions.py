@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
+from ...import_budget import OPERATIONS_PER_NODE, spend_operations
 from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
 from .context import Value
@@ -329,6 +330,7 @@ def _instances(
     """Copies of nodes under the names of those around them, whose attributes stand where they are referred to."""
     nodes = list(nodes)
     for node in nodes:
+        spend_operations(OPERATIONS_PER_NODE + node.ByteSize())
         for name in map(as_text, node.output):
             if name and name not in names:
                 names[name] = fresh(name)

@@ -18,6 +18,7 @@ def positions(c: Context, extent: int, rank: int, axis: int) -> Constant:
     """0, 1, ... along one dimension of ``rank``, int32."""
     import numpy as np
 
+    c.reserve(extent)
     return c.constant(np.arange(extent, dtype=np.int32).reshape([-1 if d == axis else 1 for d in range(rank)]))
 
 
@@ -153,6 +154,7 @@ def _max_unpool(c: Context) -> Expr:
         raise ModelError(f"its result has the impossible extents {tuple(asked)}")
     planes, count = math.prod(data.shape[:2]), math.prod(space)
     zeros = c.call("broadcast_to", c.scalar(0, data), shape=(planes, count))
+    c.reserve(planes)
     first = c.constant(np.arange(planes)[:, None] * count)
     own = c.call("subtract", c.cast(c.reshape(indices, (planes, math.prod(data.shape[2:]))), "int64"), first)
     made: Expr = c.call("scatter", zeros, own, c.reshape(data, own.shape), axis=1)

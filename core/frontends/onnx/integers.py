@@ -111,13 +111,16 @@ def _conv_sums(c: Context, data: Expr, weight: Expr, x_zero: int | Expr, w_zero:
     if isinstance(x_zero, Expr):
         if math.prod(x_zero.shape) != 1:
             raise ModelError(f"its data has zero points of shape {x_zero.shape}, not one")
+        c.reserve(*data.shape)
         ones = c.constant(np.ones(data.shape, np.int8))
         sums = conv(ones, weight, 0, _known(w_zero))
         if isinstance(w_zero, Expr):
+            c.reserve(*weight.shape)
             counts = conv(ones, c.constant(np.ones(weight.shape, np.int8)), 0, 0)
             sums = c.call("subtract", sums, c.call("multiply", _per_output(c, w_zero, rank), counts))
         made = _corrected(c, made, (c.reshape(x_zero, ()), sums))
     if isinstance(w_zero, Expr):
+        c.reserve(*weight.shape)
         sums = conv(data, c.constant(np.ones(weight.shape, np.int8)), _known(x_zero), 0)
         made = _corrected(c, made, (_per_output(c, w_zero, rank), sums))
     return made

@@ -31,6 +31,7 @@ def _loss(c: Context, scores: Expr) -> Expr:
     target = c.cast(target, "int64")
     classes, ones = rest[0], (1,) * len(rest[1:])
     nothing = c.scalar(0, scores)
+    c.reserve(classes)
     numbers = c.constant(np.arange(classes, dtype=target.dtype).reshape(classes, *ones))
     chosen = c.call("equal", c.reshape(target, (batch, 1, *rest[1:])), numbers)
 

@@ -110,9 +110,12 @@ def _one_way(
         """The share of the direction in an input, zeros where it was left out."""
         shape = shapes[index]
         if not c.has(index):
+            c.reserve(*shape)
             return c.constant(np.zeros(shape, data.dtype))
         return _taken(c, c.expr(index), number, 1 if by_batch and index in layer.states else 0)
 
+    c.reserve(units)
+    c.reserve(batch)
     weight, recurrent, bias = given(1), c.permute(given(2), (1, 0)), given(3)
     rows = c.reshape(data, (time * batch, features))
     if is_constant(weight):

@@ -172,6 +172,7 @@ def _count_up(c: Context, extent: int, dtype: str, rank: int) -> Expr:
     """0, 1, ... along the first of ``rank`` dimensions."""
     import numpy as np
 
+    c.reserve(extent)
     return c.constant(np.arange(extent, dtype=dtype).reshape(extent, *(1 for _ in range(rank - 1))))
 
 
@@ -312,6 +313,7 @@ def _summed_with_gaps(c: Context, rows: Expr, kernel: int, **how: tuple[int, ...
     import numpy as np
 
     batch, extent, depth = rows.shape
+    c.reserve(kernel)
     flat = c.reshape(c.permute(rows, (0, 2, 1)), (batch * depth, extent, 1))
     total = c.call("nn.conv1d", flat, c.constant(np.ones((kernel, 1, 1), rows.dtype)), **how)
     return c.permute(c.reshape(total, (batch, depth, total.shape[1])), (0, 2, 1))

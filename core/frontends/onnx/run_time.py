@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -141,7 +141,9 @@ def _shape(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 
 def _sets_of_axes(rank: Callable[[Context], int]) -> Candidates:
     def candidates(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
-        for axes in itertools.combinations(range(rank(c)), parameter.tensor.size):
+        count, most = parameter.tensor.size, rank(c)
+        # More axes than there are would be an array of as many indices before there is no combination.
+        for axes in itertools.combinations(range(most), count) if count <= most else ():
             yield _integers(axes)
 
     return candidates
@@ -253,10 +255,18 @@ def _frames(converter: Converter) -> Converter:
 def _blocks(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     """Of Col2Im: as many elements as the data has of each channel of the result."""
     taps, rank = c.value(0).shape[1] // _declared(c)[1], len(_declared(c)) - 2
-    divisors = [n for n in range(1, taps + 1) if taps % n == 0]
-    for block in itertools.product(divisors, repeat=rank):
-        if math.prod(block) == taps:
-            yield _integers(block)
+    yield from map(_integers, _factorisations(taps, rank))
+
+
+def _factorisations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """The tuples of so many positive integers whose product is ``number``, in lexicographic order."""
+    if count < 2:
+        yield from [(number,)] if count else [()] if number == 1 else []
+        return
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    for first in dict.fromkeys([*small, *(number // n for n in reversed(small))]):
+        for rest in _factorisations(number // first, count - 1):
+            yield (first, *rest)
 
 
 def _are_numbers(c: Context, parameter: Expr, candidate: np.ndarray) -> Expr:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["SHAPE", "axes_of", "cast_dtype", "new_shape", "slices"]
 
 
-MAX_CONTINUED = 1 << 20
-"""Of a dimension that is padded with its own elements: a table says where each one comes from."""
-
-
 def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
     """What Reshape makes of a shape, with 0 and -1 in ``asked`` resolved.
 
@@ -213,8 +209,7 @@ def _continued(c: Context, data: Expr, width: Sequence[int], mode: str) -> Expr:
     for axis, extent in enumerate(data.shape):
         before, after = width[axis], width[axis + rank]
         if before or after:
-            if extent + before + after > MAX_CONTINUED:
-                raise ModelError(f"it makes {extent + before + after} elements of {extent}: over {MAX_CONTINUED}")
+            c.reserve(before + extent + after)
             places = np.arange(-before, extent + after)
             if mode == "wrap":
                 places %= extent
@@ -264,6 +259,7 @@ def _dropout(c: Context) -> Sequence[Value]:
     if len(c.node.outputs) == 1:
         return [data]
     dtype = bool if c.node.opset >= 10 else data.dtype
+    c.reserve(*data.shape)
     return [data, (np.ones if c.node.opset >= 12 else np.zeros)(data.shape, dtype)]
 
 

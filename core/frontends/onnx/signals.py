@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
+from ...import_budget import spend_operations
 from ...relay.expr import Expr
+from ...relay.op import STEP_OPERATIONS
 from ...tir.form.dtype import is_float
 from .context import Context, Converter
 from .proto import dtype_name
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["SIGNALS"]
-
-MAX_ELEMENTS = 1 << 24
-"""Of a table."""
 
 
 def _dtype(c: Context) -> str:
@@ -43,12 +42,12 @@ def _window(*factors: float) -> Converter:
         else:
             given = c.known_integers(0)
             size = given[0] if len(given) == 1 else -1
-        if not 0 < size <= MAX_ELEMENTS:
+        if size < 1:
             raise ModelError(f"it has a size of {size}")
+        c.reserve(1 + len(factors), size)
         turns = size if c.node.integer("periodic", 1) else max(size - 1, 1)
         angle = 2 * math.pi * np.arange(size) / turns
         made = np.sum([factor * np.cos(k * angle) for k, factor in enumerate(factors)], axis=0)
-        c.budget.spend(8 * size)
         return np.asarray(made, _dtype(c))
 
     return convert
@@ -67,14 +66,15 @@ def _mel_weights(c: Context) -> np.ndarray:
         raise ModelError("its parameters are one number each")
     mels, length, rate, low, high = (array.item() for array in given)
     bins = length // 2 + 1
-    if mels < 1 or length < 1 or rate < 1 or not 0 <= low < high < math.inf or bins * mels > MAX_ELEMENTS:
+    if mels < 1 or length < 1 or rate < 1 or not 0 <= low < high < math.inf:
         raise ModelError(f"it has {mels} mel bins of {length} elements at {rate} Hz, from {low} to {high} Hz")
+    c.reserve(bins, mels)
+    spend_operations(STEP_OPERATIONS * mels)
     step = (_mel(high) - _mel(low)) / (mels + 2)
     hertz = 700 * (10 ** ((np.arange(mels + 2) * step + _mel(low)) / 2595) - 1)
     edges = ((length + 1) * hertz // rate).astype(np.int64)
     if edges[-1] >= bins:
         raise ModelError(f"its highest frequency, {high} Hz, is beyond the {bins} bins of {rate} Hz")
-    c.budget.spend(8 * bins * mels)
     made = np.zeros((bins, mels))
     for mel in range(mels):
         first, centre, last = edges[mel : mel + 3]

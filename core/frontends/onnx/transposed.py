@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ModelError
-from ...relay.evaluate import evaluate
-from ...relay.expr import Constant, Expr, Function
+from ...import_budget import spend_operations
+from ...relay.evaluate import fold
+from ...relay.expr import Constant, Expr
+from ...relay.op import STEP_OPERATIONS
 from .context import Context, Converter
 from .windows import channels_first, channels_last
 
@@ -39,7 +41,8 @@ def _folded(c: Context, weight: Expr, made: Expr) -> Expr:
     """``made`` of a weight; at once where that is a constant."""
     if made is weight or not isinstance(weight, Constant):
         return made
-    return c.constant(evaluate(Function((), made), {})[0])
+    folded = fold([made])
+    return made if folded is None else c.constant(folded[0])
 
 
 def _phases(c: Context, weight: Expr, strides: Sequence[int], groups: int) -> Expr:
@@ -86,6 +89,7 @@ def transposed(
         groups: of channels.
         bias: (out,), added to the result.
     """
+    spend_operations(STEP_OPERATIONS * sum(strides))
     apart = weight
     for d in range(len(strides)):
         apart = _spread(c, apart, d + 2, dilation[d])
@@ -280,9 +284,8 @@ def _col_to_im(c: Context) -> Expr:
     if min(counts) < 1 or math.prod(counts) != data.shape[2]:
         raise ModelError(f"its data has {data.shape[2]} blocks, its images {tuple(counts)}")
     depth = data.shape[1]
-    weight = np.zeros((depth, 1, *block), data.dtype)
-    for channel, tap in enumerate(itertools.product(*map(range, block))):
-        np.moveaxis(weight[channel::taps, 0], 0, -1)[tap] = 1
+    c.reserve(depth, taps)
+    weight = np.tile(np.eye(taps, dtype=data.dtype), (depth // taps, 1)).reshape(depth, 1, *block)
     x = c.reshape(data, (data.shape[0], depth, *counts))
     made = transposed(c, x, c.constant(weight), strides, dilation, pads[:rank], image, depth // taps)
     return channels_first(c, made)

@@ -218,6 +218,7 @@ def _greatest(c: Context, x: Expr, window: _Window) -> tuple[Expr, Expr]:
         place = c.call("where", c.call("greater", part, value), here, place)
         value = c.call("maximum", value, part)
     assert value is not None and place is not None
+    c.reserve(batch, channels)
     planes = np.arange(batch * channels).reshape((batch, *(1 for _ in space), channels)) * math.prod(space)
     return value, c.call("add", place, c.constant(planes))
 
@@ -241,6 +242,7 @@ def _dilated_average(c: Context, x: Expr, window: _Window, counted: bool) -> Exp
     )
     count = np.ones((), x.dtype)
     for d, extent in enumerate(x.shape[1:-1]):
+        c.reserve(total.shape[d + 1], window.kernel[d])
         first = np.arange(total.shape[d + 1]) * window.strides[d] - window.padding[d]
         taps = first[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
         low, high = (-window.padding[d], extent + window.padding[d + rank]) if counted else (0, extent)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ...errors import ModelError
+from ...import_budget import OPERATIONS_PER_NODE, spend_operations
 from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, call, const
 from ...relay.module import func_type
 from ...relay.types import TensorType
@@ -21,8 +22,6 @@ CONTROL = ("CALL", "IF", "WHILE")
 """The operators, by their names in the schema."""
 
 _FLAG = TensorType((), "bool")
-_MAX_OPERATORS = 1 << 15
-"""Of all graphs together, each as often as it is written: graphs that name others twice would make any number."""
 
 Converted: TypeAlias = Callable[[int, Sequence[Expr], str], list[Expr]]
 """Gives what a graph, by its number, gives for operands; its layers begin with a name. ModelError as for importers."""
@@ -37,7 +36,6 @@ class Control:
 
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
-        self._left = _MAX_OPERATORS
         self._number = 0
         self._active: list[int] = []
 
@@ -45,13 +43,12 @@ class Control:
         """Note that the operators of a graph are converted, until `leave`.
 
         Raises:
-            ModelError: the graph is a part of itself, or there are too many.
+            ModelError: the graph is a part of itself.
+            BudgetError: there are too many, each counted as often as a graph that names it is written.
         """
         if graph in self._active:
             raise ModelError(f"graph {graph} of the file runs itself")
-        self._left -= operators
-        if self._left < 0:
-            raise ModelError(f"with the graphs that it runs, the model has over {_MAX_OPERATORS} operators")
+        spend_operations(OPERATIONS_PER_NODE * operators)
         self._active.append(graph)
 
     def leave(self) -> None:

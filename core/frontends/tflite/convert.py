@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError, UsageError
+from ...import_budget import IMPORT_LIMIT, Budget, BudgetError, importing_within, require_memory
 from ...relay.custom import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
-from ...relay.evaluate import evaluate
+from ...relay.evaluate import fold
 from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from ...relay.types import TensorType
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATORS", "from_tflite"]
 
-CONSTANT_BUDGET = 8
-"""Bytes that constants may have per byte of the file: more is a file whose tensors share a buffer to waste memory."""
-
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
 
@@ -79,6 +77,7 @@ def from_tflite(
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
     hybrid: str = HYBRID[0],
+    import_limit: int = IMPORT_LIMIT,
 ) -> ImportedModel:
     """Import a TFLite model.
 
@@ -92,6 +91,7 @@ def from_tflite(
         constants: values that inputs are fixed to, by their names in the file.
         custom: finds importers of operators that are not the core's.
         hybrid: one of `HYBRID`: how weights of integers beside float32 are computed with.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
 
     Raises:
         UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes``, ``states`` or
@@ -102,7 +102,8 @@ def from_tflite(
     names = [graph.tensors[index].name for index in graph.inputs]
     known = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
     check_fixed(constants or {}, names, states or {}, known)
-    imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid == HYBRID[1]).model()
+    with importing_within(Budget(graph.file_bytes, _declared_bytes(graph), import_limit)):
+        imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid == HYBRID[1]).model()
     return replace(imported, module=keep_states(imported.module, states or {}))
 
 
@@ -128,7 +129,6 @@ class _Converter:
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[int, Expr | None] = {}  # None where something failed before
         self._constants: dict[int, np.ndarray] = {}
-        self._budget = CONSTANT_BUDGET * graph.file_bytes
         self._spans = Spans()
         self._faults: list[str] = []
         self._layer = ""
@@ -290,9 +290,7 @@ class _Converter:
         if min(tensor.shape, default=1) < 0 or expected != held:
             dtype = "int4" if tensor.packed else tensor.dtype
             raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {dtype} has {held} bytes")
-        self._budget -= 2 * held if tensor.packed else held
-        if self._budget < 0:
-            raise ModelError("the file is damaged: its constants share more bytes than it has")
+        require_memory(4 * held if tensor.packed else held)
         raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
         if tensor.packed:
             # The lower half is the first of the two; shifts of int8 extend the sign.
@@ -321,6 +319,9 @@ class _Converter:
             values = made = self._results(operator, layer, outputs)
         except _Unknown:
             values = [None] * len(outputs)
+        except BudgetError as error:
+            error.where = error.where or f"{operator.layer!r} ({operator.name})"
+            raise
         except ModelError as error:
             hint = f" ({error.hint})" if error.hint else ""
             self._faults.append(f"  {operator.layer!r} ({operator.name}): {error.what}{hint}")
@@ -378,7 +379,8 @@ class _Converter:
         if not (operands and results and of_shapes and all(map(is_known, operands))):
             return results
         with np.errstate(all="ignore"):
-            return [const(array) for array in evaluate(Function((), Tuple(results)), {})]
+            folded = fold(results)
+        return results if folded is None else [const(array) for array in folded]
 
     def _importer(self, operator: Operator) -> Importer:
         if operator.custom_code is None:
@@ -433,3 +435,9 @@ def _info(tensor: Tensor) -> TensorInfo:
     except ModelError as error:
         raise ModelError(error.what, where=f"input or output {tensor.name!r}") from error
     return TensorInfo(tensor.name, scales[0], zero_points[0]) if len(scales) == 1 else TensorInfo(tensor.name)
+
+
+def _declared_bytes(graph: Graph) -> int:
+    """The size of the tensors that are computed, and of the inputs, which have four bytes an element."""
+    shapes = [tensor.shape for tensor in graph.tensors.values() if tensor.data is None]
+    return 4 * sum(math.prod(shape) for shape in shapes if min(shape, default=1) > 0)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from ...errors import ModelError
+from ...import_budget import require_memory
 from ...relay.expr import Constant, Expr, call, const
 from ...tir.form.dtype import is_integer
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisations
@@ -50,6 +51,7 @@ def _along(extent: int, rank: int, axis: int, dtype: str) -> Constant:
     """0, 1, ... along one dimension of ``rank``."""
     import numpy as np
 
+    require_memory(8 * extent)
     return const(np.arange(extent, dtype=dtype).reshape([-1 if d == axis else 1 for d in range(rank)]))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
+from ...import_budget import require_memory
 from ...relay.expr import Call, Expr, call, const
 from ...relay.scaling import fixed_point
 from .layer import Importer, Layer, quantisation
@@ -28,6 +29,7 @@ def _phases(weight: np.ndarray, strides: Sequence[int], fill: int) -> np.ndarray
     out, height, width, depth = weight.shape
     own = [-(-taps // stride) for taps, stride in zip((height, width), strides, strict=True)]
     missing = [(0, count * stride - taps) for count, stride, taps in zip(own, strides, (height, width), strict=True)]
+    require_memory(8 * out * own[0] * strides[0] * own[1] * strides[1] * depth)
     wide = np.pad(weight, [(0, 0), *missing, (0, 0)], constant_values=fill)
     apart = wide.reshape(out, own[0], strides[0], own[1], strides[1], depth)[:, ::-1, :, ::-1]
     return apart.transpose(1, 3, 5, 2, 4, 0).reshape(*own, depth, strides[0] * strides[1] * out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.extents import Dim
+from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Imm
 from ..op import Attr, Attrs, Op, Real, register_op
 from ..types import TensorType
@@ -97,6 +97,11 @@ def _macs(attrs: Attrs, out: TensorType, *types: TensorType) -> Dim:
     return count
 
 
+def _effort(attrs: Attrs, out: TensorType, *types: TensorType) -> int:
+    """The products of queries and keys, and what becomes of them."""
+    return 4 * math.prod(bound(_scores_shape(*types[:2])))
+
+
 register_op(
     Op(
         name="nn.attention",
@@ -110,5 +115,6 @@ register_op(
         compute=_compute,
         kind="opaque",
         macs=_macs,
+        effort=_effort,
     )
 )

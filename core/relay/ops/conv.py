@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
-from ...tir.form.extents import Dim
+from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Expr, Imm, Select
-from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, require_integers, windows
 from .qnn import check_zero_point
@@ -108,6 +108,14 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
     if data.dtype.kind == "f":
         return out.astype(data.dtype)
     return out.astype(np.int64).astype(np.int32)
+
+
+def _effort(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    """The padded data, and a step for each tap."""
+    rank = len(attrs.strides)
+    sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
+    padded = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    return padded + STEP_OPERATIONS * math.prod(weight.shape[:rank])
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
@@ -300,6 +308,7 @@ def _declare(rank: int, quantised: bool) -> Op:
             kind="reduction",
             value_range=_value_range if quantised else None,
             macs=_macs,
+            effort=_effort,
         )
     )
 

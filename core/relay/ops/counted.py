@@ -29,7 +29,7 @@ from ...tir.form.nodes import (
 )
 from ...tir.form.nodes import Expr as Scalar
 from ...tir.te.open_loops import with_symbols
-from ..op import Attr, Attrs, Boolean, Bounds, Int, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Op, register_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axis
 
@@ -335,6 +335,12 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     return with_symbols(PrimFunc(_params(inputs, [places, count], [left, state, memory]), seq(start, whole)))
 
 
+def _nms_effort(attrs: Attrs, out: TupleType, boxes: TensorType, scores: TensorType, *others: TensorType) -> int:
+    """Ten steps for each pair of a box and one that was taken."""
+    batch, classes, number = bound(scores.shape)
+    return 10 * STEP_OPERATIONS * batch * classes * number * min(number, bounds_of(attrs.limit)[1])
+
+
 register_op(
     Op(
         name="nn.non_max_suppression",
@@ -354,5 +360,6 @@ register_op(
         loops=_nms_loops,
         open_loops=True,
         kind="opaque",
+        effort=_nms_effort,
     )
 )

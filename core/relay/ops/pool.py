@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.extents import bounds_of
+from ...tir.form.extents import bound, bounds_of
 from ...tir.form.nodes import Expr, maximum, minimum
-from ..op import Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, inside, require_float, windows
 
@@ -106,6 +106,14 @@ def window_parts(attrs: Attrs, data: np.ndarray, fill: Any) -> np.ndarray:
     return np.stack(parts)
 
 
+def pool_effort(attrs: Attrs, out: TensorType, data: TensorType) -> int:
+    """The padded data, and what `window_parts` stacks: see `uma.relay.op.Op`."""
+    rank, taps = len(attrs.pool_size), math.prod(attrs.pool_size)
+    sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
+    padded = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    return padded + taps * (STEP_OPERATIONS + math.prod(bound(out.shape)))
+
+
 def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:
     """Data (batch, spatial..., channels) of any dtype but bool, which the result has. A spatial extent is ``(extent +
     before + after - pool_size) // stride + 1``; padding is smaller than the window.
@@ -168,6 +176,7 @@ for _rank in (1, 2, 3):
             compute=_max_compute,
             kind="reduction",
             value_range=_same_range,
+            effort=pool_effort,
         )
     )
     register_op(
@@ -183,6 +192,7 @@ for _rank in (1, 2, 3):
             reference=_average_reference,
             compute=_average_compute,
             kind="reduction",
+            effort=pool_effort,
         )
     )
 

@@ -12,7 +12,7 @@ from ...tir.form.nodes import Bin, Expr, Select, const
 from ..op import Attr, Attrs, Boolean, Bounds, Choice, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, require_integers
-from .pool import pool_attrs, pool_shape, pool_sum, tap_count, window_parts
+from .pool import pool_attrs, pool_effort, pool_shape, pool_sum, tap_count, window_parts
 from .qnn import QUANTISED, check_zero_point
 
 if TYPE_CHECKING:
@@ -112,5 +112,6 @@ for _rank in (1, 2):
             compute=_compute,
             kind="reduction",
             value_range=_range,
+            effort=pool_effort,
         )
     )

@@ -24,7 +24,7 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
-from ..op import Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType, TupleType
 from .common import require_integers
@@ -250,5 +250,7 @@ register_op(
         loops=_loops,
         kind="opaque",
         macs=lambda attrs, out, gates, *others: gates.size * (gates.shape[2] // 4),
+        # Some hundred calls of numpy for each step, most of them for sigmoids and hyperbolic tangents.
+        effort=lambda attrs, out, gates, *others: 100 * STEP_OPERATIONS * gates.shape[0],
     )
 )

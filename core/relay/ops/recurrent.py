@@ -35,7 +35,7 @@ from ...tir.form.nodes import (
     seq,
 )
 from ...tir.form.visit import substitute
-from ..op import Attr, Attrs, Boolean, Choice, Op, Real, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, register_op
 from ..types import TensorType, TupleType
 from .activation import sigmoid, stable_sigmoid
 from .common import require_float, require_integers
@@ -264,6 +264,11 @@ def _lstm_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]
     return _steps(attrs, step, gates, [hidden, cell], lengths)
 
 
+def _effort(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> int:
+    """Some twenty calls of numpy for each step of each element of the batch."""
+    return 20 * STEP_OPERATIONS * math.prod(bound(gates.shape[:2]))
+
+
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +438,7 @@ def _declare(
             open_loops=True,
             kind="opaque",
             macs=_macs(count),
+            effort=_effort,
         )
     )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
+from ...tir.form.extents import bound
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
-from ..op import Attr, Attrs, Bounds, Choice, Int, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, normalise_axis, require_integers, same_dtype
 
@@ -49,6 +51,10 @@ def _reference(attrs: Attrs, data: np.ndarray, indices: np.ndarray, updates: np.
             to = (*at[:axis], int(place), *at[axis + 1 :])
             wide[to] = updates[at] if by is None else by(wide[to], updates[at].astype(wide.dtype))
     return wide.astype(data.dtype)
+
+
+def _effort(attrs: Attrs, out: TensorType, data: TensorType, indices: TensorType, updates: TensorType) -> int:
+    return STEP_OPERATIONS * math.prod(bound(updates.shape))
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
@@ -123,6 +129,7 @@ register_op(
         reference=_reference,
         compute=_compute,
         kind="opaque",
+        effort=_effort,
         value_range=_range,
     )
 )

@@ -45,6 +45,9 @@ __all__ = ["Rounds", "Runner", "TooMuchError", "output_faults"]
 _MAX_ROUNDS = 1 << 24
 """Rounds of loops that are run for one output; a quarter of a second or so."""
 
+_MAX_ELEMENTS = 1 << 27
+"""Elements of an output that are counted one by one: so many rounds as are run write no more."""
+
 _CHUNK = 1 << 18
 """Rounds that are run at once, but for those of one loop."""
 
@@ -237,6 +240,8 @@ class Runner:
         """What to say of elements that are not written; None where there is none."""
         import numpy as np
 
+        if self.output.size > _MAX_ELEMENTS:
+            raise TooMuchError
         written = np.zeros(self.output.size, bool)
         with np.errstate(all="ignore"):
             for _, elements in self.written(body, Rounds(1, {}, np.zeros(1, np.int64)), {}, Facts()):
