@@ -66,7 +66,7 @@ class Budget:
         """Charge scalar operations; BudgetError if so many are not left."""
         self.operations_left -= count
         if self.operations_left < 0:
-            raise self._error(f"the arithmetic at import exceeds {self.allowance >> 20} million operations")
+            raise self._error(f"the arithmetic at import exceeds {self.allowance // 10**6} million operations")
 
     def affords(self, memory_bytes: int, operations: int) -> bool:
         """Return whether so much memory at a time, and so many operations, are left."""

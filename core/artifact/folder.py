@@ -69,6 +69,9 @@ def written_whole(path: str | os.PathLike[str], what: str, refuse: Callable[[Pat
         raise UsageError(f"cannot write {what}: there is a null character in the path", where=os.fspath(path))
     try:
         folder = Path(os.path.realpath(path))
+        if folder == folder.parent:
+            what = f"cannot write {what}: this is the root of the file system"
+            raise UsageError(what, where=os.fspath(path), hint="name a folder that is new or may be replaced")
         with staging(folder) as staged:
             yield staged
             with one_at_a_time(folder.parent):

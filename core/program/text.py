@@ -201,7 +201,7 @@ class _Parser:
             if [called(decorator) for decorator in node.decorator_list] == ["extern"]:
                 name, function = parse_extern(node, defined, self.content)
             else:
-                name, function = parse_def(node, defined)
+                name, function = parse_def(node, defined, is_unrolled=True)
             if name in functions:
                 raise self.error(node, f"two functions are called {name!r}")
             functions[name], nodes[name] = function, node

@@ -145,6 +145,11 @@ def _own_faults(program: Program) -> Iterator[Fault]:
         taken[buffer.name] = buffer
         for what in _buffer_faults(buffer):
             yield Fault(what, buffer=position)
+    shown: dict[tuple[Role, str], Buffer] = {}
+    for position, buffer in enumerate(program.buffers):
+        key = buffer.role, buffer.tensor or buffer.name
+        if buffer.role in ("input", "output", "state") and shown.setdefault(key, buffer) is not buffer:
+            yield Fault(f"two {buffer.role}s are called {key[1]!r}", buffer=position)
     yield from map(Fault, _symbol_faults(program, taken))
     for name in program.functions:
         if not _is_name(name):

@@ -155,6 +155,11 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
     results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
     params = tuple(param.type for param in main.params)
     yield from _state_faults(signature.states, params, results)
+    named = (("inputs", signature.inputs), ("outputs", signature.outputs), ("states", signature.states))
+    for what, infos in named:
+        names = [info.name for info in infos]
+        if len(set(names)) < len(names):
+            yield Fault(f"two {what} are called {max(names, key=names.count)!r}")
     sides = (
         ("input", signature.inputs, signature.of_inputs(params)),
         ("output", signature.outputs, signature.of_outputs(results)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -353,12 +354,23 @@ def modules(
 
 
 def signatures(main: Function) -> st.SearchStrategy[Signature | None]:
-    """None, or names of any text for the inputs and outputs."""
+    """None, or names of any text for the inputs and outputs, each side's all different."""
     result = main.body.type
     types = result.fields if isinstance(result, TupleType) else (main.body.tensor,)
-    inputs = [_infos(p.tensor) for p in main.params]
-    named = st.builds(Signature, st.tuples(*inputs), st.tuples(*map(_infos, types)))
+    sides = ([param.tensor for param in main.params], types)
+    named = st.builds(Signature, *(st.tuples(*map(_infos, side)).map(_distinct) for side in sides))
     return st.none() | named
+
+
+def _distinct(infos: Sequence[TensorInfo]) -> tuple[TensorInfo, ...]:
+    """The same under names that are all different."""
+    taken: set[str] = set()
+    made = []
+    for number, info in enumerate(infos):
+        name = info.name if info.name not in taken else f"{info.name} {number}"
+        taken.add(name)
+        made.append(replace(info, name=name))
+    return tuple(made)
 
 
 def _infos(type_: TensorType) -> st.SearchStrategy[TensorInfo]:

@@ -203,7 +203,6 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "it slices from (0,) to (1, 2) by (1,) along (0,)": [lambda f: f.bad("Slice", f.input(4), f.ints(0), f.ints(1, 2))],
     "by (0,) along (0,)": [lambda f: f.bad("Slice", f.input(4), f.ints(0), f.ints(1), f.ints(0), f.ints(0))],
     "its mode is 'mirror'": [lambda f: _pads(f, 0, 0, 1, 1, mode="mirror")],
-    "it makes 2000003 elements of 3: over 1048576": [lambda f: _pads(f, 0, 0, 0, 2_000_000, mode="edge")],
     "it has pads (1,) for 2 dimensions": [lambda f: _pads(f, 1)],
     "its constant_value has the shape (2,)": [
         lambda f: f.bad("Pad", f.input(2), f.ints(1, 1), f.constant([0, 1], "float32"))
@@ -309,7 +308,7 @@ def test_an_onnx_that_is_older_than_the_model_says_so(monkeypatch: pytest.Monkey
 def test_computed_constants_have_a_budget() -> None:
     b = OnnxBuilder()
     parts = [b.node("ConstantOfShape", b.constant([1 << 24, i], "int64")) for i in (1, 2)]
-    assert "with it, the constants that are computed at import exceed 128 MiB" in str(refused(b.build(*parts)))
+    assert "with it, the constants that are computed at import exceed 256 MiB" in str(refused(b.build(*parts)))
 
 
 def test_parts_were_equal_before_opset_18() -> None:

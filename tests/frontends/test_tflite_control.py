@@ -236,10 +236,3 @@ def test_what_is_refused(what: str) -> None:
     with pytest.raises(ModelError) as caught:
         from_tflite(FAULTS[what]())
     assert what in str(caught.value), caught.value
-
-
-def test_graphs_that_call_others_twice_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uma.frontends.tflite.control._MAX_OPERATORS", 0)
-    with pytest.raises(ModelError) as caught:
-        from_tflite(calling())
-    assert "with the graphs that it runs, the model has over 0 operators" in str(caught.value)

@@ -13,7 +13,7 @@ import pytest
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.errors import ModelError, UsageError
-from uma.frontends.tflite import convert, from_tflite, reader
+from uma.frontends.tflite import from_tflite, reader
 
 Q = {"scale": 0.5, "zero_point": 3}
 CONV = {"padding": 1, "strideH": 1, "strideW": 1}
@@ -451,18 +451,6 @@ def test_scales_of_inputs_are_looked_at_though_nothing_uses_them() -> None:
     assert message(builder.finish(x)) == "'t0' has the scale nan\n  where: input or output 't0'"
 
 
-def test_constants_that_share_bytes_a_thousand_times() -> None:
-    builder = TFLiteBuilder()
-    value = builder.input([2])
-    first = builder.constant(np.zeros([1000, 2], np.float32))
-    for i in range(20):
-        shared = builder.tensor([1000, 2])
-        builder.graph.tensors[shared].buffer = builder.graph.tensors[first].buffer
-        result = builder.tensor([1000, 2], name=f"y{i}")
-        builder.op("ADD", [value, shared], [result])
-    assert "its constants share more bytes than it has" in message(builder.finish(result))
-
-
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 
@@ -485,9 +473,6 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(reader, "MAX_BYTES", 100)
         assert message(model) == "the file is larger than 2 GiB"
-    with monkeypatch.context() as patch:
-        patch.setattr(convert, "CONSTANT_BUDGET", 0)
-        assert "its constants share more bytes than it has" in message(constants(TFLiteBuilder()))
 
 
 def test_vectors_that_overlap_are_bounded() -> None:

@@ -315,16 +315,24 @@ def _load_module(data: bytes) -> None:
     from uma.relay.text import parse_module, print_module
 
     _, constants = _dumps()
-    print_module(parse_module(data.decode("utf-8", "replace"), constants))
+    module = parse_module(data.decode("utf-8", "replace"), constants)
+    print_module(module)
+    uma.build(module, target="c")
 
 
 def _load_program(data: bytes) -> None:
     from uma.program.text import parse_program, print_program
 
     _, constants = _dumps()
-    print_program(
-        parse_program(data.decode("utf-8", "replace"), {name: one.tobytes() for name, one in constants.items()})
-    )
+    contents = {name: one.tobytes() for name, one in constants.items()}
+    program = parse_program(data.decode("utf-8", "replace"), contents)
+    text, blobs = print_program(program)
+    assert text.count("@") <= data.count(b"@")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "text.py"
+        path.write_text(text)
+        np.savez(path.with_name("constants.npz"), **{name: np.frombuffer(raw, np.uint8) for name, raw in blobs.items()})
+        uma.build(path, target="c")
 
 
 def _extern_seeds() -> tuple[bytes, ...]:

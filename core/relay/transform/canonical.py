@@ -5,7 +5,8 @@ What holds of it:
 - Channels come last. Permutations are moved towards the results, through every op that can do without them, until they
   meet their inverse. So a model's own layout survives as a permutation of its inputs (or of what elementwise calls make
   of them before the first call that asks for channels last) and outputs.
-- Constants are folded: no call has constant arguments only.
+- Constants are folded: no call has constant arguments only, unless to evaluate it takes much more memory or arithmetic
+  than the constants of the module have bytes, or its result is far larger than they are.
 - Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same; also
   not one that is permuted, or given extents of 1, before them.
 - Extents of 1 are added and removed by ``reshape`` only, never by two in a row, nor by a permutation.
@@ -26,11 +27,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...errors import ModelError
+from ...import_budget import Budget
 from ...tir.form.dtype import bounds, holds, is_float
 from ...tir.form.extents import OpenExtentError
-from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const
+from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const, effort_of
 from ..module import IRModule, Spans
 from ..op import Op
 from ..ops.activation import clip_limits
@@ -51,11 +54,14 @@ only make the artifact large. Others, as dequantised weights, would be computed 
 
 def canonicalise(module: IRModule) -> IRModule:
     """``module`` with ``main`` in the canonical dialect. Doing it twice changes nothing more."""
-    made = _rewritten(module, (_fold, *_RULES))
+    constants = (expr for expr in post_order(module.main.body) if isinstance(expr, Constant))
+    budget = Budget(sum(constant.tensor.nbytes for constant in constants))
+    rules = (partial(_fold, budget), *_RULES)
+    made = _rewritten(module, rules)
     signed = to_signed(made)
     if signed is made:
         return made
-    again = _rewritten(signed, (_fold, *_RULES))
+    again = _rewritten(signed, rules)
     return made if again.main is made.main else again  # movements go to and fro, and would gather layers
 
 
@@ -145,7 +151,8 @@ def _moved(made: Expr, spans: Spans, *old: Expr) -> Expr:
     return _handed(made, spans, *old)
 
 
-def _fold(expr: Call, spans: Spans) -> Expr | None:
+def _fold(budget: Budget, expr: Call, spans: Spans) -> Expr | None:
+    """What a call of constants is worth, unless it takes more than ``budget`` has left to find out."""
     op = expr.op
     assert isinstance(op, Op)
     known = [arg for arg in expr.args if isinstance(arg, Constant)]
@@ -155,6 +162,10 @@ def _fold(expr: Call, spans: Spans) -> Expr | None:
     grows = sum(t.size for t in results) > max((arg.data.size for arg in known), default=0)
     if grows and sum(t.nbytes for t in results) > FOLD_LIMIT_BYTES:
         return None
+    at_a_time, operations = effort_of(expr)
+    if not budget.affords(at_a_time, operations):
+        return None
+    budget.spend_operations(operations)
     value = op.evaluate(expr.attrs, *(arg.data for arg in known))
     return _handed(Tuple([const(v) for v in value]) if isinstance(value, tuple) else const(value), spans, expr)
 

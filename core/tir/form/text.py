@@ -100,6 +100,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ..proofs.lanes import register_faults
 from ..proofs.proof import unproven
 from .fields import Field, fields_of, named, operands, rebuild
 from .machine import Machine
@@ -198,19 +199,20 @@ def parse_func(
     return FuncParser(source, defined).function(statements[0])
 
 
-def parse_def(node: ast.FunctionDef, defined: Defined) -> tuple[str, PrimFunc]:
+def parse_def(node: ast.FunctionDef, defined: Defined, *, is_unrolled: bool = False) -> tuple[str, PrimFunc]:
     """The name and function that a definition within a larger text gives.
 
     Args:
         node: the definition, from the tree of the text.
         defined: what stands before it in the text.
+        is_unrolled: whether loops are unrolled at this stage, so that every register is known.
 
     Raises:
-        TextError: it is not a function that `verify` accepts and that `unproven` finds nothing on.
+        TextError: it is not a function that `verify` accepts and that `unproven` and `register_faults` find nothing on.
     """
     parser = FuncParser(defined.source, defined)
     name, func = parser.function(node)
-    found = unproven(func)
+    found = unproven(func) or next(register_faults(func, early=not is_unrolled), None)
     if found is not None:
         place = node if found.place is None else parser.places.get(found.place, node)
         raise parser.source.error(place, found.what, found.hint)
