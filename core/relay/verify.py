@@ -155,8 +155,7 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
     results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
     params = tuple(param.type for param in main.params)
     yield from _state_faults(signature.states, params, results)
-    named = (("inputs", signature.inputs), ("outputs", signature.outputs), ("states", signature.states))
-    for what, infos in named:
+    for what, infos in (("inputs", signature.inputs), ("outputs", signature.outputs)):
         names = [info.name for info in infos]
         if len(set(names)) < len(names):
             yield Fault(f"two {what} are called {max(names, key=names.count)!r}")

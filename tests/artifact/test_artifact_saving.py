@@ -140,6 +140,25 @@ class TestSaving:
         assert error.value.where is not None
         assert os.listdir(tmp_path) == ["file"]
 
+    @pytest.mark.parametrize("path", ["/", "//", "/tmp/../..", os.path.relpath("/")])
+    def test_the_root_of_the_file_system(self, artifact: Artifact, path: str) -> None:
+        for write in (artifact.save, lambda path: artifact.export("cmake", path)):
+            with pytest.raises(UsageError, match=r"cannot write .*: this is the root of the file system") as error:
+                write(path)
+            assert error.value.hint == "name a folder that is new or may be replaced"
+
+    @pytest.mark.parametrize("path", ["", ".", "..", "file", "link"])
+    def test_places_that_hold_something_else(
+        self, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+    ) -> None:
+        (tmp_path / "inner").mkdir()
+        monkeypatch.chdir(tmp_path / "inner")
+        Path("file").write_text("precious")
+        Path("link").symlink_to("link")
+        with pytest.raises(UsageError, match="not an artifact that may be replaced"):
+            artifact.save(path)
+        assert Path("file").read_text() == "precious" and sorted(os.listdir()) == ["file", "link"]
+
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
     def test_folder_that_cannot_be_written(self, artifact: Artifact, tmp_path: Path) -> None:
         tmp_path.chmod(0o500)

@@ -251,6 +251,21 @@ def test_what_takes_much_arithmetic_is_left_for_run_time(what: str) -> None:
     assert any(isinstance(expr, Call) and effort_of(expr)[1] > 1 << 27 for expr in post_order(modules[0].main.body))
 
 
+def test_parameters_that_a_run_decides_are_tried_in_little_time() -> None:
+    """Sets of more axes than there are, and the blocks of an image that a prime number of taps has."""
+    b = OnnxBuilder(18)
+    sets = b.model(b.node("ReduceSum", b.input("x", [2]), b.input("axes", [LARGE], "int64")))
+    c = OnnxBuilder(18)
+    prime = 2**31 - 1
+    blocks = [c.input("x", [1, prime, 1], "int8"), ints(c, 1, prime), c.input("block", [2], "int64")]
+    taps = c.model(c.node("Col2Im", *blocks))
+    for model, shape in ((sets, [1]), (taps, [1, 1, 1, prime])):
+        model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, shape))
+        trial = try_input(import_model, model.SerializeToString())
+        assert trial.fault is None and isinstance(trial.error, ModelError)
+        assert trial.cpu_s < 4
+
+
 def test_what_takes_little_is_still_folded() -> None:
     def build(b: OnnxBuilder) -> str:
         pooled = b.node("MaxPool", b.constant(np.arange(64).reshape(1, 1, 8, 8), "float32"), kernel_shape=[2, 2])

@@ -66,6 +66,11 @@ def test_random_programs_are_accepted(program: Program) -> None:
         (replace(GOOD, name="é"), "'é' is not a name for a program", "program 'é'"),
         (with_buffer("y", role="intermediate"), "a program without an output computes nothing", "program 'net'"),
         (with_buffer("u", name="t"), "two buffers are called 't'", "buffer 't'"),
+        (
+            replace(GOOD, buffers=(*GOOD.buffers, replace(GOOD.buffers[0], name="again", tensor="x"))),
+            "two inputs are called 'x'",
+            "buffer 'again'",
+        ),
         (with_buffer("u", name="a b"), "'a b' is not a name for a buffer", "buffer 'a b'"),
         (with_buffer("u", role="cache"), "buffer 'u' has unknown role 'cache'", "buffer 'u'"),
         (with_buffer("u", pool="*"), "buffer 'u': '*' is not a name for a pool", "buffer 'u'"),

@@ -112,6 +112,16 @@ def test_thousands_of_steps_are_read_back() -> None:
     assert parse_program(text, constants) == program
 
 
+UNKNOWN_REGISTER = """\
+t: Workspace[int32, (2,)],
+):
+    r = alloc(int32, (4,), scope("register"))
+    for k in unrolled(4):
+        r[k] = x0[k]
+"""
+"""A loop that is to be unrolled, where the text of a program has none of that kind left."""
+
+
 def changed(old: str, new: str) -> str:
     assert TEXT.count(old) >= 1
     return TEXT.replace(old, new, 1)
@@ -137,6 +147,12 @@ def changed(old: str, new: str) -> str:
             9,
             5,
             "expected 'buffer = role(...)' or 'function(buffer, ...)'",
+        ),
+        (
+            changed("t: Workspace[int32, (2,)],\n):\n", UNKNOWN_REGISTER),
+            22,
+            9,
+            "'r' is in registers, and the index by 'k' is not constant",
         ),
         (changed("copy(t, y)", "1"), 9, 5, "expected 'function(buffer, ...)'"),
         (changed("copy(t, y)", "a.b(t, y)"), 9, 5, "expected 'function(buffer, ...)'"),

@@ -229,6 +229,7 @@ TEXT_FAULTS: dict[str, tuple[str, str, str]] = {
     "name": (PLAIN.replace("def f", "def é"), "def é", "'é' is not an ASCII identifier"),
     "result": (PLAIN.replace("):", ") -> int8:"), "int8:", "a function of loops returns nothing"),
     "no routine": (PLAIN.replace("'run'", ""), "extern()", 'an extern is marked with its routine: @extern("start")'),
+    "a bare mark": (PLAIN.replace("('run')", ""), "extern", 'an extern is marked with its routine: @extern("start")'),
     "scalars": (_changed("{'alpha': 0.5, 'lanes': 4}", "[4]"), "[4]", "scalars are a mapping from names"),
     "starred scalars": (_changed("'lanes': 4}", "**x}"), "x}", "scalars are a mapping from names"),
     "scalar": (_changed("'lanes': 4}", "'lanes': 'x'}"), "'x'}", "expected a number of 64 bits"),

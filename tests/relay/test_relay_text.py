@@ -557,6 +557,22 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         1,
         "'const' is not a name",
     ),
+    "registers without whole vectors": (
+        "@prim_func\ndef f(y: Out[float32, (4,)]):\n"
+        "    r = alloc(float32, (6,), scope('register'))\n"
+        "    for i in vectorized(4):\n        r[i] = 1.0\n"
+        "    for j in vectorized(4):\n        y[j] = r[j]\n",
+        5,
+        9,
+        "'r', of 6 elements in registers, has no whole vectors of 4 lanes there",
+    ),
+    "inputs of one name": (
+        "signature(inputs=[tensor('a'), tensor('a')], outputs=[tensor('y')])\n\n@function\n"
+        "def main(x: Tensor[(4,), int8], y: Tensor[(4,), int8]) -> Tensor[(4,), int8]:\n    return add(x, y)\n",
+        1,
+        1,
+        "two inputs are called 'a'",
+    ),
     "null": ("@function\n\0", 2, 1, "the text contains '\\x00'"),
 }
 

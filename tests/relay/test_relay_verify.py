@@ -77,6 +77,7 @@ def state(name: str, input: int, output: int, initial: bytes = bytes(2)) -> Stat
 
 
 PAIR = IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"), TensorInfo("b")), (TensorInfo("c"),)))
+TWICE = Signature((TensorInfo("a"),), (TensorInfo("c"), TensorInfo("c")))
 TWO_RESULTS = IRModule.of({"main": Function([X], Tuple([X, RELU]))}, None, Signature.of(MAIN))
 FLOAT = Function([Var("x", TensorType((), "float32"))], Var("x", TensorType((), "float32")))
 
@@ -143,6 +144,11 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
         "signature",
     ),
     "inputs": (PAIR, "the signature names 2 inputs, main has 1", "signature"),
+    "outputs of one name": (
+        IRModule.of({"main": Function([X], Tuple([X, RELU]))}, None, TWICE),
+        "two outputs are called 'c'",
+        "signature",
+    ),
     "outputs": (TWO_RESULTS, "the signature names 1 outputs, main has 2", "signature"),
     "scale": (quantised(float("nan"), 0), "input 'in' has scale nan, which is not positive and finite", "signature"),
     "negative scale": (quantised(-1.0, 0), "input 'in' has scale -1.0, which is not positive", "signature"),

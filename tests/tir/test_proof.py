@@ -330,6 +330,13 @@ def f(n: In[uint8, ()], y: Out[int32, (4,)]):
 """,
         "element [0] of output 'y' is not surely written",
     ),
+    "an output that is too large to count": (
+        """
+def f(x: In[int32, (4,)], y: Out[int8, (2000000000,)]):
+    y[0] = 1
+""",
+        "output 'y' is not proven to be written in full: that takes more than",
+    ),
     "an element that only is added to": (
         """
 def f(x: In[int32, (4,)], y: Out[int32, (4,)]):

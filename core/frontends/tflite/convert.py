@@ -227,11 +227,6 @@ class _Converter:
                 known = ", ".join(repr(tensor.name) for tensor in tensors)
                 raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known or 'none'}")
         params = []
-        results = [self._graph.tensors[index] for index in self._graph.outputs]
-        for what, named in (("inputs", tensors), ("outputs", results)):
-            called = [tensor.name for tensor in named]
-            if len(set(called)) < len(called):
-                raise ModelError(f"two {what} are called {max(called, key=called.count)!r}", hint="rename one of them")
         states = [*self._variables.names, *self._kept.names]
         names = variable_names([*(tensor.name for tensor in tensors), *states])
         for tensor, name in zip(tensors, names[: len(tensors)], strict=True):
@@ -252,6 +247,11 @@ class _Converter:
                 continue
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
+        results = [self._graph.tensors[index] for index in self._graph.outputs]
+        for what, named in (("inputs", tensors), ("outputs", results)):
+            called = [tensor.name for tensor in named]
+            if len(set(called)) < len(called):
+                raise ModelError(f"two {what} are called {max(called, key=called.count)!r}", hint="rename one of them")
         own = names[len(tensors) :]
         count = len(self._variables.names)
         return [*params, *self._variables.declare(own[:count]), *self._kept.declare(own[count:], self._values)]
