@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak raises conformance lint docs bench clean same-python
+.PHONY: demo test soak fuzz raises conformance lint docs bench clean same-python
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -20,6 +20,11 @@ test: $(VENV)/.dev
 
 soak: $(VENV)/.soak
 	UMA_SOAK=1 $(PY) -m pytest -n 2 --dist worksteal -m soak
+
+# Coverage-guided, for FUZZ_SECONDS of each reader of files; new inputs and those at fault are kept in build/fuzz.
+FUZZ_SECONDS ?= 300
+fuzz: $(VENV)/.soak
+	$(PY) -m tests.fuzzing.guided --seconds $(FUZZ_SECONDS)
 
 raises: $(VENV)/.dev
 	$(PY) tests/raises.py
@@ -50,7 +55,7 @@ clean:
 
 $(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c -e plugins/uma-ultratrail
 $(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
-$(VENV)/.soak: WANTED = -e '.[test,lint,types]' $(PLUGINS:%/pyproject.toml=-e %)
+$(VENV)/.soak: WANTED = -e '.[test,lint,types,fuzz]' $(PLUGINS:%/pyproject.toml=-e %)
 $(VENV)/.bench: WANTED = -e '.[onnx,tflite]' -e plugins/uma-cpu-c -r benchmarks/requirements.txt
 $(VENV)/.docs: WANTED = -e '.[docs]' $(PLUGINS:%/pyproject.toml=-e %)
 

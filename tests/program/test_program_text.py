@@ -150,7 +150,7 @@ def changed(old: str, new: str) -> str:
         ),
         (
             changed("t: Workspace[int32, (2,)],\n):\n", UNKNOWN_REGISTER),
-            22,
+            20,
             9,
             "'r' is in registers, and the index by 'k' is not constant",
         ),
