@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import NoCompilerError, UsageError
-from ..import_budget import IMPORT_LIMIT
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
@@ -135,7 +134,7 @@ def _explain_command(args: argparse.Namespace) -> str:
             words += [f"--{option.replace('_', '-')}", value]
     if args.hybrid is not None:
         words += ["--hybrid", args.hybrid]
-    if args.import_limit != IMPORT_LIMIT:
+    if args.import_limit is not None:
         words += ["--import-limit", str(args.import_limit)]
     if args.io is not None:
         words += ["--io", args.io]

@@ -120,7 +120,6 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "--import-limit",
         metavar="FACTOR",
         type=int,
-        default=IMPORT_LIMIT,
         help="bytes of constants that the import of a model file may make, and scalar operations that it may do, for "
         f"each byte of the file (default: {IMPORT_LIMIT}); raise it only for a file that you trust",
     )
@@ -255,7 +254,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         io=args.io or project_io(),
         strips=args.strips,
         stream_inputs=args.stream_input,
-        import_limit=args.import_limit,
+        import_limit=IMPORT_LIMIT if args.import_limit is None else args.import_limit,
     )
     return members, loaded
 
@@ -283,6 +282,7 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
             "requantize",
             "tolerate",
             "hybrid",
+            "import_limit",
             "io",
             "strips",
             "state",

@@ -208,6 +208,11 @@ FUNCTION_FAULTS = {
         """g (float[2] x) => (float[2] y) { y = mine.f (x) }
         <opset_import: ["": 18], domain: "mine"> f <alpha> (x) => (y) { y = Elu <alpha: float = @alpha> (x) }"""
     ),
+    "its types do not fit: Expected a sequence type for input 0": parsed(
+        """g (float[2] x) => (float[2] y) {
+            y = SequenceMap (x) <body = b (float[2] i) => (float[2] o) { o = Identity (i) }>
+        }"""
+    ),
     "two functions are called 'f'": parsed(
         """g (float[2] x) => (float[2] y) { y = mine.f (x) }
         <opset_import: ["": 18], domain: "mine"> f (x) => (y) { y = Relu (x) }

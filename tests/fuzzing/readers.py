@@ -124,6 +124,69 @@ def _damaged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def _rewired_onnx(seeds: Sequence[bytes], case: int) -> bytes:
+    """A file of another structure: parts of nodes, of shapes and of graphs within nodes are missing or exchanged."""
+    import onnx
+
+    chance = random.Random(case)
+    model = onnx.ModelProto.FromString(chance.choice(seeds))
+    graphs = [model.graph]
+    for graph in graphs:
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    nodes = [node for owner in (*graphs, *model.functions) for node in owner.node]
+    values = [value for graph in graphs for value in (*graph.input, *graph.output)]
+    shapes = [value.type.tensor_type.shape for value in values if value.type.HasField("tensor_type")]
+    tensors = [tensor for graph in graphs for tensor in graph.initializer]
+    tensors += [a.t for node in nodes for a in node.attribute if a.HasField("t")]
+    names = [name for node in nodes for name in (*node.input, *node.output)]
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        kind = chance.randrange(12)
+        if not nodes:
+            break
+        node = chance.choice(nodes)
+        if kind == 0 and node.output:
+            del node.output[chance.randrange(len(node.output))]
+        elif kind == 1 and node.input:
+            del node.input[chance.randrange(len(node.input))]
+        elif kind == 2 and node.input:
+            node.input[chance.randrange(len(node.input))] = chance.choice(("", *names))
+        elif kind == 3 and node.output:
+            node.output[chance.randrange(len(node.output))] = chance.choice(("", *names))
+        elif kind == 4 and node.attribute:
+            del node.attribute[chance.randrange(len(node.attribute))]
+        elif kind == 5 and node.attribute:
+            ints = chance.choice(node.attribute).ints
+            if chance.randrange(2) and ints:
+                del ints[chance.randrange(len(ints)) :]
+            else:
+                ints.append(chance.choice(_INTEGERS))
+        elif kind == 6 and shapes:
+            dims = chance.choice(shapes).dim
+            if chance.randrange(2) and dims:
+                del dims[chance.randrange(len(dims))]
+            else:
+                dims.add().dim_value = chance.choice((1, 2, 3))
+        elif kind == 7 and tensors:
+            dims = chance.choice(tensors).dims
+            if dims and chance.randrange(2):
+                dims[:] = dims[:-1] if dims[-1] == 1 else [*dims, 1]
+            else:
+                dims.append(chance.choice((0, 1)))
+        elif kind == 8 and model.opset_import:
+            chance.choice(model.opset_import).version = chance.randrange(0, 30)
+        elif kind == 9:
+            graph = chance.choice(graphs)
+            side = chance.choice((graph.input, graph.output, graph.initializer))
+            if side:
+                del side[chance.randrange(len(side))]
+        elif kind == 10 and values:
+            chance.choice(values).type.tensor_type.elem_type = chance.choice((1, 2, 3, 6, 7, 9, 10, 11, 16))
+        else:
+            other = chance.choice(nodes)
+            node.input.extend(other.input)
+    return bytes(model.SerializeToString())
+
+
 _SIZES = (8, 100, 2**10, 2**14, 2**16, 2**20, 2**22, 2**24, 2**26, 2**27, 2**28, 2**31 - 1, 2**40, -1, 0, 1)
 
 
@@ -410,7 +473,7 @@ def _traces() -> tuple[bytes, ...]:
 
 
 READERS: dict[str, Reader] = {
-    "onnx": Reader(_onnx_seeds, _load_onnx, (_damaged_onnx, _enlarged_onnx, mutated, _enlarged_onnx)),
+    "onnx": Reader(_onnx_seeds, _load_onnx, (_damaged_onnx, _enlarged_onnx, mutated, _rewired_onnx)),
     "tflite": Reader(_tflite_seeds, _load_tflite, (_damaged_tflite, _enlarged_tflite, mutated, _enlarged_tflite)),
     "relay": Reader(lambda: _dumps()[0]["relay"], _load_module, (edited, edited, edited, mutated)),
     "tir": Reader(lambda: _dumps()[0]["tir"], _load_module, (edited, edited, edited, mutated)),

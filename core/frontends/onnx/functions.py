@@ -118,7 +118,12 @@ def schema_body(
             b"" if value is None else _type_of(value, kind).SerializeToString()
             for value, kind in zip(values, kinds, strict=True)
         ]
-        data = schema.get_context_dependent_function_with_opset_version(versions[-1], proto.SerializeToString(), types)
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                versions[-1], proto.SerializeToString(), types
+            )
+        except (RuntimeError, ValueError) as error:  # what its C++ raises
+            raise ModelError(f"its types do not fit: {error}") from error
     else:
         data = schema.get_function_with_opset_version(versions[-1])
     function = FunctionProto()
