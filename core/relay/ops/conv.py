@@ -114,8 +114,9 @@ def _effort(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType)
     """The padded data, and a step for each tap."""
     rank = len(attrs.strides)
     sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
-    padded = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
-    return padded + STEP_OPERATIONS * math.prod(weight.shape[:rank])
+    padded: int = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    effort: int = padded + STEP_OPERATIONS * math.prod(weight.shape[:rank])
+    return effort
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:

@@ -110,8 +110,9 @@ def pool_effort(attrs: Attrs, out: TensorType, data: TensorType) -> int:
     """The padded data, and what `window_parts` stacks: see `uma.relay.op.Op`."""
     rank, taps = len(attrs.pool_size), math.prod(attrs.pool_size)
     sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
-    padded = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
-    return padded + taps * (STEP_OPERATIONS + math.prod(bound(out.shape)))
+    padded: int = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    effort: int = padded + taps * (STEP_OPERATIONS + math.prod(bound(out.shape)))
+    return effort
 
 
 def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:

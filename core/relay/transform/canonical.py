@@ -56,7 +56,7 @@ def canonicalise(module: IRModule) -> IRModule:
     """``module`` with ``main`` in the canonical dialect. Doing it twice changes nothing more."""
     constants = (expr for expr in post_order(module.main.body) if isinstance(expr, Constant))
     budget = Budget(sum(constant.tensor.nbytes for constant in constants))
-    rules = (partial(_fold, budget), *_RULES)
+    rules: Sequence[Rule] = (partial(_fold, budget), *_RULES)
     made = _rewritten(module, rules)
     signed = to_signed(made)
     if signed is made:
