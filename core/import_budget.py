@@ -53,7 +53,7 @@ class Budget:
 
     def __init__(self, file_bytes: int, declared_bytes: int = 0, limit: int = IMPORT_LIMIT) -> None:
         self.limit = limit
-        self.allowance = limit * (FREE_BYTES + file_bytes + min(declared_bytes, MOST_DECLARED_BYTES))
+        self.allowance = limit * (FREE_BYTES + file_bytes + min(max(declared_bytes, 0), MOST_DECLARED_BYTES))
         self.memory_left = self.operations_left = self.allowance
 
     def spend_memory(self, count_bytes: int) -> None:

@@ -304,6 +304,7 @@ def test_the_allowance_grows_with_the_file_and_what_it_declares() -> None:
     assert small == 128 << 20 and large - small == IMPORT_LIMIT << 30
     declared = [Budget(0, size).allowance for size in (0, 1 << 20, 1 << 40, 1 << 50)]
     assert declared[0] < declared[1] < declared[2] == declared[3]
+    assert Budget(0, -(2**62)).allowance == small, "impossible dimensions take nothing away"
 
 
 def test_nothing_is_charged_outside_of_an_import() -> None:
