@@ -27,6 +27,9 @@ from tests.fuzzing.readers import READERS, Reader
 __all__ = ["Report", "run"]
 
 BATCH = 500
+PART = 10_000
+"""Files of one line of the report."""
+
 HANG_SECONDS = 300.0
 """Wall time without a step forward after which a batch is ended."""
 
@@ -146,9 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.save:
             Path(args.save).write_bytes(reader.mutant(reader.seeds(), args.first))
             continue
-        report = run(reader, range(args.first, args.first + args.count))
-        faults += len(report.faults)
-        print("\n".join(_lines(name, report)), flush=True)
+        for first in range(args.first, args.first + args.count, PART):
+            part = range(first, min(first + PART, args.first + args.count))
+            report = run(reader, part)
+            faults += len(report.faults)
+            print("\n".join(_lines(f"{name} {part.start} .. {part.stop - 1}", report)), flush=True)
     return 1 if faults else 0
 
 

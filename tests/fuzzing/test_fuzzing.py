@@ -111,7 +111,7 @@ def test_a_text_is_edited_in_the_same_way_everywhere() -> None:
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "--count", "20"]) == 0
-    assert capsys.readouterr().out.startswith("trace: ")
+    assert capsys.readouterr().out.startswith("trace 0 .. 19: ")
     file = tmp_path / "case"
     assert main(["trace", "--first", "5", "--save", str(file)]) == 0
     assert file.read_bytes() == READERS["trace"].mutant(READERS["trace"].seeds(), 5)
