@@ -321,7 +321,10 @@ def _summed_with_gaps(c: Context, rows: Expr, kernel: int, **how: tuple[int, ...
 
 def _mean_variance(c: Context) -> Expr:
     data, axes = c.expr(0), c.node.integers("axes", (0, 2, 3))
-    centred = c.call("subtract", data, c.call("mean", data, axis=axes, keepdims=True))
+    centred = data
+    # The first mean is rounded in proportion to itself; the second is its error, see nn.layer_norm.
+    for _ in range(2):
+        centred = c.call("subtract", centred, c.call("mean", centred, axis=axes, keepdims=True))
     variance = c.call("mean", c.call("multiply", centred, centred), axis=axes, keepdims=True)
     return c.call("divide", centred, c.call("add", c.call("sqrt", variance), c.scalar(1e-9, data)))
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.nodes import Call, Imm
+from ...tir.form.extents import bounds_of, may_be_empty
+from ...tir.form.nodes import INDEX, Call, Expr, Imm
 from ..op import Attr, Attrs, Ints, Op, Real, register_op
 from ..types import TensorType
 from .common import as_float, normalise_axes, require_float
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__: list[str] = []
+
+_PIVOT = 32
+"""How many elements a rough mean is of. Its own rounding changes no result: the exact mean is taken of deviations."""
 
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
@@ -72,6 +76,26 @@ class _Over:
 
         return te.compute(self.outer, at, name)
 
+    def pivot(self, data: te.Tensor) -> te.Tensor:
+        """A rough mean: that of the first elements along the last axis.
+
+        A sum of the data is rounded in proportion to their mean. Deviations from a number near the mean are rounded in
+        proportion to the spread, and so is their sum (Chan, Golub and LeVeque, 1983: shifted data).
+        """
+        if not self.axes or any(may_be_empty(self.out.shape[d]) for d in self.axes):
+            return te.compute(self.outer, lambda *_: Imm(0.0, self.out.dtype), "pivot")
+        last = self.axes[-1]
+        count = min(_PIVOT, bounds_of(self.out.shape[last])[0])
+        number = te.reduce_axis(count, "p")
+
+        def at(*index: Any) -> te.Reduction:
+            left = iter(index)
+            first = {d: number if d == last else Imm(0, INDEX) for d in self.axes}
+            return te.sum(data[tuple(first.get(d) or next(left) for d in range(len(self.out.shape)))], (number,))
+
+        few = te.compute(self.outer, at, "few")
+        return te.compute(self.outer, lambda *i: few[i] * (1 / count), "pivot")
+
     def scaled(self, data: te.Tensor, name: str) -> te.Tensor:
         """``data`` over the root of its mean square with epsilon."""
         squares = self.total(lambda *i: data[i] * data[i], "j", "squares")
@@ -82,8 +106,13 @@ class _Over:
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     over = _Over(attrs, out)
-    total = over.total(lambda *i: data[i], "k", "total")
-    centred = te.compute(out.shape, lambda *i: data[i] - total[over.rest(i)] / over.count, "centred")
+    pivot = over.pivot(data)
+
+    def deviation(*index: Any) -> Expr:
+        return data[index] - pivot[over.rest(index)]
+
+    total = over.total(deviation, "k", "total")
+    centred = te.compute(out.shape, lambda *i: deviation(*i) - total[over.rest(i)] / over.count, "centred")
     return over.scaled(centred, "layer_norm")
 
 
