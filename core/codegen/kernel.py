@@ -280,7 +280,7 @@ class Writer:
         if (is_float(stmt.buffer.dtype) and stmt.op in ("add", "mul")) or stmt.buffer in self.exact:
             self.line(f"{target} {'+' if stmt.op == 'add' else '*'}= {printer.text(stmt.value)};")
         else:
-            value = Bin(stmt.op, Load(stmt.buffer, stmt.indices), stmt.value)
+            value = stmt.result(Load(stmt.buffer, stmt.indices))
             self.line(f"{target} = {printer.text(value)};")
 
     def copy(self, stmt: Copy, known: Bounds) -> None:

@@ -170,7 +170,7 @@ class VectorLoop:
         if stmt.op == "add" and stmt.buffer in self.writer.exact:  # no sum of it overflows
             value = Text(f"{vectors.vector(old).text} + {vectors.operand(stmt.value)}", 0)
         else:
-            value = vectors.vector(Bin(stmt.op, old, stmt.value))
+            value = vectors.vector(stmt.result(old))
         self.assign(stmt, vectors, value.text)
 
     def assign(self, stmt: Store | Update, vectors: VectorPrinter, value: str) -> None:

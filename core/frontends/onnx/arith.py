@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.op import get_op
-from ...tir.form.dtype import bounds, is_integer
+from ...tir.form.dtype import bounds, is_float, is_integer
 from .context import Context, Converter, is_constant
 
 __all__ = ["ARITH", "ELEMENTWISE", "reduced_axes", "without_ones"]
@@ -83,7 +83,11 @@ def _clip(c: Context) -> Expr:
     for limit in given:
         if limit is not None and limit.tensor.size != 1:
             raise ModelError(f"its limits are scalars, not {limit.type}")
-    # A limit that is NaN is none, as in onnxruntime. (One that is computed, and NaN then, makes everything NaN.)
+    # A limit that is left out is the smallest or largest finite number. One that is NaN limits nothing, as in
+    # onnxruntime. (One that is computed, and NaN then, makes everything NaN.)
+    if is_float(data.dtype):
+        largest = _largest(c, data)
+        given = [c.scalar(end, data) if x is None else x for x, end in zip(given, (-largest, largest), strict=True)]
     low, high = given = [None if _is_nan(limit) else limit for limit in given]
     if all(limit is None or isinstance(limit, Constant) for limit in given):
         least = low.data.item() if isinstance(low, Constant) else -math.inf
@@ -98,6 +102,14 @@ def _clip(c: Context) -> Expr:
     if low is not None:
         data = c.call("maximum", data, c.reshape(low, ()))
     return data if high is None else c.call("minimum", data, c.reshape(high, ()))
+
+
+def _largest(c: Context, data: Expr) -> float:
+    """The largest finite number of the type that the model gives to ``data``."""
+    import numpy as np
+
+    narrow = c.narrow[0] if c.narrow else None
+    return float(np.finfo(data.dtype).max) if narrow is None else narrow.largest
 
 
 def _is_nan(limit: Expr | None) -> bool:

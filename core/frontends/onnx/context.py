@@ -13,6 +13,7 @@ from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
 from ...relay.qdq import constant_value
 from ...tir.form.extents import Dim, bound
 from .counts import Counts
+from .narrow import Narrow
 from .proto import Node
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Context:
         constants: expressions of the model's tensors that are arrays, filled as they are asked for.
         counts: extents that the model computes.
         declared: the shape of each of its outputs, None for one that the file leaves open.
+        narrow: the narrow type of each of its inputs, None for one that is of another type, or left out.
         built: expressions that this node became, in order.
         replaced: pairs of an expression of an earlier node and what took its place.
     """
@@ -52,6 +54,7 @@ class Context:
     constants: dict[str, Expr]
     counts: Counts
     declared: Sequence[tuple[int, ...] | None] = ()
+    narrow: Sequence[Narrow | None] = ()
     built: list[Expr] = field(default_factory=list)
     replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
 

@@ -501,11 +501,13 @@ class _Importer:
 
     def _convert(self, node: Node, converter: Converter | None) -> None:
         declared = [self._declared.get(name) for name in node.outputs]
-        context = Context(node, self._inputs(node), self._uses, self._constants, self._counts, declared)
+        inputs = self._inputs(node)  # of initialisers the types are known from here on
+        narrow = list(map(self._narrow.get, node.inputs))
+        context = Context(node, inputs, self._uses, self._constants, self._counts, declared, narrow)
         if not node.domain:
             context = modern(context)
             converter = at_run_time(context, converter)
-        kinds = narrow_results(node, list(map(self._narrow.get, node.inputs)))
+        kinds = narrow_results(node, narrow)
         made = self._made(context, converter)
         self._counts.require_founded(context.built)
         made = [fitted(context, value, kind) for value, kind in zip(made, kinds, strict=False)]  # results are left out

@@ -47,6 +47,11 @@ class Narrow:
         return (0, (1 << self.bits) - 1) if self.held == "uint8" else (-(1 << self.bits - 1), (1 << self.bits - 1) - 1)
 
     @property
+    def largest(self) -> float:
+        """The largest finite one, of floats."""
+        return 65504.0 if self.name == "float16" else (2 - 2.0**-7) * 2.0**127
+
+    @property
     def in_file(self) -> str:
         """The dtype in which a file holds elements, or several of them."""
         return "uint16" if self.is_float else "uint8"

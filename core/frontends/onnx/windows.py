@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, const
+from ...relay.op import Op
 from ...relay.ops.common import windows
 from ...relay.qdq import constant_value
 from ...tir.form.dtype import bounds, is_float
@@ -188,11 +189,28 @@ def _dilated_max(c: Context, x: Expr, window: _Window) -> Expr:
     for d in range(rank):
         padding = only(d, window.padding, 0)
         own = only(d, window.kernel, 1), only(d, window.strides, 1), only(d, window.dilation, 1)
-        parts = [part for _, part in _tap_slices(c, x, _Window(*own, padding, only(d, window.excess, 0)))]
-        x = parts[0]
-        for part in parts[1:]:
-            x = c.call("maximum", x, part)
+        greatest: Expr | None = None
+        for _, part in _tap_slices(c, x, _Window(*own, padding, only(d, window.excess, 0))):
+            greatest = _larger(c, part, greatest)
+        assert greatest is not None
+        x = greatest
     return x
+
+
+def _larger(c: Context, part: Expr, greatest: Expr | None) -> Expr:
+    """The larger of ``part`` and ``greatest``, where there is one: NaN is ignored, as by `nn.max_pool2d`."""
+    if not _may_be_nan(part):
+        return part if greatest is None else c.call("maximum", greatest, part)
+    greatest = c.scalar(-math.inf, part) if greatest is None else greatest
+    return c.call("where", c.call("greater", part, greatest), part, greatest)
+
+
+def _may_be_nan(expr: Expr) -> bool:
+    """Whether elements may be NaN: not of integers, also not of those that were made real and then moved."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.kind == "injective":
+        expr = expr.args[0]
+    is_dequantised = isinstance(expr, Call) and expr.op_name == "qnn.dequantize"
+    return is_float(expr.dtype) and not is_dequantised
 
 
 def _greatest(c: Context, x: Expr, window: _Window) -> tuple[Expr, Expr]:
@@ -213,10 +231,10 @@ def _greatest(c: Context, x: Expr, window: _Window) -> tuple[Expr, Expr]:
         ]
         here = c.constant(numbers[np.ix_(*taken)][None, ..., None])
         if value is None or place is None:
-            value, place = part, c.call("broadcast_to", here, shape=part.shape)
+            value, place = _larger(c, part, None), c.call("broadcast_to", here, shape=part.shape)
             continue
         place = c.call("where", c.call("greater", part, value), here, place)
-        value = c.call("maximum", value, part)
+        value = _larger(c, part, value)
     assert value is not None and place is not None
     c.reserve(batch, channels)
     planes = np.arange(batch * channels).reshape((batch, *(1 for _ in space), channels)) * math.prod(space)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
+from ...tir.form.dtype import is_float
 from ...tir.form.nodes import (
     Block,
     Buffer,
@@ -28,6 +29,7 @@ from ...tir.form.nodes import (
 from ..op import Attr, Attrs, Boolean, Choice, Int, Op, register_op
 from ..types import TensorType, TupleType
 from .common import normalise_axis, require_elements
+from .reduce import extremum_of_floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,9 +67,16 @@ def _place_reference(name: str) -> Callable[..., np.ndarray]:
     def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
         import numpy as np
 
-        turned = np.flip(data, attrs.axis) if attrs.select_last else data
-        found = getattr(np, name)(turned, attrs.axis, keepdims=attrs.keepdims)
-        return np.asarray(data.shape[attrs.axis] - 1 - found if attrs.select_last else found).astype(attrs.dtype)
+        axis = attrs.axis
+        if data.dtype.kind == "f":
+            best = extremum_of_floats(name[3:], data, axis, keepdims=True)
+        else:
+            best = getattr(data, name[3:])(axis, keepdims=True)
+        is_best = data == best
+        places = np.argmax(np.flip(is_best, axis) if attrs.select_last else is_best, axis, keepdims=attrs.keepdims)
+        if attrs.select_last:
+            places = data.shape[axis] - 1 - places
+        return np.asarray(np.where(is_best.any(axis, keepdims=attrs.keepdims), places, 0)).astype(attrs.dtype)
 
     return reference
 
@@ -83,12 +92,19 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
             return (*index[:axis], at, *index[axis:])
 
         best = te.compute(outer, lambda *i: extremum(data[full(i, k)], (k,)), "best")
-        # Nothing equals NaN: then it is the last place for the first, and the first for the last.
-        none = Imm(0 if attrs.select_last else extent - 1, "int32")
+        # Where all are NaN, none is as large as the largest number, -inf: the place is 0.
+        may_be_none = is_float(data.dtype) and not attrs.select_last
+        none = Imm(0 if attrs.select_last else extent if may_be_none else extent - 1, "int32")
         choose = te.max if attrs.select_last else te.min
         found = te.compute(outer, lambda *i: choose(Select(data[full(i, j)].equal(best[i]), j, none), (j,)), "place")
         kept = axis + (1 if attrs.keepdims else 0)
-        return te.compute(out.shape, lambda *i: found[(*i[:axis], *i[kept:])].astype(attrs.dtype), name)
+
+        def place(*index: Any) -> Expr:
+            number = found[(*index[:axis], *index[kept:])]
+            number = Select(number < none, number, Imm(0, "int32")) if may_be_none else number
+            return number.astype(attrs.dtype)
+
+        return te.compute(out.shape, place, name)
 
     return compute
 
@@ -98,7 +114,7 @@ for _name, _fold, _what in (("argmax", te.max, "largest"), ("argmin", te.min, "s
         Op(
             name=_name,
             doc=f"The place of the {_what} element along an axis: the first, or the last, where there are several. "
-            "Along an axis with NaN it is some place.",
+            "NaN is ignored; where all are NaN it is 0.",
             inputs=("data",),
             attrs=(
                 _AXIS,
@@ -131,13 +147,21 @@ def _infer_topk(attrs: Attrs, data: TensorType) -> TupleType:
 def _topk_reference(attrs: Attrs, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
 
-    # A stable sort keeps the order of equal ones; the largest are the first of the data turned round, last to first.
+    # numpy sorts NaN behind all numbers. A stable sort keeps the order of equal ones; the largest are the first of the
+    # data turned round, last to first.
     turned = np.flip(data, attrs.axis) if attrs.largest else data
     places = np.argsort(turned, attrs.axis, kind="stable")
     if attrs.largest:
         places = data.shape[attrs.axis] - 1 - np.flip(places, attrs.axis)
     places = places.take(range(attrs.k), attrs.axis)
     return np.take_along_axis(data, places, attrs.axis), places.astype(attrs.dtype)
+
+
+def precedes(attrs: Attrs, a: Expr, b: Expr) -> Expr:
+    """Whether ``a`` comes before ``b`` in the order of `topk`, places aside: NaN is larger than all numbers."""
+    larger, smaller = (a, b) if attrs.largest else (b, a)
+    ordered = larger > smaller
+    return ordered | (larger.not_equal(larger) & smaller.equal(smaller)) if is_float(a.dtype) else ordered
 
 
 def _topk_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
@@ -150,8 +174,8 @@ def _topk_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Ten
 
     def rank(*index: Any) -> te.Reduction:
         own, other = data[index], data[with_place(index, axis, j)]
-        precedes = other > own if attrs.largest else other < own
-        first = precedes | (other.equal(own) & (j < index[axis]))
+        before = precedes(attrs, other, own)
+        first = before | (~precedes(attrs, own, other) & (j < index[axis]))
         return te.sum(Select(first, one, zero), (j,))
 
     ranks = te.compute(data.shape, rank, "rank")
@@ -187,14 +211,13 @@ def _topk_loops(attrs: Attrs, out: TupleType, data: TensorType) -> PrimFunc:
     def put(to: Expr, value: Expr, number: Expr) -> Stmt:
         return seq(Store(values, there(to), value), Store(places, there(to), number.astype(attrs.dtype)))
 
-    def precedes(other: Expr) -> Expr:
-        held = values[there(other)]
-        return (own > held if attrs.largest else own < held) | (other >= at)
+    def displaces(other: Expr) -> Expr:
+        return precedes(attrs, own, values[there(other)]) | (other >= at)
 
     moved = put(place, values[there(before)], places[there(before)])
-    step = If((place > 0) & precedes(before), moved, If(precedes(place), put(place, own, at)))
+    step = If((place > 0) & displaces(before), moved, If(displaces(place), put(place, own, at)))
     begin = For(first, const(k), put(first, x[there(zero)], zero))
-    made = seq(begin, For(at, const(data.shape[axis]), If(precedes(Imm(k - 1, "int32")), For(back, const(k), step))))
+    made = seq(begin, For(at, const(data.shape[axis]), If(displaces(Imm(k - 1, "int32")), For(back, const(k), step))))
     for d in reversed(range(len(around))):
         made = made if d == axis else For(around[d], const(data.shape[d]), made)
     params = (Param(x, "input"), Param(values, "output"), Param(places, "output"))
@@ -205,7 +228,7 @@ register_op(
     Op(
         name="topk",
         doc="The k largest, or smallest, elements along an axis, in order, and their places: of equal ones that of the "
-        "lower place is first. Among elements with NaN there is no order.",
+        "lower place is first. NaN is larger than all numbers, and equal to NaN.",
         inputs=("data",),
         attrs=(
             Attr("k", Int, "how many"),

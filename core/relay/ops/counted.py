@@ -310,7 +310,9 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     known = threshold[0]
     is_open = (scores[b, c, i0] > known) | known.not_equal(known)
     begin = seq(_put(state, 1, 1), For(i0, const(number), _put(left, is_open.astype("uint8"), i0)))
-    better = (state[0] < 0) | (scores[b, c, i1] > scores[b, c, best])
+    score, highest = scores[b, c, i1], scores[b, c, best]
+    # A score that is NaN is below all others.
+    better = (state[0] < 0) | (score > highest) | (highest.not_equal(highest) & score.equal(score))
     search = seq(
         _put(state, -1, 0),
         For(i1, const(number), If(left[i1].equal(one), If(better, _put(state, i1, 0)))),

@@ -14,6 +14,7 @@ from ...tir.form.nodes import Expr, maximum, minimum
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, inside, require_float, windows
+from .reduce import extremum_of_floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,8 +126,9 @@ def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:
 
 
 def _max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
-    lowest = float("-inf") if is_float(data.dtype.name) else bounds(data.dtype.name)[0]
-    result: np.ndarray = window_parts(attrs, data, lowest).max(axis=0)
+    if is_float(data.dtype.name):
+        return extremum_of_floats("max", window_parts(attrs, data, float("-inf")), 0, keepdims=False)
+    result: np.ndarray = window_parts(attrs, data, bounds(data.dtype.name)[0]).max(axis=0)
     return result
 
 
@@ -169,7 +171,8 @@ for _rank in (1, 2, 3):
     register_op(
         Op(
             name=f"nn.max_pool{_rank}d",
-            doc="The largest element under each window; padding is never the largest. Where one is NaN, it may be any.",
+            doc="The largest element under each window; padding is never the largest. NaN is ignored, and -inf is the "
+            "largest where all are NaN.",
             inputs=("data",),
             attrs=pool_attrs(_rank),
             infer=_infer_max,
@@ -217,7 +220,10 @@ def _infer_global_average(attrs: Attrs, data: TensorType) -> TensorType:
 
 
 def _global_max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
-    result: np.ndarray = data.max(axis=tuple(range(1, data.ndim - 1)), keepdims=True)
+    axes = tuple(range(1, data.ndim - 1))
+    if is_float(data.dtype.name):
+        return extremum_of_floats("max", data, axes, keepdims=True)
+    result: np.ndarray = data.max(axis=axes, keepdims=True)
     return result
 
 
@@ -257,8 +263,8 @@ register_op(
     Op(
         name="nn.global_max_pool",
         doc=(
-            "The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels). Where one "
-            "is NaN, it may be any."
+            "The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels). NaN is "
+            "ignored, and -inf is the largest where all are NaN."
         ),
         inputs=("data",),
         infer=_infer_global_max,

@@ -128,15 +128,20 @@ def _attrs(*of: str) -> tuple[Attr, ...]:
     )
 
 
+def within(x: Expr, limit: float) -> Expr:
+    """``x`` limited to +-``limit``, which may be infinite; NaN stays NaN."""
+    if not math.isfinite(limit):
+        return x
+    return minimum(Imm(limit, x.dtype), maximum(Imm(-limit, x.dtype), x))
+
+
 def _scalar(attrs: Attrs, name: str) -> Callable[[Expr], Expr]:
     """An activation in the loop form, behind the clip."""
     activation, alpha, beta = ACTIVATIONS[attrs[name]], attrs[f"{name}_alpha"], attrs[f"{name}_beta"]
     limit = attrs.clip
 
     def function(x: Expr) -> Expr:
-        if name != "output" and math.isfinite(limit):
-            x = minimum(maximum(x, -limit), limit)
-        return activation.scalar(x, alpha, beta)
+        return activation.scalar(x if name == "output" else within(x, limit), alpha, beta)
 
     return function
 
@@ -401,7 +406,7 @@ def _lstm_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         kept = f(gates[j + 2 * units] + peephole[2, j] * cell[b, j]) * cell[b, j]
         added = f(gates[j] + peephole[0, j] * cell[b, j]) * g(gates[j + 3 * units])
         limit, new = attrs.cell_clip, kept + added
-        return Store(cell, (b, j), minimum(maximum(new, -limit), limit) if math.isfinite(limit) else new)
+        return Store(cell, (b, j), within(new, limit))
 
     def output(j: Var) -> Stmt:
         return Store(hidden, (b, j), f(gates[j + units] + peephole[1, j] * cell[b, j]) * last(cell[b, j]))

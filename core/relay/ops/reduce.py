@@ -15,10 +15,12 @@ from .common import Types, as_float, normalise_axes, normalise_axis, require_ele
 if TYPE_CHECKING:
     import numpy as np
 
+EXTREMA = ("max", "min")
+
 _Full = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]
 _Rest = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
-__all__ = ["falling_exp", "reduced_load", "reduced_shape", "sum_bounds"]
+__all__ = ["EXTREMA", "extremum_of_floats", "falling_exp", "reduced_load", "reduced_shape", "sum_bounds"]
 
 _AXES = (
     Attr("axis", Ints(), "axes to reduce; () is all of them"),
@@ -64,12 +66,14 @@ def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
 
 
 def _reference(name: str) -> Callable[..., np.ndarray]:
-    """numpy's reduction of that name, of floats in float64; integers wrap around."""
+    """numpy's reduction of that name, of floats in float64; integers wrap around, extrema ignore NaN."""
 
     def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
         import numpy as np
 
         axes = normalise_axes(attrs.axis, data.ndim)
+        if name in EXTREMA and data.dtype.kind == "f":
+            return np.asarray(extremum_of_floats(name, data, axes, keepdims=attrs.keepdims))
         how: dict[str, Any] = {"dtype": data.dtype} if name in ("sum", "prod") and data.dtype.kind != "f" else {}
         wide = data.astype(np.float64) if data.dtype.kind == "f" else data
         return np.asarray(getattr(wide, name)(axis=axes, keepdims=attrs.keepdims, **how)).astype(data.dtype)
@@ -87,6 +91,15 @@ def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple
         left = iter(index)
         taken = [inner[d] if d in inner else next(left) for d in range(len(data.shape))]
     return data[tuple(taken)], tuple(inner.values())
+
+
+def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...] | int, keepdims: bool) -> np.ndarray:
+    """Return the largest (``max``) or smallest (``min``) number over axes; where all are NaN, -inf or inf."""
+    import numpy as np
+
+    fold, first = (np.fmax, -np.inf) if name == "max" else (np.fmin, np.inf)
+    result: np.ndarray = fold.reduce(data, axis=axes, keepdims=keepdims, initial=data.dtype.type(first))
+    return result
 
 
 def _folded(fold: Callable[..., te.Reduction], name: str) -> Callable[..., te.Tensor]:
@@ -144,8 +157,20 @@ def _declare(
 _declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total, _sum_range)
 _declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
 _declare("prod", "Product over axes. Integers wrap around.", _infer_sum, _folded(te.prod, "prod"))
-_declare("max", "The largest element over axes.", _infer_extremum, _folded(te.max, "max"), _extremum_range)
-_declare("min", "The smallest element over axes.", _infer_extremum, _folded(te.min, "min"), _extremum_range)
+_declare(
+    "max",
+    "The largest element over axes; NaN is ignored, and -inf is the largest where all are NaN.",
+    _infer_extremum,
+    _folded(te.max, "max"),
+    _extremum_range,
+)
+_declare(
+    "min",
+    "The smallest element over axes; NaN is ignored, and inf is the smallest where all are NaN.",
+    _infer_extremum,
+    _folded(te.min, "min"),
+    _extremum_range,
+)
 
 
 def _infer_softmax(attrs: Attrs, data: TensorType) -> TensorType:

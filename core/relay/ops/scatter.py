@@ -10,6 +10,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds, is_float
 from ...tir.form.extents import bound
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
+from ...tir.te.stages import identity_of
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, normalise_axis, require_integers, same_dtype
@@ -43,13 +44,16 @@ def _reference(attrs: Attrs, data: np.ndarray, indices: np.ndarray, updates: np.
 
     axis = normalise_axis(attrs.axis, data.ndim)
     wide = data.astype(np.float64) if data.dtype.kind == "f" else data.copy()
-    by = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}.get(attrs.reduction)
+    by = {"add": np.add, "mul": np.multiply, "min": np.fmin, "max": np.fmax}.get(attrs.reduction)
     places = np.broadcast_to(np.where(indices < 0, indices + data.shape[axis], indices), updates.shape)
     for at in np.ndindex(updates.shape):
         place = places[at]
         if 0 <= place < data.shape[axis]:
             to = (*at[:axis], int(place), *at[axis + 1 :])
             wide[to] = updates[at] if by is None else by(wide[to], updates[at].astype(wide.dtype))
+    if attrs.reduction in ("min", "max") and data.dtype.kind == "f":
+        is_changed = np.isfinite(wide) | (wide > 0 if attrs.reduction == "max" else wide < 0)
+        wide = np.where(np.isnan(data) & ~is_changed, data, wide)
     return wide.astype(data.dtype)
 
 
@@ -100,8 +104,10 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor,
     def joined(*index: Any) -> Expr:
         a, b = data[index], folded[index]
         made = Bin(attrs.reduction, a, b)
-        # As for minimum and maximum: NaN where one is NaN.
-        return Select(a.equal(a), made, a) if attrs.reduction in ("min", "max") and is_float(a.dtype) else made
+        if attrs.reduction not in ("min", "max") or not is_float(a.dtype):
+            return made
+        # Updates that are NaN are ignored, and so is such data: but it stays where no number updates it.
+        return Select(b.equal(identity_of(attrs.reduction, a.dtype)), a, made)
 
     return te.compute(out.shape, joined, "scatter")
 

@@ -24,6 +24,9 @@ from .quantised_type import QuantisedType, StaysFloat, apply, dequantised
 
 __all__ = ["PowersOfTwo"]
 
+_LIMITS_NOTHING = 2.0**127
+"""Limits of such a size are above all numbers here: that is also how a limit is spelled that was left out."""
+
 
 @dataclass(frozen=True)
 class _Number:
@@ -224,7 +227,7 @@ class PowersOfTwo:
 
     def clip(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """Limits, which must be multiples of the unit."""
-        limits = {name: value for name, value in expr.attrs.items if math.isfinite(value)}
+        limits = {name: value for name, value in expr.attrs.items if abs(value) < _LIMITS_NOTHING}
         exact = [dyadic_number(value) for value in limits.values()]
         (value,), unit = self._aligned(numbers, *(exponent for _, exponent in exact))
         scaled = {name: limit * 2.0**-unit for name, limit in limits.items()}

@@ -359,7 +359,7 @@ class _Machine:
                 raise self.missing(buffer, position, "updated")
             if self.flights.queues:
                 self.flights.check_free(buffer, elements, (position,))
-            elements[position] = combine(old, value())
+            elements[position] = combine(value(), old) if stmt.ignores_nan else combine(old, value())
 
         return run
 

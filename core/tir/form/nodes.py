@@ -12,7 +12,8 @@ Arithmetic means the same in the interpreter and in generated C:
   IEEE 754's too, and is stored: it is computed with as a ``float32``, which is rounded to nearest even when it is cast.
 - ``min(a, b)`` is ``a if a < b else b`` and ``max(a, b)`` is ``a if a > b else b``: where one is NaN, or both are
   zeros, the result is ``b``. So ``min(max(x, low), high)`` is never NaN, and ``max(0, x)`` keeps NaN. An `Update` has
-  the buffer as ``a``.
+  the buffer as ``b`` where it is of floats: a value that is NaN changes nothing, so that a reduction ignores NaN in
+  whatever order and in however many parts it is computed.
 - `Cast` from float to integer truncates and saturates, NaN gives 0; between integers it wraps; to bool it is ``!= 0``.
 - `Select` evaluates one branch only, ``and`` and ``or`` the right side only when needed: guarded loads are legal.
 """
@@ -27,7 +28,7 @@ from typing import Any, Literal, get_args
 
 from ...interning import Node
 from . import ctext
-from .dtype import computes
+from .dtype import computes, is_float
 from .exprs import (
     BINARY,
     COMPARISONS,
@@ -219,6 +220,8 @@ class Store(Stmt):
 class Update(Stmt):
     """``buffer[indices] = op(buffer[indices], value)`` with ``op`` one of add, mul, min, max: one step of a reduction.
 
+    The operands of ``min`` and ``max`` of floats are in the other order, see `result`.
+
     A rewrite may reorder steps of one reduction for integers, never for floats. A schedule may reorder both: it is what
     chooses the order.
     """
@@ -233,6 +236,19 @@ class Update(Stmt):
         require(self.op in ("add", "mul", "min", "max"), f"unknown reduction {self.op!r}")
         require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
         require(computes(self.value.dtype), f"{self.op} does not take {self.value.dtype}: cast it to float32")
+
+    @property
+    def ignores_nan(self) -> bool:
+        """Whether it is the minimum or maximum of floats: its first operand is the value, its second the buffer."""
+        return self.op in ("min", "max") and is_float(self.buffer.dtype)
+
+    def result(self, old: Expr) -> Expr:
+        """Return the expression that the element has as its new value.
+
+        Args:
+            old: the element before.
+        """
+        return Bin(self.op, self.value, old) if self.ignores_nan else Bin(self.op, old, self.value)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -130,7 +130,7 @@ def _folded(op: str, total: Array, values: Array, mask: Array | None) -> Array:
             np.minimum(total, values.min(axis=0)) if op == "min" else np.maximum(total, values.max(axis=0))
         )
     for step, value in enumerate(values):
-        made = _BINARY[op](total, value)
+        made = _BINARY[op](value, total) if op in ("min", "max") else _BINARY[op](total, value)
         total = np.asarray(made if mask is None else np.where(mask[step], made, total))
     return total
 
