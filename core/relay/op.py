@@ -45,9 +45,11 @@ __all__ = [
     "Int",
     "Ints",
     "Kind",
+    "NanRule",
     "Op",
     "Real",
     "Scale",
+    "Specials",
     "Text",
     "get_op",
     "known_ops",
@@ -324,6 +326,40 @@ Kind = Literal["elementwise", "broadcast", "injective", "reduction", "opaque"]
 """
 
 
+NanRule = Literal["kept", "ignored", "moved", "unequal", "largest", "smallest", "replaced"]
+"""What an op makes of NaN among its floats:
+
+- ``kept``: each element of the result that is computed from one is NaN;
+- ``ignored``: the result is that of the other elements; of none it is -inf for a maximum, inf for a minimum, place 0;
+- ``moved``: elements are copied, whatever they are;
+- ``unequal``: it compares as unequal to all numbers and to itself, and as neither larger nor smaller;
+- ``largest``, ``smallest``: in the order of the elements it is above, or below, all numbers;
+- ``replaced``: the result has a number in its place, which the remark names.
+
+The rule holds for every position, order and split of a reduction, in scalar and in vector code.
+"""
+
+
+@dataclass(frozen=True)
+class Specials:
+    """What an op makes of NaN, infinities and -0: a row of the table in ``docs/operators.md``.
+
+    Infinities and zeros follow IEEE 754, one operation after the other, unless the remark says otherwise. The sign of a
+    zero result is unspecified.
+
+    Args:
+        nan: the rule for NaN.
+        remark: exceptions and additions to it.
+        onnx: how onnxruntime differs; it is empty where it agrees.
+        tflite: how LiteRT's reference kernels differ; it is empty where they agree.
+    """
+
+    nan: NanRule
+    remark: str = ""
+    onnx: str = ""
+    tflite: str = ""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What is proven of the elements of an integer tensor: all lie in ``low`` .. ``high``.
@@ -368,6 +404,8 @@ class Op:
             `STEP_OPERATIONS` for each step of a loop in Python. None means nothing.
         commutative: whether its two inputs may change places; patterns match it in both orders.
         stored: whether its arguments may be float16, which nothing computes with; those of an injective op may.
+        specials: what it makes of NaN, infinities and -0. None where no operand is of floats; injective ops have the
+            rule ``moved`` without saying so.
     """
 
     name: str
@@ -385,10 +423,13 @@ class Op:
     effort: Callable[..., int] | None = None
     commutative: bool = False
     stored: bool = False
+    specials: Specials | None = None
     _by_name: Mapping[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {attr.name: attr for attr in self.attrs})
+        if self.kind == "injective" and self.specials is None:
+            object.__setattr__(self, "specials", Specials("moved"))
 
     def make_attrs(self, given: Mapping[str, Any]) -> Attrs:
         """All attributes from those given.

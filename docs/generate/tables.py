@@ -21,6 +21,7 @@ from uma.hookspecs import Pattern
 from uma.machines import ARCHITECTURES, RUNNERS
 from uma.plugins import PluginHost
 from uma.relay import Op, registered_ops
+from uma.relay.op import MISSING
 from uma.target import Target, TargetKind, read_target
 
 from .docstrings import inline
@@ -50,7 +51,52 @@ COMPILERS = {
 }
 
 
+_NAN_RULES = {
+    "kept": "kept",
+    "ignored": "ignored",
+    "moved": "moved",
+    "unequal": "unequal",
+    "largest": "larger than all numbers",
+    "smallest": "smaller than all numbers",
+    "replaced": "replaced",
+}
+
+
 # --- Operators -------------------------------------------------------------------------------------------------------
+
+
+def _special_values() -> list[str]:
+    """The rules of NaN, and the table of ops."""
+    rows = []
+    for op in registered_ops().values():
+        special = op.specials
+        if special is not None:
+            cells = (escaped(special.remark), escaped(special.onnx), escaped(special.tflite))
+            rows.append((code(op.name), _NAN_RULES[special.nan], _at_infinities(op), *cells))
+    return [
+        "Results of layers whose data has NaN, infinities or -0, by the op that computes them ([Relay](#relay)); ops "
+        "that are not in the table take integers. The result is the same on every CPU, with and without vectors, and "
+        "in whatever order and number of parts a reduction is computed. Infinities and zeros follow IEEE 754; the sign "
+        "of a zero result is unspecified. `onednn` follows the table if it is given `-nan=keep`.\n",
+        "- *kept*: each element that is computed from a NaN is NaN;\n"
+        "- *ignored*: the result is that of the other elements; where there are none, the largest is -inf, the "
+        "smallest inf, and their place 0;\n"
+        "- *moved*: elements are copied, NaN as any other;\n"
+        "- *unequal*: NaN compares as unequal to all numbers and to itself, and as neither larger nor smaller;\n"
+        "- *replaced*: see the remark.\n",
+        table(("op", "NaN", "of inf, -inf", "remark", "onnxruntime differs", "LiteRT differs"), rows),
+    ]
+
+
+def _at_infinities(op: Op) -> str:
+    """The results of a function of one number at inf and at -inf; empty for other ops."""
+    import numpy as np
+
+    is_kept = op.specials is not None and op.specials.nan == "kept"
+    if not is_kept or op.kind != "elementwise" or any(attr.default is MISSING for attr in op.attrs):
+        return ""
+    results = op.evaluate(op.make_attrs({}), np.array([np.inf, -np.inf], np.float32))
+    return ", ".join(f"{float(value):.4g}" for value in np.asarray(results))
 
 
 def operators() -> str:
@@ -104,6 +150,8 @@ def operators() -> str:
                 ("operator", "of", "opsets", "types"),
                 [(code(name), onnx[name], *_onnx_forms(forms.get(name, {}))) for name in sorted(onnx)],
             ),
+            heading(2, "NaN, infinities and zeros"),
+            *_special_values(),
             heading(2, "Relay"),
             f"What layers become: {len(ops)} ops. A host runs every one of them. For the accelerators of this "
             "repository the table names the patterns that an op may be a part of; their conditions are what "

@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_float, is_integer
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
 from ...tir.form.scalar import round_float32
-from ..op import Attr, Attrs, Bounds, Choice, Real
+from ..op import Attr, Attrs, Bounds, Choice, Real, Specials
 from ..types import TensorType
 from .elementwise import erf
 from .rows import FLOATS, NUMBERS, Row, monotonous, register_rows, wide
@@ -157,6 +157,7 @@ ROWS: tuple[Row, ...] = (
         FLOATS,
         _hard_swish,
         wide(_hard_swish_reference),
+        specials=Specials("kept", "-inf is NaN; above 5.6e37 the product overflows to inf", onnx="no overflow"),
     ),
     Row(
         "nn.gelu",
@@ -165,6 +166,7 @@ ROWS: tuple[Row, ...] = (
         FLOATS,
         _gelu,
         wide(_gelu_reference),
+        specials=Specials("kept", "-inf is NaN"),
         attrs=(Attr("approximate", Choice("none", "tanh"), "whether by tanh", default="none"),),
     ),
     Row(
@@ -178,6 +180,7 @@ ROWS: tuple[Row, ...] = (
             Attr("a_min", Real, "lower limit", neutral=-math.inf),
             Attr("a_max", Real, "upper limit", neutral=math.inf),
         ),
+        specials=Specials("kept", "a limit that ONNX's Clip leaves out is the smallest or largest finite number"),
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -26,10 +27,10 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
-from ..op import Attr, Attrs, Boolean, Choice, Int, Op, register_op
+from ..op import Attr, Attrs, Boolean, Choice, Int, Op, Specials, register_op
 from ..types import TensorType, TupleType
 from .common import normalise_axis, require_elements
-from .reduce import extremum_of_floats
+from .reduce import IGNORES_NAN, extremum_of_floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +110,8 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
     return compute
 
 
+_ONNX = "depends on positions and on the CPU: elements before a NaN may be forgotten"
+
 for _name, _fold, _what in (("argmax", te.max, "largest"), ("argmin", te.min, "smallest")):
     register_op(
         Op(
@@ -126,6 +129,7 @@ for _name, _fold, _what in (("argmax", te.max, "largest"), ("argmin", te.min, "s
             reference=_place_reference(_name),
             compute=_place_compute(_fold, _name),
             kind="opaque",
+            specials=replace(IGNORES_NAN, onnx=_ONNX, tflite=""),
         )
     )
 
@@ -241,5 +245,6 @@ register_op(
         compute=_topk_compute,
         loops=_topk_loops,
         kind="opaque",
+        specials=Specials("largest", "of several NaN that of the lower place is first"),
     )
 )

@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Imm
-from ..op import Attr, Attrs, Op, Real, register_op
+from ..op import Attr, Attrs, Op, Real, Specials, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float
 from .reduce import falling_exp
@@ -114,6 +114,7 @@ register_op(
         reference=_reference,
         compute=_compute,
         kind="opaque",
+        specials=Specials("kept", "a query all of whose scores are -inf is NaN, as by softmax"),
         macs=_macs,
         effort=_effort,
     )

@@ -12,7 +12,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
 from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Expr, Imm, Select
-from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, require_integers, windows
 from .qnn import check_zero_point
@@ -307,6 +307,7 @@ def _declare(rank: int, quantised: bool) -> Op:
             reference=_reference,
             compute=_compute,
             kind="reduction",
+            specials=None if quantised else Specials("kept"),
             value_range=_value_range if quantised else None,
             macs=_macs,
             effort=_effort,

@@ -29,7 +29,7 @@ from ...tir.form.nodes import (
 )
 from ...tir.form.nodes import Expr as Scalar
 from ...tir.te.open_loops import with_symbols
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Op, Specials, register_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axis
 
@@ -85,6 +85,7 @@ register_op(
         reference=_cut_reference,
         compute=_cut_compute,
         kind="opaque",
+        specials=Specials("moved"),
         stored=True,
         value_range=_same_range,
     )
@@ -171,6 +172,7 @@ register_op(
         loops=_nonzero_loops,
         open_loops=True,
         kind="opaque",
+        specials=Specials("unequal", "NaN is not zero"),
     )
 )
 
@@ -362,6 +364,7 @@ register_op(
         loops=_nms_loops,
         open_loops=True,
         kind="opaque",
+        specials=Specials("smallest", "scores; such a box is taken last, and not where there is a threshold"),
         effort=_nms_effort,
     )
 )

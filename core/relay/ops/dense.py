@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.extents import Dim
 from ...tir.form.nodes import Expr, Load
-from ..op import Attr, Attrs, Bounds, Int, Op, register_op
+from ..op import Attr, Attrs, Bounds, Int, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, require_float, require_integers
 from .conv import CONV_INTEGERS, product_sum_bounds, without_zero_point
@@ -172,6 +172,7 @@ def _declare(
             reference=reference,
             compute=compute,
             kind="reduction",
+            specials=None if name.startswith("qnn") else Specials("kept"),
             value_range=value_range,
             macs=macs,
         )

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...tir.form.dtype import bits, bounds, computes, is_float, is_integer, is_signed
 from ...tir.form.nodes import Bin, Call, Expr, Imm, Select, Un
-from ..op import Attr, Attrs, Bounds, Dtype
+from ..op import Attr, Attrs, Bounds, Dtype, Specials
 from ..types import TensorType
 from .common import broadcast_shapes, same_dtype
 from .rows import (
     FLOATS,
+    KEEPS_NAN,
     NUMBERS,
     Infer,
     Numpy,
@@ -299,14 +300,28 @@ def _cast_range(attrs: Attrs, dtype: str, data: Bounds = _OF_BOOL) -> Bounds | N
 
 
 def _two(
-    name: str, doc: str, infer: Infer, scalar: Scalar, numpy: Numpy | str, value_range: Range | None = None
+    name: str,
+    doc: str,
+    infer: Infer,
+    scalar: Scalar,
+    numpy: Numpy | str,
+    value_range: Range | None = None,
+    specials: Specials | None = KEEPS_NAN,
 ) -> Row:
-    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"))
+    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), specials=specials)
 
 
-def _either(name: str, doc: str, infer: Infer, scalar: Scalar, numpy: str, value_range: Range | None = None) -> Row:
+def _either(
+    name: str,
+    doc: str,
+    infer: Infer,
+    scalar: Scalar,
+    numpy: str,
+    value_range: Range | None = None,
+    specials: Specials | None = KEEPS_NAN,
+) -> Row:
     """A row of two arguments that may change places."""
-    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), commutative=True)
+    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), commutative=True, specials=specials)
 
 
 def _of(name: str, doc: str, numpy: str | None = None) -> Row:
@@ -316,10 +331,21 @@ def _of(name: str, doc: str, numpy: str | None = None) -> Row:
 
 _WRAPS = "Integers wrap around."
 
+_MOVES_NAN = Specials("moved")
+_COMPARES = Specials("unequal")
+_CLAMPED = Specials("kept", tflite="infinite results are the largest or smallest finite number")
+_EXTREMUM = Specials("kept", tflite="the second operand where one is NaN")
+_CAST = Specials(
+    "replaced",
+    "of floats and bool NaN stays NaN, or is true; an integer is 0 for NaN, and the nearest it has for a number beyond",
+    onnx="undefined in C: depends on the CPU",
+    tflite="the largest integer for NaN",
+)
+
 ROWS: tuple[Row, ...] = (
-    _either("add", f"a + b. {_WRAPS}", NUMBERS, _bin("add"), "add", _corners(lambda x, y: x + y)),
-    _two("subtract", f"a - b. {_WRAPS}", NUMBERS, _bin("sub"), "subtract", _corners(lambda x, y: x - y)),
-    _either("multiply", f"a * b. {_WRAPS}", NUMBERS, _bin("mul"), "multiply", _corners(lambda x, y: x * y)),
+    _either("add", f"a + b. {_WRAPS}", NUMBERS, _bin("add"), "add", _corners(lambda x, y: x + y), _CLAMPED),
+    _two("subtract", f"a - b. {_WRAPS}", NUMBERS, _bin("sub"), "subtract", _corners(lambda x, y: x - y), _CLAMPED),
+    _either("multiply", f"a * b. {_WRAPS}", NUMBERS, _bin("mul"), "multiply", _corners(lambda x, y: x * y), _CLAMPED),
     _two(
         "divide",
         f"a / b. Integers are rounded towards zero, and give 0 where b is 0. {_WRAPS}",
@@ -327,6 +353,7 @@ ROWS: tuple[Row, ...] = (
         _divide,
         _by_kind(_quotient, by_name("divide")),
         _quotient_range,
+        _CLAMPED,
     ),
     _two(
         "floor_mod",
@@ -351,33 +378,82 @@ ROWS: tuple[Row, ...] = (
         function("pow"),
         wide("power"),
         inputs=("a", "b"),
+        specials=Specials("kept", "1 to the power of NaN is 1, and NaN to the power of 0, as in C"),
     ),
     _either(
-        "minimum", "The smaller of a and b; NaN where one is NaN.", NUMBERS, _extremum("min"), "minimum", _corners(min)
+        "minimum",
+        "The smaller of a and b; NaN where one is NaN.",
+        NUMBERS,
+        _extremum("min"),
+        "minimum",
+        _corners(min),
+        _EXTREMUM,
     ),
     _either(
-        "maximum", "The larger of a and b; NaN where one is NaN.", NUMBERS, _extremum("max"), "maximum", _corners(max)
+        "maximum",
+        "The larger of a and b; NaN where one is NaN.",
+        NUMBERS,
+        _extremum("max"),
+        "maximum",
+        _corners(max),
+        _EXTREMUM,
     ),
-    _either("equal", "Whether a and b are equal; NaN equals nothing.", _ANY, _bin("eq"), "equal"),
-    _either("not_equal", "Whether a and b differ; NaN differs from all.", _ANY, _bin("ne"), "not_equal"),
-    _two("less", "Whether a < b; not where one is NaN.", _ORDERED, _bin("lt"), "less"),
-    _two("less_equal", "Whether a <= b; not where one is NaN.", _ORDERED, _bin("le"), "less_equal"),
-    _two("greater", "Whether a > b; not where one is NaN.", _ORDERED, _bin("gt"), "greater"),
-    _two("greater_equal", "Whether a >= b; not where one is NaN.", _ORDERED, _bin("ge"), "greater_equal"),
-    _either("logical_and", "Whether both hold.", _TRUTHS, _bin("and"), "logical_and"),
-    _either("logical_or", "Whether one of both holds.", _TRUTHS, _bin("or"), "logical_or"),
-    _either("logical_xor", "Whether just one of both holds.", _TRUTHS, _bin("ne"), "logical_xor"),
-    Row("logical_not", "Whether it does not hold.", _TRUTHS, lambda attrs, x: Un("not", x), "logical_not"),
-    _either("bitwise_and", "The bits that both have, of integers.", _INTEGERS, _bin("bitand"), "bitwise_and"),
-    _either("bitwise_or", "The bits that one of both has, of integers.", _INTEGERS, _bin("bitor"), "bitwise_or"),
-    _either("bitwise_xor", "The bits that just one has, of integers.", _INTEGERS, _bin("bitxor"), "bitwise_xor"),
-    Row("bitwise_not", "The bits that it has not, of integers.", _INTEGERS, _inverted, "bitwise_not", _inverted_range),
+    _either("equal", "Whether a and b are equal; NaN equals nothing.", _ANY, _bin("eq"), "equal", specials=_COMPARES),
+    _either(
+        "not_equal", "Whether a and b differ; NaN differs from all.", _ANY, _bin("ne"), "not_equal", specials=_COMPARES
+    ),
+    _two("less", "Whether a < b; not where one is NaN.", _ORDERED, _bin("lt"), "less", specials=_COMPARES),
+    _two("less_equal", "Whether a <= b; not where one is NaN.", _ORDERED, _bin("le"), "less_equal", specials=_COMPARES),
+    _two("greater", "Whether a > b; not where one is NaN.", _ORDERED, _bin("gt"), "greater", specials=_COMPARES),
+    _two(
+        "greater_equal",
+        "Whether a >= b; not where one is NaN.",
+        _ORDERED,
+        _bin("ge"),
+        "greater_equal",
+        specials=_COMPARES,
+    ),
+    _either("logical_and", "Whether both hold.", _TRUTHS, _bin("and"), "logical_and", specials=None),
+    _either("logical_or", "Whether one of both holds.", _TRUTHS, _bin("or"), "logical_or", specials=None),
+    _either("logical_xor", "Whether just one of both holds.", _TRUTHS, _bin("ne"), "logical_xor", specials=None),
+    Row(
+        "logical_not", "Whether it does not hold.", _TRUTHS, lambda attrs, x: Un("not", x), "logical_not", specials=None
+    ),
+    _either(
+        "bitwise_and", "The bits that both have, of integers.", _INTEGERS, _bin("bitand"), "bitwise_and", specials=None
+    ),
+    _either(
+        "bitwise_or",
+        "The bits that one of both has, of integers.",
+        _INTEGERS,
+        _bin("bitor"),
+        "bitwise_or",
+        specials=None,
+    ),
+    _either(
+        "bitwise_xor",
+        "The bits that just one has, of integers.",
+        _INTEGERS,
+        _bin("bitxor"),
+        "bitwise_xor",
+        specials=None,
+    ),
+    Row(
+        "bitwise_not",
+        "The bits that it has not, of integers.",
+        _INTEGERS,
+        _inverted,
+        "bitwise_not",
+        _inverted_range,
+        specials=None,
+    ),
     _two(
         "left_shift",
         "a * 2**b, of integers, without the bits that leave it: 0 where b is negative, or the width or more.",
         _INTEGERS,
         _shifted("shl"),
         _shift_reference("left_shift"),
+        specials=None,
     ),
     _two(
         "right_shift",
@@ -386,6 +462,7 @@ ROWS: tuple[Row, ...] = (
         _INTEGERS,
         _shifted("shr"),
         _shift_reference("right_shift"),
+        specials=None,
     ),
     Row(
         "where",
@@ -395,6 +472,7 @@ ROWS: tuple[Row, ...] = (
         "where",
         _where_range,
         ("condition", "a", "b"),
+        specials=_MOVES_NAN,
     ),
     Row("abs", f"The size of the data. {_WRAPS}", NUMBERS, _abs, "abs", _abs_range),
     Row("negative", f"-data. {_WRAPS}", _SIGNED, lambda attrs, x: -x, "negative", monotonous(lambda x: -x)),
@@ -443,6 +521,7 @@ ROWS: tuple[Row, ...] = (
         _cast_range,
         attrs=(Attr("dtype", Dtype, "of the result"),),
         stored=True,
+        specials=_CAST,
     ),
     Row(
         "bitcast",
@@ -451,6 +530,7 @@ ROWS: tuple[Row, ...] = (
         _bitcast,
         _bitcast_reference,
         attrs=(Attr("dtype", Dtype, "of the result"),),
+        specials=_MOVES_NAN,
     ),
     Row(
         "bfloat16_bits",
@@ -458,6 +538,7 @@ ROWS: tuple[Row, ...] = (
         takes("float32", lambda dtype: dtype == "float32", gives="uint16"),
         _bfloat16_bits,
         _bfloat16_bits_reference,
+        specials=_MOVES_NAN,
     ),
     Row(
         "bfloat16_value",
@@ -465,6 +546,7 @@ ROWS: tuple[Row, ...] = (
         takes("uint16", lambda dtype: dtype == "uint16", gives="float32"),
         _bfloat16_value,
         _bfloat16_value_reference,
+        specials=None,
     ),
 )
 """In the order in which the documentation would name them: arithmetic, comparisons, functions, activations."""

@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.extents import may_be_empty
 from ...tir.form.nodes import Expr, Imm, Select, const, maximum, minimum
-from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
+from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axis, require_elements, require_integers
 from .rows import broadcast_load
@@ -153,6 +153,7 @@ register_op(
         reference=_broadcast_reference,
         compute=_broadcast_compute,
         kind="broadcast",
+        specials=Specials("moved"),
         stored=True,
         value_range=_same_range,
     )

@@ -10,7 +10,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.extents import bounds_of, may_be_empty
 from ...tir.form.nodes import INDEX, Call, Expr, Imm
-from ..op import Attr, Attrs, Ints, Op, Real, register_op
+from ..op import Attr, Attrs, Ints, Op, Real, Specials, register_op
 from ..types import TensorType
 from .common import as_float, normalise_axes, require_float
 
@@ -136,6 +136,7 @@ register_op(
         reference=_reference,
         compute=_compute,
         kind="opaque",
+        specials=Specials("kept", "all that is normalised together; an infinity makes NaN"),
     )
 )
 
@@ -150,5 +151,6 @@ register_op(
         reference=_rms_reference,
         compute=_rms_compute,
         kind="opaque",
+        specials=Specials("kept", "all that is normalised together"),
     )
 )

@@ -11,10 +11,10 @@ from ...tir import te
 from ...tir.form.dtype import bounds, is_float
 from ...tir.form.extents import bound, bounds_of
 from ...tir.form.nodes import Expr, maximum, minimum
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, inside, require_float, windows
-from .reduce import extremum_of_floats
+from .reduce import IGNORES_NAN, extremum_of_floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,6 +179,7 @@ for _rank in (1, 2, 3):
             reference=_max_reference,
             compute=_max_compute,
             kind="reduction",
+            specials=IGNORES_NAN,
             value_range=_same_range,
             effort=pool_effort,
         )
@@ -196,6 +197,7 @@ for _rank in (1, 2, 3):
             reference=_average_reference,
             compute=_average_compute,
             kind="reduction",
+            specials=Specials("kept"),
             effort=pool_effort,
         )
     )
@@ -271,6 +273,7 @@ register_op(
         reference=_global_max_reference,
         compute=_global_max_compute,
         kind="reduction",
+        specials=IGNORES_NAN,
         value_range=_same_range,
     )
 )
@@ -283,5 +286,6 @@ register_op(
         reference=_global_average_reference,
         compute=_global_average_compute,
         kind="reduction",
+        specials=Specials("kept"),
     )
 )

@@ -12,7 +12,7 @@ from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
 from ...tir.form.scalar import round_float32
 from ..float_form import FloatForm
-from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Op, Scale, register_op
+from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Op, Scale, Specials, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, normalise_axis, require_integers
@@ -183,6 +183,11 @@ register_op(
         reference=_quantize_reference,
         compute=_quantize_compute,
         kind="elementwise",
+        specials=Specials(
+            "replaced",
+            "the least value for NaN, the limits of the type for infinities",
+            tflite="undefined in C for infinities: depends on the CPU",
+        ),
     )
 )
 

@@ -35,7 +35,7 @@ from ...tir.form.nodes import (
     seq,
 )
 from ...tir.form.visit import substitute
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, Specials, register_op
 from ..types import TensorType, TupleType
 from .activation import sigmoid, stable_sigmoid
 from .common import require_float, require_integers
@@ -442,6 +442,7 @@ def _declare(
             loops=loops,
             open_loops=True,
             kind="opaque",
+            specials=Specials("kept", "a step and all steps behind it"),
             macs=_macs(count),
             effort=_effort,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Call, Expr, Imm
-from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, as_float, normalise_axes, normalise_axis, require_elements, require_float
 
@@ -17,10 +17,18 @@ if TYPE_CHECKING:
 
 EXTREMA = ("max", "min")
 
+IGNORES_NAN = Specials(
+    "ignored",
+    "-0 and 0 are equal",
+    onnx="depends on positions and on the CPU: elements before a NaN may be forgotten; all NaN is NaN",
+    tflite="the smallest or largest finite number where all are NaN or infinite",
+)
+"""Of reductions to the largest or smallest element."""
+
 _Full = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]
 _Rest = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
-__all__ = ["EXTREMA", "extremum_of_floats", "falling_exp", "reduced_load", "reduced_shape", "sum_bounds"]
+__all__ = ["EXTREMA", "IGNORES_NAN", "extremum_of_floats", "falling_exp", "reduced_load", "reduced_shape", "sum_bounds"]
 
 _AXES = (
     Attr("axis", Ints(), "axes to reduce; () is all of them"),
@@ -138,6 +146,7 @@ def _declare(
     infer: Callable[..., TensorType],
     compute: Callable[..., te.Tensor],
     value_range: Callable[..., Bounds | None] | None = None,
+    specials: Specials | None = None,
 ) -> None:
     register_op(
         Op(
@@ -150,6 +159,7 @@ def _declare(
             compute=compute,
             kind="reduction",
             value_range=value_range,
+            specials=specials or Specials("kept"),
         )
     )
 
@@ -163,6 +173,7 @@ _declare(
     _infer_extremum,
     _folded(te.max, "max"),
     _extremum_range,
+    IGNORES_NAN,
 )
 _declare(
     "min",
@@ -170,6 +181,7 @@ _declare(
     _infer_extremum,
     _folded(te.min, "min"),
     _extremum_range,
+    IGNORES_NAN,
 )
 
 
@@ -248,6 +260,7 @@ def _declare_softmax(
             reference=reference,
             compute=compute,
             kind="opaque",
+            specials=Specials("kept", "all along the axis; so where one is inf, or all are -inf"),
         )
     )
 

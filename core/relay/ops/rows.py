@@ -10,7 +10,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import is_float, is_integer
 from ...tir.form.nodes import Call, Expr
-from ..op import Attr, Attrs, Bounds, Op, register_op
+from ..op import Attr, Attrs, Bounds, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, same_dtype
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLOATS",
+    "KEEPS_NAN",
     "NUMBERS",
     "Infer",
     "Numpy",
@@ -46,12 +47,15 @@ def broadcast_load(tensor: te.Tensor, index: tuple[Any, ...]) -> Expr:
     return tensor[tuple(0 if extent == 1 else i for extent, i in zip(tensor.shape, own, strict=True))]
 
 
+KEEPS_NAN = Specials("kept")
+
+
 @dataclass(frozen=True)
 class Row:
     """An op that works element by element.
 
     Args:
-        name, doc, attrs, inputs, commutative, stored: as for `Op`.
+        name, doc, attrs, inputs, commutative, stored, specials: as for `Op`.
         infer: its type relation.
         scalar: ``scalar(attrs, *elements)`` states an element of the result in the loop form.
         numpy: ``numpy(attrs, *arrays)`` computes the result, or the name of numpy's function that does.
@@ -69,6 +73,7 @@ class Row:
     attrs: tuple[Attr, ...] = ()
     commutative: bool = False
     stored: bool = False
+    specials: Specials | None = KEEPS_NAN
 
     def op(self) -> Op:
         """The declaration."""
@@ -97,6 +102,7 @@ class Row:
             value_range=bounded,
             commutative=self.commutative,
             stored=self.stored,
+            specials=self.specials,
         )
 
 

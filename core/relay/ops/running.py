@@ -24,7 +24,7 @@ from ...tir.form.nodes import (
     const,
     seq,
 )
-from ..op import Attr, Attrs, Boolean, Int, Op, register_op
+from ..op import Attr, Attrs, Boolean, Int, Op, Specials, register_op
 from ..types import TensorType
 from .along import numbers, with_place
 from .common import normalise_axis
@@ -164,5 +164,6 @@ for _name, _op, _what in (("cumsum", "add", "sum"), ("cumprod", "mul", "product"
             compute=_running_compute(_op, _name),
             loops=_running_loops(_op),
             kind="opaque",
+            specials=Specials("kept", "and so are all behind it"),
         )
     )

@@ -11,7 +11,7 @@ from ...tir.form.dtype import bounds, is_float
 from ...tir.form.extents import bound
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
 from ...tir.te.stages import identity_of
-from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, normalise_axis, require_integers, same_dtype
 
@@ -135,6 +135,12 @@ register_op(
         reference=_reference,
         compute=_compute,
         kind="opaque",
+        specials=Specials(
+            "moved",
+            "sums and products keep it; minima and maxima ignore updates that are NaN, and data that is NaN where a "
+            "number updates it",
+            onnx="depends on the order of the updates",
+        ),
         effort=_effort,
         value_range=_range,
     )

@@ -215,3 +215,20 @@ def test_the_same_value_on_both_sides(target: str) -> None:
         sides = [value if side is x else value.T for side in (left, right)]
         (made,) = artifact.run(value).values()
         np.testing.assert_allclose(made, sides[0] @ sides[1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.few(1)
+def test_products_keep_nan_and_infinities(target: str) -> None:
+    """Also where the other factor is 0, which some libraries skip."""
+    nan, inf = np.nan, np.inf
+    a, b = (Var(name, TensorType(shape, "float32")) for name, shape in (("a", (6, 9)), ("b", (9, 20))))
+    module = IRModule.of({"main": Function([a, b], call("matmul", a, b))})
+    left, right = (np.ones(var.shape, np.float32) for var in (a, b))
+    for row, value in enumerate((nan, inf, -inf)):
+        left[row, row] = value
+    left[4, :] = 0
+    right[:, 3] = 0
+    right[2, 5], right[2, 6] = nan, -inf
+    artifact = uma.build(module, [target, "c"], name="special", plugins=PLUGINS)
+    found = artifact.run({"a": left, "b": right})
+    np.testing.assert_array_equal(next(iter(found.values())), left.astype(np.float64) @ right.astype(np.float64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -195,16 +196,46 @@ def test_elementwise_and_global_pools(real: str) -> None:
     layers.check(real)
 
 
-def test_nan_stays_where_it_is_to_be_kept(real: str) -> None:
-    layers = Layers(np.random.default_rng(0))
-    x = layers.data(2, 16)
-    names = ("tanh", "nn.gelu", "abs", "sqrt", "log")
-    layers.outputs += [call(name, x) for name in names]
-    layers.outputs += [call("nn.dense", x, layers.weight(3, 16)), call("add", x, layers.weight(16))]
-    layers.outputs += [call("nn.relu", x), call("maximum", x, layers.weight(16))]  # for the host
+NAN, INF = np.nan, np.inf
+
+
+def _special(rng: np.random.Generator, shape: tuple[int, ...], *values: float, often: float = 0.1) -> np.ndarray:
+    """Normal numbers, some of which are others."""
+    made = rng.normal(0, 1, shape)
+    chosen = rng.random(shape) < often
+    made[chosen] = rng.choice(values, int(chosen.sum()))
+    return made.astype(np.float32)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("values", [(NAN, INF, -INF, -0.0), (NAN,), (INF,), (-INF,)])
+def test_with_nan_to_be_kept_the_table_of_special_values_holds(real: str, values: tuple[float, ...]) -> None:
+    """Every op that is still taken, and those that are not, beside the ops' references."""
+    rng = np.random.default_rng(0)
+    layers = Layers(rng)
+
+    def data(*shape: int, often: float = 0.1) -> Var:
+        made = layers.data(*shape)
+        layers.given[made.name] = _special(rng, shape, *values, often=often)
+        return made
+
+    for name in (*UNARY, "sqrt", "log", "nn.softmax", "nn.log_softmax"):
+        layers.outputs.append(call(name, data(4, 16), **ATTRS.get(name, {})))
+    layers.outputs += [call(name, data(4, 16), data(4, 16)) for name in BINARY]
+    for rank, what in itertools.product((1, 2, 3), ("max", "avg")):
+        window = {"pool_size": (3,) * rank, "strides": (2,) * rank, "padding": (1,) * 2 * rank}
+        layers.outputs.append(call(f"nn.{what}_pool{rank}d", data(1, *[7] * rank, 17, often=0.4), **window))
+    layers.outputs += [call(f"nn.global_{what}_pool", data(1, 5, 5, 16)) for what in ("max", "avg")]
+    layers.outputs.append(call("matmul", data(4, 16), layers.data(16, 5)))
+    for name in ACTIVATIONS:
+        layers.outputs.append(call(name, call("nn.dense", data(4, 16), layers.weight(8, 16)), **ATTRS.get(name, {})))
     module = IRModule.of({"main": Function(layers.inputs, Tuple(layers.outputs))})
     artifact = uma.build(module, "onednn -nan=keep; c", plugins=PLUGINS)
     kernels = [one["kernel"] for one in artifact.metadata["calls"]]
-    assert sum(kernel.startswith("onednn") for kernel in kernels) == len(names) + 2 < len(kernels)
-    for made in artifact.run(np.full((2, 16), np.nan, np.float32)).values():
-        assert np.isnan(made).all()
+    assert 20 <= sum(kernel.startswith("onednn") for kernel in kernels) < len(kernels)
+    found = artifact.run(layers.given).values()
+    with np.errstate(all="ignore"):
+        references = evaluate(module, layers.given)
+    for expr, got, wanted in zip(layers.outputs, found, references, strict=True):
+        largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+        np.testing.assert_allclose(got, wanted, 1e-5, 1e-5 * largest, err_msg=repr(expr))

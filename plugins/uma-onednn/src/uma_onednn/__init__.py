@@ -28,8 +28,8 @@ KIND = TargetKind(
             "nan",
             ("any", "keep"),
             default="any",
-            help="what becomes of a NaN under relu, clip, maximum and the like: oneDNN may make a number of it; keep "
-            "leaves these ops to others",
+            help="what becomes of a NaN under relu, clip, maximum and the like, and of an infinity under gelu and max "
+            "pools: oneDNN may give another result than the table of special values; keep leaves these ops to others",
         ),
         Attribute(
             "gflops",

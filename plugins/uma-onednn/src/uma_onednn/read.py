@@ -71,9 +71,9 @@ SOFTMAX = {"nn.softmax": 0x30000, "nn.log_softmax": 0x30001}
 """Numbers in oneDNN by the name of the op in relay."""
 
 KEEPS_NO_NAN = frozenset(
-    {"nn.relu", "clip", "sigmoid", "exp", "maximum", "minimum", "nn.hard_swish", "nn.leaky_relu", *SOFTMAX}
+    {"nn.relu", "clip", "sigmoid", "exp", "maximum", "minimum", "nn.hard_swish", "nn.leaky_relu", "nn.gelu", *SOFTMAX}
 )
-"""Ops of which the library gives a number where an operand is NaN, on some CPU."""
+"""Ops of which the library gives a number where an operand is NaN, or NaN of an infinity (gelu), on some CPU."""
 
 _GELU_TANH = 0x2B
 _DIRECT = 1

@@ -31,15 +31,17 @@ def make_patterns(*, int8: bool, keep_nan: bool) -> list[Pattern]:
 
     Args:
         int8: whether integer products are among them.
-        keep_nan: whether what makes a number of a NaN is left out.
+        keep_nan: whether ops are left out whose results the library computes otherwise where data is not finite.
     """
     left_out = KEEPS_NO_NAN if keep_nan else frozenset()
     made = [_convolution(rank, left_out) for rank in (1, 2, 3)]
     made += [_product("nn.dense", left_out), _product("matmul", left_out)]
     if int8:
         made += [_int8_convolution(rank) for rank in (1, 2)] + [_int8_dense()]
-    made += [_pool(rank, what) for what in ("max", "avg") for rank in (1, 2, 3)]
-    made += [_global_pool(what) for what in ("max", "avg")]
+    # The library's largest element is the smallest finite number where all are -inf or NaN.
+    pooled = {"max": "int8" if keep_nan else ("float32", "int8"), "avg": "float32"}
+    made += [_pool(rank, what, dtypes) for what, dtypes in pooled.items() for rank in (1, 2, 3)]
+    made += [_global_pool(what, dtypes) for what, dtypes in pooled.items()]
     made += [_unary(name) for name in UNARY if name not in left_out]
     made += [_softmax(name) for name in SOFTMAX if name not in left_out]
     made += [_binary(name) for name in BINARY if name not in left_out]
@@ -124,16 +126,19 @@ def _few_batch_dimensions(found: Match) -> Failed | bool:
     return count <= MAX_BATCH_DIMENSIONS or Failed(count)
 
 
-def _pool(rank: int, what: str) -> Pattern:
+_Dtypes = str | tuple[str, ...]
+
+
+def _pool(rank: int, what: str, dtypes: _Dtypes) -> Pattern:
     name = f"nn.{what}_pool{rank}d"
     opened: Mapping[str, Any] = _WINDOWED if what == "max" else {**_WINDOWED, "count_include_pad": any_}
-    data = wildcard(("float32", "int8") if what == "max" else "float32").named("data")
+    data = wildcard(dtypes).named("data")
     return Pattern(_name(name), op(name)(data, pool_size=any_, **opened).named("pool"))
 
 
-def _global_pool(what: str) -> Pattern:
+def _global_pool(what: str, dtypes: _Dtypes) -> Pattern:
     name = f"nn.global_{what}_pool"
-    data = wildcard(("float32", "int8") if what == "max" else "float32").named("data")
+    data = wildcard(dtypes).named("data")
     few = Clause("few_dimensions", _few_dimensions, "the space has at most 3 dimensions; this has {value}")
     return Pattern(_name(name), op(name)(data).named("pool"), [few])
 
