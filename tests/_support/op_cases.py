@@ -79,6 +79,8 @@ def broadcast(c: Choice, name: str, *dtypes: str) -> Call:
 def row(c: Choice, name: str) -> Call:
     """A call of an elementwise op without attributes: of the dtypes that it does not refuse."""
     op = get_op(name)
+    if op.inputs[0] == "condition":
+        return broadcast(c, name, "bool", *[c.of(*COMPUTED)] * 2)
     for dtype in c.of(*NUMBERS), c.of(*FLOATS), c.of(*INTEGERS), "float32", "uint16", "bool":
         types = [dtype] * len(op.inputs)
         try:
@@ -86,7 +88,7 @@ def row(c: Choice, name: str) -> Call:
         except ModelError:
             continue
         return broadcast(c, name, *types)
-    return broadcast(c, name, "bool", *[c.of(*COMPUTED)] * 2)
+    raise AssertionError(f"{name} takes no dtype")
 
 
 ROWS = tuple(r.name for r in (*elementwise.ROWS, *activation.ROWS) if not r.attrs)

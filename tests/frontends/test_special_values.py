@@ -39,7 +39,7 @@ RELAY |= {"MaxPool": "nn.max_pool1d", "GlobalMaxPool": "nn.global_max_pool", "Sc
 
 
 def rows(size: int) -> dict[str, np.ndarray]:
-    """Numbers in which NaN is at the start, in the middle, at the end, at the largest, in several places, everywhere."""
+    """Numbers with NaN at the start, in the middle, at the end, at the largest, in several places, everywhere."""
     plain = (np.arange(size) % 7 + 1).astype(np.float32)
     plain[size // 3] = 9
     places = {"none": [], "first": [0], "middle": [size // 2], "last": [size - 1], "largest": [size // 3]}
@@ -61,7 +61,9 @@ class Cases:
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
 
-    def add(self, op: str, *values: np.ndarray, constants: tuple[Any, ...] = (), outputs: int = 1, **attrs: Any) -> None:
+    def add(
+        self, op: str, *values: np.ndarray, constants: tuple[Any, ...] = (), outputs: int = 1, **attrs: Any
+    ) -> None:
         names = []
         for value in values:
             names.append(self.builder.input(f"x{len(self.inputs)}", value.shape, value.dtype.name))
@@ -160,7 +162,7 @@ def test_special_values_on_every_cpu(name: str, cc: str, tmp_path: Path, monkeyp
     check(cases, target, tmp_path, by_onnxruntime=False)
 
 
-# --- a reduction loses nothing, whatever computes it -------------------------------------------------------------------
+# --- the bug report --------------------------------------------------------------------------------------------------
 
 
 def test_the_largest_number_is_found_beside_a_nan(tmp_path: Path) -> None:

@@ -1,0 +1,147 @@
+"""What ops declare of NaN, infinities and -0 (`Specials`) is what their references and their loops compute."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from tests._support.op_cases import CASES
+from tests._support.relay_strategies import Choice, random_array
+from tests.relay.test_ops_compute import check
+
+from uma.relay.expr import Call
+from uma.relay.op import Op, Specials, get_op, registered_ops
+from uma.tir.form.dtype import is_float
+
+SPECIAL = (np.nan, np.nan, np.inf, -np.inf, -0.0)
+SEEDS = 300
+"""Random calls of an op, among which are some of floats, if it takes any."""
+
+
+class Seeded(Choice):
+    """The same choices for the same seed, by numpy."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def of(self, *options):  # type: ignore[no-untyped-def]
+        return options[self._rng.integers(len(options))]
+
+    def number(self, low: int, high: int) -> int:
+        return int(self._rng.integers(low, high, endpoint=True))
+
+    def order(self, count: int) -> tuple[int, ...]:
+        return tuple(map(int, self._rng.permutation(count)))
+
+    def array(self, shape, dtype):  # type: ignore[no-untyped-def]
+        return random_array(shape, dtype, self.number(0, 2**16))
+
+
+def float_calls(name: str, seeds: int) -> Iterator[tuple[int, Call]]:
+    """Calls of the op with an operand of floats, and their seeds, among so many."""
+    made = ((seed, CASES[name](Seeded(seed), name)) for seed in range(seeds))
+    return ((seed, one) for seed, one in made if any(is_float(arg.tensor.dtype) for arg in one.args))
+
+
+def with_specials(made: Call, seed: int, values: tuple[float, ...] = SPECIAL) -> list[np.ndarray]:
+    """Operands some of whose floats are special: all operands of what goes element by element, else the first one.
+
+    (A weight of inf times the 0 of padding is left to each implementation.)
+    """
+    assert isinstance(made.op, Op)
+    rng = np.random.default_rng(seed)
+    arrays = [random_array(arg.tensor.shape, arg.tensor.dtype, seed + i) for i, arg in enumerate(made.args)]
+    everywhere = made.op.kind in ("elementwise", "broadcast") or made.op_name == "scatter"
+    floats = [array for array in arrays if array.dtype.kind == "f"]
+    for array in floats if everywhere else floats[:1]:
+        chosen = rng.random(array.shape) < 0.3
+        array[chosen] = rng.choice(values, int(chosen.sum()))
+    return arrays
+
+
+def results(made: Call, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    assert isinstance(made.op, Op)
+    found = made.op.evaluate(made.attrs, *arrays)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def kept(made: Call, arrays: list[np.ndarray]) -> None:
+    assert isinstance(made.op, Op)
+    if made.op.kind in ("elementwise", "broadcast") and made.op_name != "power":
+        (found,) = results(made, arrays)
+        is_nan = np.zeros(found.shape, bool)
+        for array in arrays:
+            is_nan |= np.isnan(array)
+        assert np.isnan(found)[is_nan].all()
+    else:
+        first = np.full(arrays[0].shape, np.nan, arrays[0].dtype)
+        found = results(made, [first, *arrays[1:]])[0]
+        # (Sums of no elements, of steps behind the end, and exclusive ones are numbers.)
+        assert not found.size or not first.size or made.op_name != "matmul" or np.isnan(found).all()
+
+
+def ignored(made: Call, arrays: list[np.ndarray]) -> None:
+    (found,) = results(made, arrays)
+    lowest = np.inf if str(made.op_name).endswith("min") else -np.inf
+    (without,) = results(made, [np.where(np.isnan(arrays[0]), lowest, arrays[0]).astype(arrays[0].dtype)])
+    if found.dtype.kind == "f":
+        assert not np.isnan(found).any()
+        np.testing.assert_array_equal(found, without)
+        return
+    axis, data = made.attrs.axis, arrays[0]
+    places = found if made.attrs.keepdims else np.expand_dims(found, axis)
+    at_places = np.take_along_axis(data, places.astype(np.int64), axis)
+    fold = np.fmin if lowest > 0 else np.fmax
+    np.testing.assert_array_equal(at_places, fold.reduce(data, axis, keepdims=True))
+
+
+def unequal(made: Call, arrays: list[np.ndarray]) -> None:
+    if made.op_name != "nonzero":
+        (found,) = results(made, arrays)
+        is_nan = np.broadcast_to(np.isnan(arrays[0]) | np.isnan(arrays[1]), found.shape)
+        assert (found[is_nan] == (made.op_name == "not_equal")).all()
+
+
+def largest(made: Call, arrays: list[np.ndarray]) -> None:
+    """No element comes twice, and they are in order."""
+    values, places = results(made, arrays)
+    np.testing.assert_array_equal(np.take_along_axis(arrays[0], places.astype(np.int64), made.attrs.axis), values)
+    sorted_places = np.sort(places, made.attrs.axis)
+    assert (np.diff(sorted_places, axis=made.attrs.axis) > 0).all()
+    ranks = np.where(np.isnan(values), 2, np.clip(values, -9, 9) / 9)
+    steps = np.diff(ranks, axis=made.attrs.axis)
+    assert (steps <= 0).all() if made.attrs.largest else (steps >= 0).all()
+
+
+RULES: dict[str, Callable[[Call, list[np.ndarray]], None]] = {
+    "kept": kept,
+    "ignored": ignored,
+    "unequal": unequal,
+    "largest": largest,
+    "moved": lambda made, arrays: None,
+    "smallest": lambda made, arrays: None,
+    "replaced": lambda made, arrays: None,
+}
+"""What a rule says of a reference; of all of them the loops compute the same."""
+
+
+@pytest.mark.parametrize("name", list(registered_ops()))
+def test_loops_and_references_follow_the_declaration(name: str) -> None:
+    specials = get_op(name).specials
+    if specials is None:
+        assert next(float_calls(name, 30), None) is None, "an op of floats declares no Specials"
+        return
+    calls = list(itertools.islice(float_calls(name, SEEDS), 2))
+    assert calls, "no case of the op is of floats"
+    for seed, made in calls:
+        arrays = with_specials(made, seed)
+        check(made, arrays, [False] * len(arrays))
+        nan_only = with_specials(made, seed, (np.nan,))
+        RULES[specials.nan](made, nan_only)
+
+
+def test_injective_ops_move_nan_without_saying_so() -> None:
+    assert get_op("reshape").specials == Specials("moved")
+    assert get_op("bitwise_and").specials is None
