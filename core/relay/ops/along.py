@@ -101,7 +101,7 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
         kept = axis + (1 if attrs.keepdims else 0)
 
         def place(*index: Any) -> Expr:
-            number = found[(*index[:axis], *index[kept:])]
+            number: Expr = found[(*index[:axis], *index[kept:])]
             number = Select(number < none, number, Imm(0, "int32")) if may_be_none else number
             return number.astype(attrs.dtype)
 

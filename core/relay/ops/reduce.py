@@ -105,8 +105,9 @@ def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...] | int,
     """Return the largest (``max``) or smallest (``min``) number over axes; where all are NaN, -inf or inf."""
     import numpy as np
 
-    fold, first = (np.fmax, -np.inf) if name == "max" else (np.fmin, np.inf)
-    result: np.ndarray = fold.reduce(data, axis=axes, keepdims=keepdims, initial=data.dtype.type(first))
+    is_largest = name == "max"
+    numbers = np.where(np.isnan(data), data.dtype.type(-np.inf if is_largest else np.inf), data)
+    result: np.ndarray = (numbers.max if is_largest else numbers.min)(axis=axes, keepdims=keepdims)
     return result
 
 
