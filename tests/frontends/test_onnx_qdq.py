@@ -680,6 +680,15 @@ def test_what_stays_in_float(note: str, build: Callable[[Island], str]) -> None:
     verify(model.module)
 
 
+def test_a_limit_that_is_left_out_limits_no_integers() -> None:
+    """Its value, the largest finite number, is no multiple of anything within 24 bits."""
+    i = Island()
+    data = i.b.build(i.b.quantize(i.plus(i.op("Clip", i.input(4), i.constant(0.0)), 4), 2.0**-9, 0, "int8"))
+    model = import_model(data)
+    assert model.notes == ()
+    verify(model.module)
+
+
 def test_a_result_with_another_scale() -> None:
     i = Island()
     data = i.b.build(i.b.quantize(i.op("Add", i.input(4), i.input(4)), 0.3, 0, "int8"))

@@ -4,6 +4,7 @@ with onnxruntime and with LiteRT's reference kernels wherever the table names no
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,12 +80,26 @@ class Cases:
             self.add(op, edges)
         for limits in ((np.float32(0), None), (None, np.float32(6)), (np.float32(-1), np.float32(1))):
             self.add("Clip", edges, constants=limits)
+        with np.errstate(over="ignore"):
+            self.add("Clip", edges.astype(np.float16))
         few = EDGES[:8]
         for op in BINARY:
             self.add(op, np.repeat(few, len(few)), np.tile(few, len(few)))
         self.add("Where", edges > 0, edges, edges[::-1].copy())
         self.add("QuantizeLinear", edges, constants=(np.float32(1), np.int8(3)))
         self.add("CumSum", edges, constants=(np.int64(0),))
+
+    def attention(self) -> None:
+        """NaN and infinities among queries, keys and values."""
+        rng = np.random.default_rng(0)
+        for value, place in itertools.product((NAN, INF, -INF), range(3)):
+            q, k, v = (rng.standard_normal((1, 2, 40, 32)).astype(np.float32) for _ in range(3))
+            (q, k, v)[place][0, 1, 7, 9] = value
+            x = [self.builder.input(f"x{len(self.inputs) + i}", one.shape) for i, one in enumerate((q, k, v))]
+            self.inputs |= dict(zip(x, (q, k, v), strict=True))
+            scores = self.builder.node("MatMul", x[0], self.builder.node("Transpose", x[1], perm=[0, 1, 3, 2]))
+            made = self.builder.node("MatMul", self.builder.node("Softmax", scores, axis=-1), x[2])
+            self.outputs[made] = "MatMul"
 
     def along(self, size: int, names: Iterable[str] | None = None) -> None:
         """What is computed of a whole row, or window; of all `rows`, or of those with such names."""
@@ -146,7 +161,7 @@ def check(cases: Cases, target: str, folder: Path, *, by_onnxruntime: bool) -> N
 def test_special_values_by_the_host(tmp_path: Path) -> None:
     cases = Cases()
     cases.functions()
-    cases.along(20, ("middle", "several", "all"))
+    cases.along(70, ("middle", "several", "all"))  # enough for vectors along rows
     check(cases, "c", tmp_path, by_onnxruntime=True)
 
 
@@ -157,6 +172,7 @@ def test_special_values_on_every_cpu(name: str, cc: str, tmp_path: Path, monkeyp
     target = target_for(name, cc, monkeypatch)
     cases = Cases()
     cases.functions()
+    cases.attention()
     for size in (7, 33, 130):
         cases.along(size)
     check(cases, target, tmp_path, by_onnxruntime=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from tests._support.op_cases import CASES
+from tests._support.op_cases import CASES, on
 from tests._support.relay_strategies import Choice, random_array
 from tests.relay.test_ops_compute import check
 
@@ -55,6 +55,8 @@ def with_specials(made: Call, seed: int, values: tuple[float, ...] = SPECIAL) ->
     arrays = [random_array(arg.tensor.shape, arg.tensor.dtype, seed + i) for i, arg in enumerate(made.args)]
     everywhere = made.op.kind in ("elementwise", "broadcast") or made.op_name == "scatter"
     floats = [array for array in arrays if array.dtype.kind == "f"]
+    if made.op_name == "nn.non_max_suppression":
+        floats = [arrays[1]]  # the scores
     for array in floats if everywhere else floats[:1]:
         chosen = rng.random(array.shape) < 0.3
         array[chosen] = rng.choice(values, int(chosen.sum()))
@@ -140,6 +142,27 @@ def test_loops_and_references_follow_the_declaration(name: str) -> None:
         check(made, arrays, [False] * len(arrays))
         nan_only = with_specials(made, seed, (np.nan,))
         RULES[specials.nan](made, nan_only)
+
+
+@pytest.mark.parametrize("name", ["nn.rnn", "nn.gru", "nn.lstm"])
+def test_a_clip_in_a_recurrent_layer_keeps_nan(name: str) -> None:
+    for seed, made in itertools.islice(float_calls(name, SEEDS), 20):
+        if np.isfinite(made.attrs.clip) or np.isfinite(dict(made.attrs.items).get("cell_clip", np.inf)):
+            arrays = with_specials(made, seed, (np.nan,))
+            arrays[0][...] = np.nan
+            check(made, arrays, [False] * len(arrays))
+
+
+def test_a_box_whose_score_is_nan_is_taken_last() -> None:
+    boxes = np.array([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]], np.float32)
+    scores = np.array([[[np.nan, 0.5, 0.75]]], np.float32)
+    for threshold, order in ((np.nan, [2, 1, 0]), (0.0, [2, 1])):
+        arrays = [boxes, scores, np.array([3]), np.array([0.5], np.float32), np.array([threshold], np.float32)]
+        types = [(array.shape, array.dtype.name) for array in arrays]
+        made = on("nn.non_max_suppression", *types, limit=3)
+        check(made, arrays, [False] * len(arrays))
+        places, (count,) = results(made, arrays)
+        assert places[:count, 2].tolist() == order
 
 
 def test_injective_ops_move_nan_without_saying_so() -> None:

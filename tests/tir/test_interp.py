@@ -17,7 +17,25 @@ from tests._support.tir_tools import evaluate, func
 from uma.errors import InternalError
 from uma.tir.form.dtype import COMPUTED, INTEGERS, bits, bounds
 from uma.tir.form.interp import InterpreterError, interpret
-from uma.tir.form.nodes import Bin, Buffer, Call, Cast, Imm, Param, PrimFunc, Select, Store, Un, Var, const
+from uma.tir.form.nodes import (
+    INDEX,
+    Bin,
+    Buffer,
+    Call,
+    Cast,
+    For,
+    Imm,
+    Load,
+    Param,
+    PrimFunc,
+    Select,
+    Store,
+    Un,
+    Update,
+    Var,
+    const,
+    seq,
+)
 
 # Arithmetic. numpy is the reference where it does what the loop form says, exact integers and fractions elsewhere.
 
@@ -105,6 +123,20 @@ def test_large_integers_round_once_to_float32(a: int, b: int) -> None:
     assert equal(evaluate(Cast(Imm(b, "uint64"), "float32")), np.uint64(b).astype(np.float32))
     tie = (1 << 62) + (1 << 38)  # just below the middle of two float32, by less than float64 can tell
     assert evaluate(Cast(Imm(tie - 1, "int64"), "float32")) == np.int64(tie - 1).astype(np.float32) == 2.0**62
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("op", "wanted"), [("min", -3.0), ("max", 9.0)])
+def test_a_reduction_to_an_extreme_ignores_nan(dtype: str, op: str, wanted: float) -> None:
+    x, m, i = Buffer("x", (5,), dtype), Buffer("m", (1,), dtype), Var("i")
+    zero = Imm(0, INDEX)
+    begin = Store(m, (zero,), Imm(math.inf if op == "min" else -math.inf, dtype))
+    steps = For(i, Imm(5, INDEX), Update(op, m, (zero,), Load(x, (i,))))
+    reduction = PrimFunc((Param(x, "input"), Param(m, "output")), seq(begin, steps))
+    for place in range(5):
+        data = np.array([9, -3, 9, -3, 1], dtype)
+        data[place] = math.nan
+        assert interpret(reduction, {"x": data})["m"].tolist() == [wanted]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -372,15 +372,15 @@ def prod(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = No
 
 
 def max(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    """The largest value over ``axes``; -inf, or the smallest value of an integer type, where there is none. For
-    arguments see `sum`.
+    """The largest value over ``axes``; -inf, or the smallest value of an integer type, where there is none. NaN is
+    ignored. For arguments see `sum`.
     """
     return _reduction("max", value, axes, where)
 
 
 def min(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    """The smallest value over ``axes``; inf, or the largest value of an integer type, where there is none. For
-    arguments see `sum`.
+    """The smallest value over ``axes``; inf, or the largest value of an integer type, where there is none. NaN is
+    ignored. For arguments see `sum`.
     """
     return _reduction("min", value, axes, where)
 
