@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,6 +17,7 @@ from uma.relay.op import Op, Specials, get_op, registered_ops
 from uma.tir.form.dtype import is_float
 
 SPECIAL = (np.nan, np.nan, np.inf, -np.inf, -0.0)
+CALLS = 20 if os.environ.get("UMA_SOAK") else 1
 SEEDS = 300
 """Random calls of an op, among which are some of floats, if it takes any."""
 
@@ -135,7 +137,7 @@ def test_loops_and_references_follow_the_declaration(name: str) -> None:
     if specials is None:
         assert next(float_calls(name, 30), None) is None, "an op of floats declares no Specials"
         return
-    calls = list(itertools.islice(float_calls(name, SEEDS), 2))
+    calls = list(itertools.islice(float_calls(name, SEEDS), CALLS))
     assert calls, "no case of the op is of floats"
     for seed, made in calls:
         arrays = with_specials(made, seed)
@@ -146,7 +148,7 @@ def test_loops_and_references_follow_the_declaration(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nn.rnn", "nn.gru", "nn.lstm"])
 def test_a_clip_in_a_recurrent_layer_keeps_nan(name: str) -> None:
-    for seed, made in itertools.islice(float_calls(name, SEEDS), 20):
+    for seed, made in itertools.islice(float_calls(name, SEEDS), 4 * CALLS):
         if np.isfinite(made.attrs.clip) or np.isfinite(dict(made.attrs.items).get("cell_clip", np.inf)):
             arrays = with_specials(made, seed, (np.nan,))
             arrays[0][...] = np.nan
