@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests._support.op_cases import CASES, on
+from tests._support.op_kernels import check as check_compiled
 from tests._support.relay_strategies import Choice, random_array
 from tests.relay.test_ops_compute import check
 
 from uma.relay.expr import Call
 from uma.relay.op import Op, Specials, get_op, registered_ops
-from uma.tir.form.dtype import is_float
+from uma.tir.form.dtype import INTEGERS, is_float
 
 SPECIAL = (np.nan, np.nan, np.inf, -np.inf, -0.0)
 CALLS = 20 if os.environ.get("UMA_SOAK") else 1
@@ -165,6 +167,24 @@ def test_a_box_whose_score_is_nan_is_taken_last() -> None:
         check(made, arrays, [False] * len(arrays))
         places, (count,) = results(made, arrays)
         assert places[:count, 2].tolist() == order
+
+
+@pytest.mark.soak
+def test_integers_of_special_values_are_defined_behaviour(compilers: tuple[str, ...], tmp_path: Path) -> None:
+    """In C a float beyond an integer type has no conversion: the sanitizer for it, which plain ``undefined`` leaves out."""
+    ends = [2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 127.5, -128.5, 255.9, 3e38, -3e38]
+    data = np.array([*SPECIAL, *ends, 0.5, -1], np.float32)
+    calls = [
+        (on("cast", (data.shape, source), dtype=dtype), [data.astype(source)])
+        for source, dtype in itertools.product(("float32", "float64"), (*INTEGERS, "bool"))
+    ]
+    calls += [
+        (on("qnn.quantize", (data.shape, "float32"), scale=0.5, zero_point=3, dtype=dtype, rounding="even"), [data])
+        for dtype in ("int8", "uint8", "int16", "int32")
+    ]
+    check_compiled(
+        calls, compilers, tmp_path, ["-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+    )
 
 
 def test_injective_ops_move_nan_without_saying_so() -> None:
