@@ -171,7 +171,7 @@ def test_a_box_whose_score_is_nan_is_taken_last() -> None:
 
 @pytest.mark.soak
 def test_integers_of_special_values_are_defined_behaviour(compilers: tuple[str, ...], tmp_path: Path) -> None:
-    """In C a float beyond an integer type has no conversion: the sanitizer for it, which plain ``undefined`` leaves out."""
+    """C has no conversion of a float beyond an integer type; its sanitizer is not part of ``undefined``."""
     ends = [2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 127.5, -128.5, 255.9, 3e38, -3e38]
     data = np.array([*SPECIAL, *ends, 0.5, -1], np.float32)
     calls = [
