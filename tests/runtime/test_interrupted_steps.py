@@ -109,6 +109,7 @@ COMMANDS = {
         ["quantize", "net.onnx", "--data", "data.npz", *TARGETS, "-o", "out.onnx"],
         8.0,
     ),
+    "plan": (["plan", "long.py", "--target", "onednn", "--target", "c -opt=0", "-o", "plan.json"], 6.0),
     "check": (["check", "uma-matrix-unit"], 8.0),
 }
 
