@@ -87,7 +87,7 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
                 _limit(limits, use, box, block, what)
                 _check_reached(use, box_of(writes, Bounds({})), what)
     for use in used:
-        if use.writes and any(_meets_itself(use, var) for var in limits):
+        if use.writes and _meets_itself(use, limits):
             raise illegal(f"{what}: `{use}` writes an element in several iterations of the loops that would be parted")
     found = _carried(used, limits)
     if found is not None:
@@ -215,11 +215,12 @@ def _carried(uses: Sequence[Use], limits: Collection[Var]) -> Conflict | None:
     return next((one for one in found if any(apart != (0, 0) for apart in one.apart.values())), None)
 
 
-def _meets_itself(use: Use, var: Var) -> bool:
-    if var not in use.inner:
-        return True  # every iteration writes the same
-    apart = distances(use, use, [var])
-    return apart is not None and apart[var] != (0, 0)
+def _meets_itself(use: Use, limits: Collection[Var]) -> bool:
+    """Return whether two different iterations of the loops ``limits`` may access the same element."""
+    if not use.inner.issuperset(limits):
+        return True  # every iteration of the loop that is missing accesses the same element
+    apart = distances(use, use, list(limits))
+    return apart is not None and any(apart[var] != (0, 0) for var in limits)
 
 
 def _limit(limits: dict[Var, tuple[Expr, Expr]], use: Use, box: Box, block: Stmt, what: str) -> None:
@@ -302,7 +303,7 @@ def _needs_past(block: Stmt, limits: dict[Var, tuple[Expr, Expr]]) -> bool:
     for use in uses:
         if use.writes and not first[use.buffer].writes:
             return True  # it adds to what is there
-        if use.writes and any(_meets_itself(use, var) for var in limits):
+        if use.writes and _meets_itself(use, limits):
             return True
     return _carried(uses, limits) is not None
 

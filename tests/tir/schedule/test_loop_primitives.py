@@ -179,6 +179,31 @@ def test_what_follows_is_done_where_steps_are_left_out_after_all_was_written() -
     agree(func, s.func)
 
 
+def test_what_follows_is_done_where_several_of_its_loops_are_parted() -> None:
+    """Two loops write one dimension: each alone meets itself for some iterations of the other, both together do not."""
+    func = parsed("""
+        def f(x: In[int32, (3, 8)], y: Out[int32, (15,)]):
+            t = alloc(int32, (3, 8))
+            with block("double"):
+                for g in range(3):
+                    for i in range(8):
+                        t[g, i] = x[g, i] * 2
+            with block("out"):
+                for part in range(3):
+                    for o in range(5):
+                        y[part * 5 + o] = t[part, o] + 1
+    """)
+    s = Schedule(func)
+    at, _ = s.split("i", 4)
+    s.reverse_compute_at("out", at)
+    assert [var.name for var in s.loops("out")] == ["g", "i_o", "part", "o"]
+    agree(func, s.func)
+    wider = Schedule(parsed(print_func(func, "f").replace("part * 5 + o", "part * 4 + o").replace("@prim_func", "")))
+    at, _ = wider.split("i", 4)
+    with pytest.raises(ScheduleError, match="writes an element in several iterations of the loops"):
+        wider.reverse_compute_at("out", at)
+
+
 def test_a_buffer_of_the_functions_own_is_aligned() -> None:
     s = Schedule(PADDED)
     assert s.align("t", 64).alignment == 64
