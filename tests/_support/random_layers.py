@@ -111,15 +111,20 @@ class Layers:
         self._finish(f"conv{rank}d", (x, const(self.numbers((*kernel, 1, channels), weight))), attrs)
 
     def grouped(self, dtype: str, weight: str) -> None:
-        """A convolution in a few groups of channels."""
-        groups, channels, out = self.pick(2, 3), self.pick(1, 2, 3, 8), self.pick(1, 4, 8, 16, 20)
-        kernel, stride = self.pick(1, 2, 3), self.pick(1, 1, 2)
-        extents = (kernel + int(self.rng.integers(0, 6)) for _ in range(2))
-        x = self.input((1, *extents, groups * channels), dtype)
-        pad = tuple(int(self.rng.integers(0, 2)) for _ in range(4))
-        attrs = {"strides": (stride, 1), "padding": pad, "groups": groups, **self._attrs(dtype)}
-        w = const(self.numbers((kernel, kernel, channels, groups * out), weight))
-        self._finish("conv2d", (x, w), attrs)
+        """A convolution in groups of channels, of one dimension or of two, of three for floats."""
+        rank = self.pick(1, 2, 2, 2, 3) if dtype == "float32" else self.pick(1, 2, 2, 2)
+        groups, channels, out = self.pick(2, 3, 4, 8), self.pick(1, 2, 3, 5, 8), self.pick(1, 2, 4, 5, 6, 8, 12, 20, 36)
+        kernel, strides, dilation = (
+            tuple(self.pick(*of) for _ in range(rank)) for of in ((1, 2, 3), (1, 1, 2), (1, 1, 2))
+        )
+        pad = tuple(int(self.rng.integers(0, 2)) for _ in range(2 * rank))
+        if self.pick(True, False):  # each pixel alone
+            kernel, strides, pad = (1,) * rank, (1,) * rank, (0,) * (2 * rank)
+        extents = ((k - 1) * d + int(self.rng.integers(1, 9)) for k, d in zip(kernel, dilation, strict=True))
+        x = self.input((self.pick(1, 1, 2), *extents, groups * channels), dtype)
+        attrs = {"strides": strides, "padding": pad, "dilation": dilation, "groups": groups, **self._attrs(dtype)}
+        w = const(self.numbers((*kernel, channels, groups * out), weight))
+        self._finish(f"conv{rank}d", (x, w), attrs)
 
     def dense(self, dtype: str, weight: str) -> None:
         rows = self.pick((), (1,), (7,), (13,), (2, 9))

@@ -230,8 +230,8 @@ def _convolution(d: Drawer, name: str) -> Case:
     extents, kernel = [d.integer(1, 7), d.integer(1, 7)], [d.integer(1, 3), d.integer(1, 3)]
     dilation = d.one((1, 1), (2, 1), (1, 2))
     result, options = _window(d, extents, kernel, dilation)
-    groups = d.one(1, 2) if deep else 1
-    channels, many = d.integer(1, 3) * groups, d.integer(1, 3)
+    groups = d.one(1, 2, 3) if deep else 1
+    channels, many = d.integer(1, 3) * groups, d.integer(1, 5 if groups > 1 else 3)
     out = many * groups if deep else channels * many
     given = d.quantisation(dtype)
     shape = [out, *kernel, channels // groups] if deep else [1, *kernel, out]

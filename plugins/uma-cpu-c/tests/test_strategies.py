@@ -118,3 +118,63 @@ def test_elsewhere_todays_loops_stay(target: str) -> None:
     made.add("conv2d", True)
     made.add("dense", False)
     assert "uma_vectors.h" not in uma.build(made.module, target, plugins=PLUGINS).files
+
+
+def grouped(dtype: str, inner: int, out: int, kernel: int, groups: int) -> Layers:
+    """A grouped convolution of a few rows."""
+    made = Layers(5)
+    x = made.input((1, 6, 7, inner), dtype)
+    weight = const(made.numbers((kernel, kernel, inner // groups, out), dtype))
+    attrs = {"padding": (kernel // 2,) * 4, "groups": groups}
+    made.outputs.append(call("nn.conv2d" if dtype == "float32" else "qnn.conv2d", x, weight, **attrs))
+    return made
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("cpu", "integers"),
+    [
+        ("x86_64-linux-gnu -mcpu=x86-64-v3", "UMA_DOT2"),
+        ("x86_64-linux-gnu -mcpu=icelake-server", "UMA_DOT4"),
+        ("aarch64-linux-gnu -mcpu=cortex-a53", "UMA_SDOT2"),
+        ("aarch64-linux-gnu -mcpu=cortex-a76", "UMA_SDOT4"),
+    ],
+)
+def test_groups_whose_channels_fill_no_vectors_are_tiles(cpu: str, integers: str) -> None:
+    for inner, out, kernel, groups in ((32, 20, 3, 4), (8, 264, 1, 2)):
+        for dtype, form in (("float32", "UMA_FMA_f32x"), ("int8", integers)):
+            made = grouped(dtype, inner, out, kernel, groups)
+            assert form in c_text(made, f"c -mtriple={cpu}")
+
+
+def c_text(made: Layers, target: str) -> str:
+    return uma.build(made.module, target, name="n", plugins=PLUGINS).files["n.c"].decode()
+
+
+def test_groups_are_merged_where_they_fill_a_vector_together() -> None:
+    """Where that takes fewer products: 9 channels are three groups of four bytes, 18 are five."""
+    target = "c -mtriple=x86_64-linux-gnu -mcpu=icelake-server"
+    assert "UMA_DOT4_i32x16(" in c_text(grouped("int8", 18, 12, 5, 2), target)
+    assert "UMA_DOT4_i32x16(" not in c_text(grouped("int8", 16, 12, 5, 2), target)
+
+
+def test_weights_between_merged_groups_add_nothing() -> None:
+    """They stand for 0, whatever the zero point."""
+    made = Layers(4)
+    for inner, out, kernel, groups, zero in ((18, 12, 5, 2, 0), (4, 8, 3, 4, 5), (12, 6, 3, 6, 5)):
+        x = made.input((1, 5, 7, inner), "int8")
+        weight = const(made.numbers((kernel, kernel, inner // groups, out), "int8"))
+        attrs = {"padding": (kernel // 2,) * 4, "groups": groups, "input_zero_point": 3, "kernel_zero_point": zero}
+        made.outputs.append(call("qnn.conv2d", x, weight, **attrs))
+    values = made.values()
+    check(made.module, values, reference(made.module, values), "c -opt=2")
+
+
+def test_rows_of_a_large_picture_are_read_by_all_groups_in_turn() -> None:
+    """What all groups read is more than a cache holds: some rows, then the next ones."""
+    made = Layers(1)
+    x = made.input((1, 66, 70, 60), "float32")
+    weight = const(made.numbers((1, 1, 10, 42), "float32"))
+    made.outputs.append(call("nn.relu", call("nn.conv2d", x, weight, groups=6)))
+    values = made.values()
+    check(made.module, values, reference(made.module, values), "c -opt=2")

@@ -128,7 +128,8 @@ def attended(fusion: Fusion, unit: Unit) -> Scheduled:
         starts.append(block)
         s.split(row, how.scored.pixels, tail="peel")
     for sums, last, tile in ((products, scores, how.scored), (stages.mixed, stages.result, how.mixed)):
-        _product(Nest(kernel, s, buffer[sums], label[sums], label[last]), tile, unit, batches + 1)
+        nest = Nest(kernel, s, buffer[sums], label[sums], label[last], last.shape[-1])
+        _product(nest, tile, unit, batches + 1)
     # What is done for a head, and in it for a block of queries, one after the other.
     if batches:
         s.merge(*(s.loops(label[stage])[0] for stage in made if stage not in (*stages.mask, scores)), levels=batches)

@@ -10,7 +10,20 @@ from uma.hookspecs import Fusion
 from uma.relay import Call
 from uma.tir import INDEX, Expr, Imm, Select, te
 
-__all__ = ["LANES", "ROOM", "Element", "Index", "Operand", "Pieces", "Product", "bordered", "flat", "product_of"]
+__all__ = [
+    "LANES",
+    "ROOM",
+    "Element",
+    "Index",
+    "Operand",
+    "Pieces",
+    "Product",
+    "bordered",
+    "flat",
+    "in_groups",
+    "product_of",
+    "split_group",
+]
 
 LANES = 4
 """The fewest of a vector."""
@@ -106,16 +119,22 @@ class Product:
         return self.taps[1] if self.is_depthwise else 0
 
 
-def product_of(fusion: Fusion, operand: Operand) -> Product | None:
+def product_of(fusion: Fusion, operand: Operand, merged: int = 1) -> Product | None:
     """What the anchor of ``fusion``, a convolution or a matrix product, computes, as a product; None where it is none
     of this form: a product whose first operand is broadcast.
+
+    Args:
+        fusion: whose anchor it is.
+        operand: how the data is read.
+        merged: how many groups of channels of a convolution become one, a divisor of their number. A weight between
+            channels of different groups stands for 0, so data must be finite: integers.
     """
     call = fusion.anchor
     assert call is not None
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     name = (call.op_name or "").rpartition(".")[2]
     if name in ("conv1d", "conv2d"):
-        return _convolution(fusion, call, data, weight, operand)
+        return _convolution(fusion, call, data, weight, operand, merged)
     if name == "matmul" and not (data.shape[:-2] == call.shape[:-2] and weight.shape[:-2] in ((), call.shape[:-2])):
         return None
     rows, stages = _rows(data, operand)
@@ -144,7 +163,9 @@ def _rows(data: te.Tensor, operand: Operand) -> tuple[te.Tensor, tuple[te.Tensor
     return made, (made,)
 
 
-def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor, operand: Operand) -> Product:
+def _convolution(
+    fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor, operand: Operand, merged: int
+) -> Product:
     attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
     # A convolution of one dimension is one of a picture of one row.
     batch, channels, width = data.shape[0], data.shape[-1], data.shape[-2]
@@ -154,16 +175,19 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     top, left, bottom, right = attrs.padding if is_picture else (0, attrs.padding[0], 0, attrs.padding[1])
     # Without dilation the taps of a row lie side by side.
     is_depthwise = attrs.groups == channels == call.shape[-1] > 1
-    groups = 1 if is_depthwise else attrs.groups
-    is_run = attrs.groups == 1 and (dilation == 1 or kernel_width == 1)
-    taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, weight.shape[-2])
+    groups = 1 if is_depthwise else attrs.groups // merged
+    is_run = groups == 1 and not is_depthwise and (dilation == 1 or kernel_width == 1)
+    depth = 1 if is_depthwise else channels // groups
+    taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, depth)
     is_odd = is_depthwise and channels % LANES != 0
     room = (ROOM if is_odd else 0) if is_depthwise else -taps[-1] % operand.group
     given, is_flat = flat(fusion, data)
     has_borders = any((top, left, bottom, right))
     # Where each pixel is alone, a picture is one row of them.
-    is_joined = is_flat and height > 1 and attrs.groups == 1 and not has_borders and not fusion.by_rows
+    is_joined = is_flat and height > 1 and not is_depthwise and not has_borders and not fusion.by_rows
     is_joined = is_joined and math.prod(weight.shape[:-2]) == stride == row_stride == 1
+    # Several groups of channels read a large picture row by row, while it is in the cache.
+    is_joined = is_joined and (groups == 1 or width < _WIDE)
     if is_joined:
         height, width = 1, height * width
         row = te.reshape(data, (batch, 1, width * channels))
@@ -186,15 +210,17 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
-        group, outer = (outer[0], outer[1:]) if groups > 1 else (Imm(0, INDEX), outer)
+        group, outer = split_group(outer, groups)
         y = outer[1] if len(outer) > 1 else Imm(0, INDEX)
         row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
+        if groups > 1:
+            # The constants of unrolled pixels come last, where compilers make them parts of addresses.
+            first = group * depth + taps[-1] + taps[1] * (dilation * channels) + first
+            return element(outer[0], row, first)
         if not is_run:
             first = first + taps[1] * (dilation * channels)
         if not stages:
             row, first = row - top, first - left * channels
-        if groups > 1:
-            first = first + group * (channels // groups)
         return element(outer[0], row, first + (o if is_depthwise else taps[-1]))
 
     def inside(outer: Index, x: Expr, taps: Index) -> Expr:
@@ -204,19 +230,22 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         return there
 
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
+        o = split_group(outer, groups)[0] * (call.shape[-1] // groups) + o if groups > 1 else o
         kx, c = (taps[1] // channels, taps[1] % channels) if is_run else (taps[1], taps[2])
-        o = outer[0] * (call.shape[-1] // groups) + o if groups > 1 else o
-        return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
+        if merged == 1:
+            return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
+        wide = weight.shape[-2]
+        value = weight[(taps[0], kx, c % wide, o) if is_picture else (kx, c % wide, o)]
+        is_same = (c // wide).equal(o // (call.shape[-1] // attrs.groups) % merged)
+        return Select(is_same, value, Imm(dict(attrs.items).get("kernel_zero_point", 0), value.dtype))
 
     asked = inside if has_borders and not stages else None
     between = (-(-left // stride), (width + left - (kernel_width - 1) * dilation - 1) // stride + 1)
     shape = (batch, width, call.shape[-1]) if is_joined else call.shape
     joined = data.shape[-2] if is_joined else 0
-    fresh = row_stride * width * channels if len(shape) == 4 and groups == 1 else 0
-    if groups > 1:
-        shape = (groups, *shape[:-1], shape[-1] // groups)
+    fresh = row_stride * width * channels if len(shape) == 4 else 0
     return Product(
-        shape,
+        in_groups(shape, groups),
         taps,
         of_data,
         of_weight,
@@ -230,6 +259,21 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         fresh=fresh,
         pitch=stride * channels,
     )
+
+
+def in_groups(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
+    """Return the shape of a product in ``groups`` groups of channels, its first dimension if there are several.
+
+    Args:
+        shape: of the result of the convolution, the channels last.
+        groups: of channels.
+    """
+    return (groups, *shape[:-1], shape[-1] // groups) if groups > 1 else shape
+
+
+def split_group(outer: Index, groups: int) -> tuple[Expr, Index]:
+    """Return the group of channels and the rest of ``outer``."""
+    return (outer[0], outer[1:]) if groups > 1 else (Imm(0, INDEX), outer)
 
 
 Sides = tuple[int, int]

@@ -68,6 +68,7 @@ def tiled(
         *before, channel = s.loops(nest.last)
         part, channel = s.split(channel, product.shape[-1])
         s.reorder(part, *before, channel)
+        nest = replace(nest, channels=product.shape[-1])
     rank = len(sums.shape)
     outer, reduction, grouped = loops[:rank], loops[rank : rank + axes], loops[rank + axes :]
     blocks, lane = s.split(outer.pop(), tile.lanes)
@@ -76,16 +77,19 @@ def tiled(
     order = [at, *outer]
     if outer:
         at, pixel = s.split(outer[-1], tile.pixels, tail="peel")
-        # Weights of a block stay in the cache; where there are few, rows of the data, which have all channels.
+        # Weights of a block stay in the cache; where there are few, rows of the data, which have all channels. A group
+        # is done with all of its blocks before the next one.
         (first, *_), rows = order, outer[:-1]
-        around = rows if product.is_depthwise else []
+        groups, rows = (rows[:1], rows[1:]) if product.groups > 1 else ([], rows)
+        around = rows if product.is_depthwise or (groups and fusion.by_rows) else []
         count = _rows_at_once(product, packed, unit) if instruction is None and product.fresh and not around else 0
         if count:
             several, row = s.split(rows[-1], count)
             around, rows = [*rows[:-1], several], [row]
         within = [row for row in rows if row not in around]
         inner = [pixel, *inner]
-        order = [*around, *within, at, first] if _is_written(product, unit) else [*around, first, *within, at]
+        tiles = [*within, at, first] if _is_written(product, unit) else [first, *within, at]
+        order = [*around, *groups, *tiles]
         s.reorder(*order, *inner)
     in_registers(nest, order[-1], reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
@@ -115,6 +119,7 @@ class Nest:
         sums: the buffer.
         product: the label of the loops that add.
         last: the label of what follows.
+        channels: how many the innermost loop of ``last`` has.
     """
 
     kernel: te.Kernel
@@ -122,6 +127,7 @@ class Nest:
     sums: Buffer
     product: str
     last: str
+    channels: int
 
     def scheduled(self) -> Scheduled:
         """The answer of a strategy."""
@@ -160,7 +166,7 @@ def planned(
             s.set_scope(kernel.buffers[stage], "global")
     if packed is not None and packed in kernel.buffers:
         s.align(kernel.buffers[packed], LINE)
-    return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]])
+    return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]], anchor.shape[-1])
 
 
 def in_registers(
@@ -182,9 +188,8 @@ def in_registers(
     s.reorder(*reduction, *inner, *grouped)
     fewer = unit.bytes // widest(nest.kernel.func, last)
     one_by_one = looks_up(nest.kernel.func, last)
-    channels = next(tensor.shape[-1] for tensor, label in nest.kernel.labels.items() if label == last)
     work = _work(nest.kernel.func, last)
-    is_short = work <= (_MOST_WORK if not channels % lanes else _LITTLE_WORK)
+    is_short = work <= (_MOST_WORK if not nest.channels % lanes else _LITTLE_WORK)
     if fewer >= lanes and is_short and not one_by_one:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
@@ -262,13 +267,17 @@ def _rows_at_once(product: Product, packed: te.Tensor, unit: Unit) -> int:
     """How many rows of a picture of floats all blocks of channels read before the next ones are read, so that these
     stay in the cache; 0 where all rows do, or where weights would be read again more often than data are otherwise.
     """
-    row_bytes, height, blocks = 4 * product.fresh, product.shape[1], packed.shape[product.batches]
+    row_bytes, height = 4 * product.fresh, product.shape[-3]
+    # A block reads the channels of its group, and the rest of the cache lines in which these are.
+    depth = product.taps[-1]
+    share = min(1, (depth + LINE // 4) / (product.groups * depth)) if product.groups > 1 else 1
+    reads = product.groups * packed.shape[product.batches] * share
     if 2 * row_bytes * height <= unit.cache_bytes:
         return 0
     most = max(1, unit.cache_bytes // (2 * row_bytes))
     rows = max(rows for rows in range(1, height + 1) if rows <= most and height % rows == 0)
     weights_again = (-(-height // rows) - 1) * 4 * math.prod(packed.shape)
-    return rows if weights_again < (blocks - 1) * row_bytes * height else 0
+    return rows if weights_again < (reads - 1) * row_bytes * height else 0
 
 
 def _is_written(product: Product, unit: Unit) -> bool:
@@ -355,7 +364,7 @@ def centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: int
     def place(index: Sequence[Expr]) -> tuple[Expr, ...]:
         if product.joined:
             n, y, x, o = index
-            return n, y * product.joined + x, o
+            index = n, y * product.joined + x, o
         if product.groups > 1:
             *before, o = index
             return (o // product.shape[-1], *before, o % product.shape[-1])

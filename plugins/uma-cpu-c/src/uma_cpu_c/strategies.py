@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from .resizes import resized
 from .schedules import is_known, tiled
 from .small import core_of, small_products
 from .small_planes import small_planes
-from .tiles import choose
+from .tiles import Tile, choose
 from .transposes import transposed
 from .units import Unit, unit_of
 from .volumes import volume_product
@@ -137,7 +137,6 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
         unit,
         row=product.row,
         pitch=4 * product.pitch,
-        is_whole=product.groups > 1,
     )
     return None if tile is None else tiled(fusion, product, tile, unit)
 
@@ -171,30 +170,71 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     product = product_of(fusion, operand)
     if product is None or not _worthwhile(fusion, product):
         return None
+    tile = _integer_tile(product, how, operand, kept, unit)
+    if tile is None:
+        return None
+    merged = _merged(fusion, product, tile, lambda other: _integer_tile(other, how, operand, kept, unit), operand, unit)
+    product, tile = merged or (product, tile)
     if kept != "int8":
         product = replace(product, weight=product.less(weight_zero, kept))
-    steps = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
-    step_bytes = operand.group * np.dtype(kept).itemsize
-    pixels, channels = _pixels(product), product.shape[-1]
-    tile = choose(
-        pixels,
-        channels,
-        steps,
-        step_bytes,
+    if is_depthwise:
+        return tiled(fusion, product, tile, unit)
+    instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
+    return tiled(fusion, product, tile, unit, instruction, operand.zero)
+
+
+_FASTER, _LARGER = 1.1, 2.0
+"""Groups of channels are merged where that is at least so many times as fast, and takes less than so many times the
+memory for weights."""
+
+
+def _merged(
+    fusion: Fusion,
+    product: Product,
+    tile: Tile,
+    tile_of: Callable[[Product], Tile | None],
+    operand: Operand,
+    unit: Unit,
+) -> tuple[Product, Tile] | None:
+    """Return the product of integers with several groups of channels merged into one that fills at most a vector, and
+    its tile; None where no such product is faster.
+    """
+    groups, channels = product.groups, product.shape[-1]
+    best, cycles = None, tile.cycles * groups / _FASTER
+    for count in range(2, min(groups, unit.lanes // channels) + 1):
+        other = product_of(fusion, operand, count) if groups % count == 0 else None
+        wider = None if other is None else tile_of(other)
+        if other is None or wider is None or wider.cycles * other.groups >= cycles:
+            continue
+        if _packed(other, wider, operand) < _LARGER * _packed(product, tile, operand):
+            best, cycles = (other, wider), wider.cycles * other.groups
+    return best
+
+
+def _packed(product: Product, tile: Tile, operand: Operand) -> int:
+    """Return how many weights a product has in the order in which tiles read them."""
+    return product.groups * -(-product.shape[-1] // tile.channels) * tile.channels * _steps(product, operand)
+
+
+def _steps(product: Product, operand: Operand) -> int:
+    """Return how often something is added to each sum of integers."""
+    return -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
+
+
+def _integer_tile(product: Product, how: _Dot, operand: Operand, kept: str, unit: Unit) -> Tile | None:
+    """The tile of a product of integers whose weights are of the dtype ``kept``; None where there is none."""
+    return choose(
+        _pixels(product),
+        product.shape[-1],
+        _steps(product, operand),
+        operand.group * np.dtype(kept).itemsize,
         unit,
         cost=how.cost,
         epilogue=_REQUANTISED,
         spare=how.spare,
         row=product.row,
         pitch=np.dtype(operand.dtype).itemsize * product.pitch,
-        is_whole=product.groups > 1,
     )
-    if tile is None:
-        return None
-    if is_depthwise:
-        return tiled(fusion, product, tile, unit)
-    instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
-    return tiled(fusion, product, tile, unit, instruction, operand.zero)
 
 
 def _pixels(product: Product) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from .products import LANES, ROOM
 from .units import Unit
@@ -40,11 +40,13 @@ class Tile:
         pixels: rows of it.
         vectors: of channels, side by side.
         lanes: channels of a vector.
+        cycles: that a row of pixels takes, as `choose` estimates.
     """
 
     pixels: int
     vectors: int
     lanes: int
+    cycles: float = field(default=0.0, compare=False)
 
     @property
     def channels(self) -> int:
@@ -64,7 +66,6 @@ def choose(
     spare: int = 1,
     row: int = 0,
     pitch: int = 0,
-    is_whole: bool = False,
 ) -> Tile | None:
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
 
@@ -84,7 +85,6 @@ def choose(
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
         pitch: bytes of the data from one pixel to the next: where lines of many pixels share a few places in the first
             cache, a tile has no more pixels than places; 0 where that is not known.
-        is_whole: whether a tile must have all channels.
     """
 
     def cycles(tile: Tile) -> float:
@@ -118,9 +118,9 @@ def choose(
     tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))
     room = 0 if channels % LANES == 0 else ROOM
     fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
-    whole = (t for t in fitting if not is_whole or channels == t.channels)
-    small = [t for t in whole if t.vectors == 1 or 2 * t.channels * steps * step_bytes <= unit.cache_bytes]
-    return min(small, key=lambda tile: (cycles(tile), tile.lanes, tile.pixels * tile.vectors), default=None)
+    small = [t for t in fitting if t.vectors == 1 or 2 * t.channels * steps * step_bytes <= unit.cache_bytes]
+    timed = (replace(tile, cycles=cycles(tile)) for tile in small)
+    return min(timed, key=lambda tile: (tile.cycles, tile.lanes, tile.pixels * tile.vectors), default=None)
 
 
 def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Tile]:
