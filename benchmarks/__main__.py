@@ -34,7 +34,7 @@ from .call import call_table, call_times
 from .cases import EMPTY, OWN, REAL, ROOT, Case, models_folder, own_cases, real_cases, sweep_cases
 from .contenders import contenders
 from .contenders.uma_c import TARGET
-from .layers import random_layers
+from .layers import KINDS, random_layers
 from .report import Row, empty_table, model_table, size_table, sweep_table
 from .sweep import measured_families
 from .worker import Limits
@@ -115,6 +115,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a run of a minute or two")
     parser.add_argument("--seed", type=int, help="of the sweep's layers, and of the order of batches; else a fresh one")
     parser.add_argument("--shapes", type=int, help="how many layers the sweep has (default: 200; quick: 8)")
+    parser.add_argument("--kind", metavar="KIND", action="append", choices=KINDS, help=f"of them: {', '.join(KINDS)}")
     parser.add_argument("--processes", type=int, help="how many measure each model (default: 3; quick: 2)")
     parser.add_argument("--rounds", type=int, help="batches in each of them (default: 40; quick: 12)")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench.json", help="where all times are written")
@@ -168,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines = list(model_table(rows[-1:]))
             print("\n".join(lines if len(rows) == 1 else lines[1:]), flush=True)
         if SWEEP in args.only:
-            made = sweep_cases(random_layers(args.shapes, args.seed), folder)
+            made = sweep_cases(random_layers(args.shapes, args.seed, args.kind or KINDS), folder)
             limits["budget_s"] /= 4
             for first in range(0, len(made), _CHUNK):
                 chunk = made[first : first + _CHUNK]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +14,31 @@ import onnx
 from .nets import Net
 from .tflite_op import Tensor, one_op
 
-__all__ = ["CHANNELS", "IN_SCALE", "MACS", "WEIGHT_SCALE", "Layer", "dequantised", "random_layers", "spread_of"]
+__all__ = [
+    "CHANNELS",
+    "IN_SCALE",
+    "KINDS",
+    "MACS",
+    "WEIGHT_SCALE",
+    "Layer",
+    "dequantised",
+    "random_layers",
+    "spread_of",
+]
+
+KINDS = ("conv", "depthwise", "grouped", "dense", "matmul")
+"""The kinds of layers that are drawn."""
 
 MACS = (50_000, 200_000_000)
 """Of a layer, least and most."""
 
 CHANNELS = (1, 512)
+
+GROUPS = (2, 2, 3, 4, 5, 8)
+"""Of grouped convolutions, as often as they are drawn."""
+
+LEAST_OF_GROUP = 5
+"""Channels of a group, in or out: with fewer, a grouped convolution is close to a depthwise one."""
 
 IN_SCALE, WEIGHT_SCALE = 2.0**-5, 2.0**-7
 """Of tensors of int8: the data's, the weights'."""
@@ -36,21 +55,32 @@ class Layer:
         extent: height and width of a picture; rows of a dense layer or of a product; else 1.
         batch: how many products of matrices there are.
         kernel, stride: of a convolution.
+        groups: of a convolution with several groups of channels.
     """
 
-    kind: Literal["conv", "depthwise", "dense", "matmul"]
+    kind: Literal["conv", "depthwise", "grouped", "dense", "matmul"]
     dtype: Literal["float32", "int8"]
     channels: tuple[int, int]
     extent: int
     batch: int = 1
     kernel: int = 1
     stride: int = 1
+    groups: int = 1
+
+    @property
+    def is_conv(self) -> bool:
+        """Whether it is a convolution of any kind."""
+        return self.kind in ("conv", "depthwise", "grouped")
 
     @property
     def macs(self) -> int:
         """Its multiply-accumulates."""
-        window = self.kernel**2 if self.kind in ("conv", "depthwise") else 1
-        return self._results * window * (1 if self.kind == "depthwise" else self.channels[0])
+        window = self.kernel**2 if self.is_conv else 1
+        return self._results * window * (self.channels[0] // self._groups)
+
+    @property
+    def _groups(self) -> int:
+        return self.channels[0] if self.kind == "depthwise" else self.groups
 
     @property
     def _results(self) -> int:
@@ -67,7 +97,8 @@ class Layer:
             rows = f"{self.batch} x {self.extent}" if self.batch > 1 else f"{self.extent}"
             return f"{self.kind} {self.dtype} {sizes}, {rows} rows"
         stride = f" s{self.stride}" if self.stride > 1 else ""
-        return f"{self.kind} {self.dtype} {sizes}, {self.extent}x{self.extent} k{self.kernel}{stride}"
+        groups = f" g{self.groups}" if self.groups > 1 else ""
+        return f"{self.kind} {self.dtype} {sizes}, {self.extent}x{self.extent} k{self.kernel}{stride}{groups}"
 
     def model(self) -> onnx.ModelProto:
         """The layer alone, with a bias where it has weights; of int8, between tensors of int8."""
@@ -77,7 +108,7 @@ class Layer:
             return self._wrapped(net, "MatMul", shapes, inner, None)
         if self.kind == "dense":
             return self._wrapped(net, "Gemm", [[self.extent, inner]], inner, (out, inner), transB=1)
-        groups, size = inner if self.kind == "depthwise" else 1, self.kernel
+        groups, size = self._groups, self.kernel
         weight = (out, inner // groups, size, size)
         how = {"kernel_shape": [size] * 2, "strides": [self.stride] * 2, "pads": [size // 2] * 4, "group": groups}
         picture = [1, inner, self.extent, self.extent]
@@ -136,7 +167,7 @@ class Layer:
             kernel = weight(1, self.kernel, self.kernel, out)
             how["depthMultiplier"] = 1
             return one_op("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", [picture, kernel, bias], result, **how)
-        kernel = weight(out, self.kernel, self.kernel, inner)
+        kernel = weight(out, self.kernel, self.kernel, inner // self.groups)
         return one_op("CONV_2D", "Conv2DOptions", [picture, kernel, bias], result, **how)
 
 
@@ -151,26 +182,27 @@ def spread_of(terms: int, of_inputs: bool) -> float:
     return IN_SCALE * (IN_SCALE if of_inputs else WEIGHT_SCALE) * 74 * 74 * math.sqrt(terms) / 40
 
 
-def random_layers(count: int, seed: int) -> Iterator[Layer]:
+def random_layers(count: int, seed: int, kinds: Sequence[str] = KINDS) -> Iterator[Layer]:
     """Layers in which kinds and dtypes are alike frequent, and channels and multiply-accumulates spread evenly over
     orders of magnitude. The same for the same seed.
 
     Args:
         count: how many.
         seed: any integer.
+        kinds: the kinds to draw from.
     """
     rng = random.Random(seed)
     made = 0
     while made < count:
-        layer = _drawn(rng)
+        layer = _drawn(rng, kinds)
         if layer is not None:
             made += 1
             yield layer
 
 
-def _drawn(rng: random.Random) -> Layer | None:
+def _drawn(rng: random.Random, kinds: Sequence[str]) -> Layer | None:
     """One layer; None where what was drawn does not go together."""
-    kind = rng.choice(("conv", "depthwise", "dense", "matmul"))
+    kind = rng.choice(kinds)
     dtype = rng.choice(("float32", "int8"))
     inner, out = (_spread(rng, *CHANNELS) for _ in range(2))
     macs = _spread(rng, *MACS)
@@ -181,10 +213,15 @@ def _drawn(rng: random.Random) -> Layer | None:
         largest = 4096
     else:
         kernel, stride = rng.choice((1, 3, 3, 5, 7)), rng.choice((1, 1, 2))
+        groups = 1
         if kind == "depthwise":
             out, kernel = inner, max(kernel, 3)
-        made = math.sqrt(macs / (out * (1 if kind == "depthwise" else inner) * kernel**2))
-        layer = Layer(kind, dtype, (inner, out), round(made * stride), 1, kernel, stride)  # type: ignore[arg-type]  # one of the dtypes
+        elif kind == "grouped":
+            groups = rng.choice(GROUPS)
+            inner, out = (groups * _spread(rng, LEAST_OF_GROUP, CHANNELS[1] // groups) for _ in range(2))
+        terms = (1 if kind == "depthwise" else inner // groups) * kernel**2
+        extent = round(math.sqrt(macs / (out * terms)) * stride)
+        layer = Layer(kind, dtype, (inner, out), extent, 1, kernel, stride, groups)  # type: ignore[arg-type]  # one of the dtypes
         largest = 224
     fits = 1 <= layer.extent <= largest and layer.extent >= layer.kernel // 2 + 1
     return layer if fits and MACS[0] <= layer.macs <= MACS[1] else None

@@ -111,7 +111,9 @@ class TestLayers:
         drawn = list(layers.random_layers(200, 11))
         assert drawn == list(layers.random_layers(200, 11)) != list(layers.random_layers(200, 12))
         assert {(one.kind, one.dtype) for one in drawn} == {
-            (kind, dtype) for kind in ("conv", "depthwise", "dense", "matmul") for dtype in ("float32", "int8")
+            (kind, dtype)
+            for kind in ("conv", "depthwise", "grouped", "dense", "matmul")
+            for dtype in ("float32", "int8")
         }
         for one in layers.random_layers(2000, random.SystemRandom().randrange(2**31)):
             assert layers.MACS[0] <= one.macs <= layers.MACS[1]
@@ -122,6 +124,7 @@ class TestLayers:
         [
             layers.Layer("conv", "int8", (5, 7), 9, 1, 3, 2),
             layers.Layer("depthwise", "int8", (6, 6), 12, 1, 5, 1),
+            layers.Layer("grouped", "int8", (10, 15), 9, 1, 3, 2, 5),
             layers.Layer("dense", "int8", (24, 10), 8),
             layers.Layer("matmul", "int8", (16, 12), 9, 2),
         ],
@@ -143,7 +146,7 @@ class TestLayers:
         np.testing.assert_array_equal(unsigned.astype(np.int16) - 128, signed)
         assert 15 < signed.std() < 80
         # As TFLite, channels last, it computes with other weights as much, and uses the range as well.
-        last = [np.moveaxis(array, 1, -1) if layer.kind in ("conv", "depthwise") else array for array in given.values()]
+        last = [np.moveaxis(array, 1, -1) if layer.is_conv else array for array in given.values()]
         [lite] = litert(layer.tflite(), *last)
         assert lite.size == signed.size and 15 < lite.std() < 80
         onnx.save(replace(layer, dtype="float32").model(), path)
@@ -153,6 +156,7 @@ class TestLayers:
         counts = {
             layers.Layer("conv", "float32", (3, 8), 10, 1, 3, 2): 5 * 5 * 8 * 3 * 9,
             layers.Layer("depthwise", "int8", (8, 8), 10, 1, 5): 10 * 10 * 8 * 25,
+            layers.Layer("grouped", "int8", (6, 8), 10, 1, 3, 1, 2): 10 * 10 * 8 * 3 * 9,
             layers.Layer("dense", "int8", (3, 8), 10): 10 * 3 * 8,
             layers.Layer("matmul", "int8", (3, 8), 10, 4): 4 * 10 * 3 * 8,
         }
@@ -297,8 +301,9 @@ class TestCommand:
         monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
         only = [text for name in ("kws_int8", "gemm64", "sweep") for text in ("--only", name)]
         out = tmp_path / "new" / "bench.json"
-        assert bench.main([*only, "--shapes", "12", "--seed", "3", "--processes", "2", "--json", str(out)]) == 0
-        drawn = [layer.name for layer in layers.random_layers(12, 3)]
+        how = ["--shapes", "12", "--kind", "grouped", "--kind", "conv", "--seed", "3", "--processes", "2"]
+        assert bench.main([*only, *how, "--json", str(out)]) == 0
+        drawn = [layer.name for layer in layers.random_layers(12, 3, ("grouped", "conv"))]
         assert asked == [(name, 2) for name in ("empty", "gemm64", *drawn)]
         text = capsys.readouterr().out
         assert "  litert: not installed, left out (pip install -r benchmarks/requirements.txt)" in text
