@@ -135,6 +135,18 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
             lambda b: b.node("GatherElements", b.input("x", [LARGE, 1]), b.input("i", [LARGE, 1], "int32"), axis=1)
         ),
     ),
+    "axes": (
+        EXCEEDED,
+        lambda: onnx_file(lambda b: b.node("ReduceMean", b.input("x", [2, 3]), zeros(b, 1 << 23, dtype=np.int64))),
+    ),
+    "places of a resize": (
+        EXCEEDED,
+        lambda: onnx_file(
+            lambda b: b.node(
+                "Resize", b.input("x", [1 << 25, 1]), "", "", ints(b, 1 << 13, 1), mode="linear", antialias=1
+            )
+        ),
+    ),
     "a window in time": (EXCEEDED, lambda: onnx_file(lambda b: b.node("HannWindow", b.constant(LARGE, "int64")))),
     "frequencies": (EXCEEDED, lambda: onnx_file(lambda b: b.node("DFT", b.input("x", [1, 20_000, 1])))),
     "padding with elements": (

@@ -242,6 +242,12 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f: f.bad("Expand", f.ints(1), f.ints(2**40)),
         lambda f: f.bad("Range", *(f.constant(v, "int64") for v in (0, 2**40, 1))),
     ],
+    "it makes a constant of shape (0, 4611686018427387904, 8), which is too large": [
+        lambda f: f.bad("ConstantOfShape", f.ints(0, 2**62, 8))
+    ],
+    "it makes a constant of shape (0, 1073741824), which is too large": [
+        lambda f: f.bad("Concat", *[f.b.node("ConstantOfShape", f.ints(0, 2**28))] * 4, axis=1)
+    ],
     "it repeats 2 values, not one": [
         lambda f: f.bad("ConstantOfShape", f.ints(2), value=numpy_helper.from_array(np.zeros(2)))
     ],

@@ -116,6 +116,8 @@ class Context:
         if array.dtype.kind not in "iuO" or array.ndim > 1:
             given = f"{array.dtype} of shape {array.shape}"
             raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
+        # As numbers of Python, in a tuple, in an attribute and in the key of that.
+        require_memory(256 * array.size)
         return tuple(array.reshape(-1).tolist())
 
     def reserve(self, *extents: Dim) -> None:

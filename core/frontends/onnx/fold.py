@@ -64,10 +64,10 @@ def limited(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
 
     if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
         raise ModelError(f"its result has the impossible shape {shape}")
-    count_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    if count_bytes > MAX_TENSOR_BYTES:
+    itemsize = np.dtype(dtype).itemsize
+    if math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES:  # numpy asks so of an empty one too
         raise ModelError(f"it makes a constant of shape {shape}, which is too large")
-    require_memory(count_bytes)
+    require_memory(math.prod(shape) * itemsize)
     return shape
 
 
@@ -153,7 +153,8 @@ def _concat(c: Context) -> np.ndarray:
     axis = normalise_axis(c.node.integer("axis"), parts[0].ndim)
     if len({part.shape[:axis] + part.shape[axis + 1 :] for part in parts}) != 1:
         raise ModelError(f"the shapes differ elsewhere than along axis {axis}")
-    require_memory(sum(part.nbytes for part in parts))
+    first = parts[0].shape
+    limited((*first[:axis], sum(part.shape[axis] for part in parts), *first[axis + 1 :]), parts[0].dtype)
     return np.concatenate(parts, axis)
 
 

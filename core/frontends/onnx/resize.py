@@ -234,7 +234,7 @@ def _taps(c: Context, axis: ResizedAxis, coordinates: str) -> Taps:
         min(axis.scale, Fraction(1)) if c.node.integer("antialias", 0) else Fraction(1),
         bool(c.node.integer("exclude_outside", 0)),
     )
-    c.reserve(axis.count, len(kernel.offsets))
+    c.reserve(8, axis.count, len(kernel.offsets))  # Python integers: numerators, and the lists that hold them
     return find_taps(at, axis.extent, kernel)
 
 
