@@ -233,6 +233,7 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "it takes float32, not float64": [
         lambda f: f.bad("QuantizeLinear", f.input(2, dtype="float64"), f.constant(0.5, "float32"))
     ],
+    "its blocks have no dimensions": [lambda f: f.bad("Col2Im", f.input(1, 1, 1), f.ints(), f.ints())],
     "it needs the number inf, which int32 does not hold": [lambda f: f.bad("IsInf", f.input(2, dtype="int32"))],
     # What is computed at import.
     "its result has the impossible shape (-1,)": [lambda f: f.bad("ConstantOfShape", f.ints(-1))],

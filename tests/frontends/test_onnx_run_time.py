@@ -159,3 +159,26 @@ def test_what_is_refused(message: str) -> None:
     with pytest.raises(ModelError) as caught:
         import_model(case.model())
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Fed("Col2Im", [DATA, ints(2), ints(1)], [(4,)]),
+        Fed("Col2Im", [DATA[0, 0], ints(2), ints(1)], [(1, 1, 2)], constants=(1,)),
+        Fed("STFT", [DATA[:, 0], np.array(1, np.int64), None, np.array(2, np.int64)], [(4,)], constants=(3,), opset=17),
+        Fed("STFT", [DATA[0, 0], np.array(1, np.int64), None, np.array(2, np.int64)], [(1, 1, 2, 2)], opset=17),
+    ],
+)
+def test_what_has_too_few_dimensions_to_try_parameters(case: Fed) -> None:
+    b = OnnxBuilder(case.opset)
+    names = [
+        "" if value is None
+        else b.constant(value) if number in case.constants
+        else b.input(f"x{number}", value.shape, value.dtype.name)
+        for number, value in enumerate(case.values)
+    ]  # fmt: skip
+    model = b.model(b.node(case.op, *names))
+    model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, case.shapes[0]))
+    with pytest.raises(ModelError, match="there is no axis 1 in 1 dimensions"):
+        import_model(model.SerializeToString())

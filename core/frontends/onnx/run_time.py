@@ -229,7 +229,7 @@ def _lengths(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 
 def _steps(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     """From frame to frame."""
-    extent, frames = c.value(0).shape[1], _declared(c)[1]
+    extent, frames = _extent(c.value(0).shape, 1), _extent(_declared(c), 1)
     # (That of one frame makes no difference.)
     steps = range(1, min(extent, 1 << 12) + 1) if frames > 1 else (1,)
     return (_number(step).data for step in steps if (frames - 1) * step < extent)
@@ -254,7 +254,7 @@ def _frames(converter: Converter) -> Converter:
 
 def _blocks(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     """Of Col2Im: as many elements as the data has of each channel of the result."""
-    taps, rank = c.value(0).shape[1] // _declared(c)[1], len(_declared(c)) - 2
+    taps, rank = _extent(c.value(0).shape, 1) // _extent(_declared(c), 1), len(_declared(c)) - 2
     yield from map(_integers, _factorisations(taps, rank))
 
 

@@ -272,6 +272,8 @@ def _col_to_im(c: Context) -> Expr:
 
     data, image, block = c.expr(0), c.known_integers(1), c.known_integers(2)
     rank, taps = len(block), math.prod(block)
+    if not block:
+        raise ModelError("its blocks have no dimensions")
     strides, dilation = _numbers(c, "strides", rank, 1, 1), _numbers(c, "dilations", rank, 1, 1)
     pads = _numbers(c, "pads", 2 * rank, 0, 0)
     spans = [(k - 1) * d + 1 for k, d in zip(block, dilation, strict=True)]
