@@ -202,13 +202,13 @@ def test_copies_do_not_take_the_names_of_kernels() -> None:
 
 
 def test_names_and_quantisation_of_the_model() -> None:
-    signature = Signature((TensorInfo("input:0", 0.5, -3),), (TensorInfo("a b", 0.25, 7), TensorInfo("a b")))
+    signature = Signature((TensorInfo("input:0", 0.5, -3),), (TensorInfo("a b", 0.25, 7), TensorInfo("a c")))
     x = Var("x", TensorType((2,), "int8"))
     program = program_of(call("nn.relu", x), x, signature=signature)
     assert program.name == "m"
     (given,) = program.inputs
     assert (given.tensor, given.quantisation) == ("input:0", Quantisation(0.5, -3))
-    assert [(b.tensor, b.quantisation) for b in program.outputs] == [("a b", Quantisation(0.25, 7)), ("a b", None)]
+    assert [(b.tensor, b.quantisation) for b in program.outputs] == [("a b", Quantisation(0.25, 7)), ("a c", None)]
 
 
 def test_names_where_the_model_gives_none() -> None:
