@@ -404,6 +404,7 @@ BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
     "'c' has elements that are no uint16": _tensor(data_type=16, dims=[1], int32_data=[1 << 16]),
     "'c' has the impossible shape (-1,)": _tensor(data_type=1, dims=[-1], raw_data=b""),
     "'c' has the impossible shape (4611686018427387904, 4)": _tensor(data_type=1, dims=[2**62, 4], raw_data=b""),
+    "'c' has the impossible shape (0, 4611686018427387904, 8)": _tensor(data_type=1, dims=[0, 2**62, 8], raw_data=b""),
     "'c' has the impossible shape (1, 1, ": _tensor(data_type=1, dims=[1] * 40, raw_data=b"abcd"),
     "'c' has 3 bytes, its shape (1,) 4": _tensor(data_type=1, dims=[1], raw_data=b"abc"),
     "'c' has 1 elements, its shape (2,) 2": _tensor(data_type=1, dims=[2], float_data=[1.0]),

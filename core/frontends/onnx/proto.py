@@ -332,7 +332,7 @@ def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[i
     if (
         min(shape, default=1) < 0
         or len(shape) > MAX_RANK
-        or math.prod(shape) * np.dtype(name).itemsize > MAX_TENSOR_BYTES
+        or math.prod(max(extent, 1) for extent in shape) * np.dtype(name).itemsize > MAX_TENSOR_BYTES
     ):
         raise ModelError(f"{what} has the impossible shape {shape}")
     return name, dtype, shape
