@@ -1,0 +1,166 @@
+"""The two sides of a comparison: copies of the sources, each installed in an environment of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+
+from tests.same.errors import SameError
+
+__all__ = ["Side", "base_side", "here", "work_side"]
+
+IRRELEVANT = ("tests", "integration_tests", "docs", "benchmarks")
+"""Top folders without influence on what is built: their files are no part of the key of a work tree."""
+
+RELEVANT = ("numpy", "onnx", "protobuf", "flatbuffers", "tflite")
+"""Packages whose version may change results."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two trees that are compared.
+
+    Args:
+        name: for messages, for example ``base 83a9141``.
+        key: of its results: the same key builds the same bytes.
+        python: the interpreter of the environment that the tree is installed in.
+    """
+
+    name: str
+    key: str
+    python: Path
+
+
+def here() -> Side:
+    """Return the environment of this process, whatever is installed in it."""
+    return Side("this environment", f"here-{_tools()}", Path(sys.executable))
+
+
+def base_side(folder: Path, root: Path, revision: str) -> Side:
+    """Return the side of a commit; install it below ``folder`` unless that was done before.
+
+    Args:
+        folder: of the tool.
+        root: of the repository.
+        revision: of the commit, as git names it.
+
+    Raises:
+        SameError: there is no such commit, or the installation fails.
+    """
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
+    archive = _git(root, "archive", "--format=tar", commit)
+
+    def fill(tree: Path) -> None:
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+
+    python = _installed(folder / "environments" / f"base-{commit}", fill)
+    return Side(f"base {commit[:7]}", f"base-{commit}-{_tools()}", python)
+
+
+def work_side(folder: Path, root: Path) -> Side:
+    """Return the side of the work tree as it is now, in a copy; environments of earlier states are removed.
+
+    Raises:
+        SameError: the installation fails.
+    """
+    listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode()
+    names = sorted({name for name in listed.split("\0") if name and os.path.lexists(root / name)})
+    digest = hashlib.sha256()
+    for name in names:
+        if name.partition("/")[0] not in IRRELEVANT and not name.endswith(".md"):
+            path = root / name
+            content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+
+    def fill(tree: Path) -> None:
+        for name in names:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, tree / name, follow_symlinks=False)
+
+    key = f"work-{digest.hexdigest()[:16]}"
+    for other in (folder / "environments").glob("work-*"):
+        if other.name != key:
+            shutil.rmtree(other)
+    return Side("work tree", f"{key}-{_tools()}", _installed(folder / "environments" / key, fill))
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        if arguments[0] == "rev-parse":
+            revision = arguments[-1].removesuffix("^{commit}")
+            hint = "name a commit, tag or branch that `git log` shows, for example BASE=HEAD; fetch it if it is missing"
+            raise SameError(f"{root} has no commit {revision!r}", hint)
+        message = done.stderr.decode(errors="replace").strip()
+        raise SameError(f"git {arguments[0]} fails in {root}: {message}", "run it in a clone of the repository")
+    return done.stdout
+
+
+def _tools() -> str:
+    """Return the Python and a digest of the package versions that may change results."""
+    versions = []
+    for name in RELEVANT:
+        try:
+            versions.append(f"{name}=={version(name)}")
+        except PackageNotFoundError:
+            versions.append(f"{name} is missing")
+    digest = hashlib.sha256("\n".join(versions).encode()).hexdigest()
+    return f"py{sys.version_info.major}.{sys.version_info.minor}-{digest[:8]}"
+
+
+def _installed(place: Path, fill: Callable[[Path], None]) -> Path:
+    """Return the interpreter of the environment in ``place``, which is made anew unless it is complete.
+
+    A file marks complete ones, so that an interrupted installation is not mistaken for one.
+    """
+    python, marker = place / "venv" / "bin" / "python", place / "complete"
+    if not marker.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "tree").mkdir(parents=True)
+        print(f"installing {place.name}", flush=True)
+        fill(place / "tree")
+        venv.EnvBuilder(symlinks=True).create(place / "venv")
+        _install(python, place)
+        marker.touch()
+    done = _run([python, "-c", "import uma.cli"])
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]
+        raise SameError(f"the environment {place} cannot import uma.cli: {reason}", f"remove {place}, and run again")
+    return python
+
+
+def _install(python: Path, place: Path) -> None:
+    """Install the tree and its plugins, with the package versions of this environment."""
+    tree, pins = place / "tree", place / "constraints.txt"
+    lines = {f"{one.metadata['Name']}=={one.version}" for one in distributions() if not _is_local(one.read_text)}
+    pins.write_text("\n".join(sorted(lines)) + "\n")
+    projects = [f"{tree}[onnx,tflite]"]
+    projects += [str(path.parent) for path in sorted(tree.glob("*/*/pyproject.toml")) if path.parts[-3] != "packaging"]
+    editable = [word for project in projects for word in ("-e", project)]
+    done = None
+    for installer in (["uv", "pip", "install", "--python", python], ["pip", "--python", python, "install"]):
+        done = _run([sys.executable, "-m", *installer, "--quiet", "--constraint", pins, *editable])
+        if done.returncode == 0:
+            return
+    assert done is not None
+    last = "\n  ".join(done.stderr.strip().splitlines()[-5:])
+    hint = "the installer needs a package index or its cache; then run again"
+    raise SameError(f"{place.name} cannot be installed into {place / 'venv'}:\n  {last}", hint)
+
+
+def _is_local(read_text: Callable[[str], str | None]) -> bool:
+    """Whether a distribution was installed from a folder."""
+    return "file://" in (read_text("direct_url.json") or "")
+
+
+def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UMA_"))}
+    return subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, check=False)
