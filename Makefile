@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak fuzz raises conformance lint docs bench clean same-python
+.PHONY: demo test soak fuzz raises conformance lint docs bench clean same-python same
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -31,6 +31,10 @@ raises: $(VENV)/.dev
 
 conformance: $(VENV)/.dev
 	$(PY) tests/conformance.py
+
+# BASE is the commit to compare with; SEED= repeats the random models of a run, SAMPLE=1 takes a few models only.
+same: $(VENV)/.dev
+	$(PY) -m tests.same $(or $(BASE),HEAD) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample)
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check

@@ -54,12 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     seed = secrets.randbelow(1000) if args.seed is None else args.seed
     try:
-        rows = allowed.read()
+        rows, commit = allowed.read(), environments.find_commit(ROOT, args.base)
         models = sources(seed, args.sample)
         print(f"{len(models)} models, seed {seed}: SEED={seed} makes the same ones", flush=True)
         args.folder.mkdir(parents=True, exist_ok=True)
         folder, listed = corpus.write(args.folder / "corpus", models)
-        sides = [environments.base_side(args.folder, ROOT, args.base), environments.work_side(args.folder, ROOT)]
+        sides = [environments.base_side(args.folder, ROOT, commit), environments.work_side(args.folder, ROOT)]
         store, planned = builds.Store(args.folder), builds.plan(listed, CONFIGURATIONS)
         before, after = (builds.run(side, planned, store, folder, args.jobs) for side in sides)
         report = Report(planned, before, after, rows, store.text)

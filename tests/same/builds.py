@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from io import RawIOBase
 from pathlib import Path
 from types import MappingProxyType
-from typing import TextIO
 
 from tests.same.configurations import Configuration
 from tests.same.corpus import Model
@@ -109,7 +109,8 @@ class Store:
             for line in file:
                 with suppress(ValueError):
                     record = json.loads(line)
-                    outcomes[record.pop("key")] = Outcome(**record)
+                    key = record.pop("key")
+                    outcomes[key] = Outcome(**record)
         return outcomes
 
 
@@ -144,15 +145,15 @@ def run(
         seconds: wall time that one build may take.
     """
     known = store.outcomes(side.key)
-    missing = [build for build in builds if build.key not in known]
+    missing = {build.key: build for build in builds if build.key not in known}
     waiting: queue.SimpleQueue[Build] = queue.SimpleQueue()
-    for build in missing:
+    for build in missing.values():
         waiting.put(build)
     log = store.log(side.key)
     log.parent.mkdir(parents=True, exist_ok=True)
     lock, start = threading.Lock(), time.monotonic()
     progress = _Progress(side.name, len(builds), len(missing))
-    with log.open("a", encoding="utf-8") as file:
+    with log.open("ab", buffering=0) as file:  # each line is one write: two runs may append to the same file
         _begin_line(log, file)
 
         def work() -> None:
@@ -166,8 +167,7 @@ def run(
                     with lock:
                         known[build.key] = outcome
                         if outcome.code != TOO_LONG:  # another run may have the time
-                            file.write(json.dumps({"key": build.key, **asdict(outcome)}) + "\n")
-                            file.flush()
+                            file.write(json.dumps({"key": build.key, **asdict(outcome)}).encode() + b"\n")
                         progress.step(time.monotonic() - start)
 
         threads = [threading.Thread(target=work) for _ in range(min(jobs, len(missing)))]
@@ -186,11 +186,11 @@ def run(
 TOO_LONG = "time-out"
 
 
-def _begin_line(log: Path, file: TextIO) -> None:
+def _begin_line(log: Path, file: RawIOBase) -> None:
     """End the last line of a file whose writer was killed within it."""
     content = log.read_bytes()
     if content and not content.endswith(b"\n"):
-        file.write("\n")
+        file.write(b"\n")
 
 
 def _drained(waiting: queue.SimpleQueue[Build]) -> Iterator[Build]:
@@ -258,7 +258,7 @@ class _Worker:
             return Outcome(TOO_LONG, "", {}, self._seconds)
         if not line.endswith(b"\n"):
             code = self._process.wait()
-            self._process = None
+            self._end()
             return Outcome(f"crash: signal {-code}" if code < 0 else f"crash: exit code {code}", "", {})
         answer = json.loads(line)
         if answer.pop("peak_kib") > PEAK_KIB:

@@ -60,8 +60,7 @@ class Difference:
         if self.before is None or self.after is None:
             value = self.after if self.before is None else self.before
             return [f"{'+' if self.change == 'added' else '-'} {_short(value)}"] if value else ["(not text)"]
-        pair = [text.splitlines() for text in (self.before, self.after)]
-        lines = list(difflib.unified_diff(*pair, lineterm="", n=1))[2:]
+        lines = list(difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=1))[2:]
         shown = [_short(line) for line in lines[:limit]]
         return [*shown, f"... {len(lines) - limit} more lines"] if len(lines) > limit else shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from tests.same.errors import SameError
 
-__all__ = ["Side", "base_side", "here", "work_side"]
+__all__ = ["Side", "base_side", "find_commit", "here", "work_side"]
 
 IRRELEVANT = ("tests", "integration_tests", "docs", "benchmarks")
 """Top folders without influence on what is built: their files are no part of the key of a work tree."""
@@ -44,18 +45,26 @@ def here() -> Side:
     return Side("this environment", f"here-{_tools()}", Path(sys.executable))
 
 
-def base_side(folder: Path, root: Path, revision: str) -> Side:
+def find_commit(root: Path, revision: str) -> str:
+    """Return the full name of a commit.
+
+    Raises:
+        SameError: there is no such commit.
+    """
+    return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
+
+
+def base_side(folder: Path, root: Path, commit: str) -> Side:
     """Return the side of a commit; install it below ``folder`` unless that was done before.
 
     Args:
         folder: of the tool.
         root: of the repository.
-        revision: of the commit, as git names it.
+        commit: its full name.
 
     Raises:
-        SameError: there is no such commit, or the installation fails.
+        SameError: the installation fails.
     """
-    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
     archive = _git(root, "archive", "--format=tar", commit)
 
     def fill(tree: Path) -> None:
@@ -86,14 +95,18 @@ def work_side(folder: Path, root: Path) -> Side:
             shutil.copy2(root / name, tree / name, follow_symlinks=False)
 
     key = f"work-{digest.hexdigest()[:16]}"
-    for other in (folder / "environments").glob("work-*"):
-        if other.name != key:
-            shutil.rmtree(other)
-    return Side("work tree", f"{key}-{_tools()}", _installed(folder / "environments" / key, fill))
+    python = _installed(folder / "environments" / key, fill)
+    for marker in (folder / "environments").glob("work-*/complete"):
+        if marker.parent.name != key and _lock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(marker.parent)
+    return Side("work tree", f"{key}-{_tools()}", python)
 
 
 def _git(root: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise SameError("there is no git", "install git: the tool reads the base from it") from error
     if done.returncode:
         if arguments[0] == "rev-parse":
             revision = arguments[-1].removesuffix("^{commit}")
@@ -119,22 +132,38 @@ def _tools() -> str:
 def _installed(place: Path, fill: Callable[[Path], None]) -> Path:
     """Return the interpreter of the environment in ``place``, which is made anew unless it is complete.
 
-    A file marks complete ones, so that an interrupted installation is not mistaken for one.
+    A file marks complete ones, so that an interrupted installation is not mistaken for one; this process holds a lock
+    on it, so that no other one removes the environment.
     """
     python, marker = place / "venv" / "bin" / "python", place / "complete"
-    if not marker.exists():
-        shutil.rmtree(place, ignore_errors=True)
-        (place / "tree").mkdir(parents=True)
-        print(f"installing {place.name}", flush=True)
-        fill(place / "tree")
-        venv.EnvBuilder(symlinks=True).create(place / "venv")
-        _install(python, place)
-        marker.touch()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (place.parent / "lock").open("a") as lock:  # one process installs at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not marker.exists():
+            shutil.rmtree(place, ignore_errors=True)
+            (place / "tree").mkdir(parents=True)
+            print(f"installing {place.name}", flush=True)
+            fill(place / "tree")
+            venv.EnvBuilder(symlinks=True).create(place / "venv")
+            _install(python, place)
+            marker.touch()
+        _lock(marker, fcntl.LOCK_SH)
     done = _run([python, "-c", "import uma.cli"])
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]
         raise SameError(f"the environment {place} cannot import uma.cli: {reason}", f"remove {place}, and run again")
     return python
+
+
+def _lock(marker: Path, operation: int) -> bool:
+    """Lock an environment until this process ends; return whether no other one prevents it."""
+    descriptor = os.open(marker, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    return True
 
 
 def _install(python: Path, place: Path) -> None:
@@ -146,8 +175,8 @@ def _install(python: Path, place: Path) -> None:
     projects += [str(path.parent) for path in sorted(tree.glob("*/*/pyproject.toml")) if path.parts[-3] != "packaging"]
     editable = [word for project in projects for word in ("-e", project)]
     done = None
-    for installer in (["uv", "pip", "install", "--python", python], ["pip", "--python", python, "install"]):
-        done = _run([sys.executable, "-m", *installer, "--quiet", "--constraint", pins, *editable])
+    for installer in (["uv", "pip", "install", "--python"], ["pip", "install", "--python"]):
+        done = _run([sys.executable, "-m", *installer, python, "--quiet", "--constraint", pins, *editable])
         if done.returncode == 0:
             return
     assert done is not None

@@ -50,8 +50,8 @@ def _tensor_bytes(model: schema.ModelT, tensor: schema.TensorT) -> int:
     if model.buffers[tensor.buffer].data is not None:
         return 0
     wide = {schema.TensorType.FLOAT32: 4, schema.TensorType.INT32: 4, schema.TensorType.INT16: 2}
-    shape = [] if tensor.shape is None else tensor.shape
-    return int(math.prod(int(n) for n in shape)) * wide.get(tensor.type, 1)
+    shape: list[int] = [] if tensor.shape is None else [int(n) for n in tensor.shape]
+    return int(math.prod(shape) * wide.get(tensor.type, 1))
 
 
 def _onnx(content: bytes, shapes: Sequence[str]) -> Sizes:
@@ -79,4 +79,4 @@ def _named(sizes: Mapping[str, int], values: Sequence[onnx.ValueInfoProto]) -> l
 def _value_bytes(value: onnx.ValueInfoProto) -> int:
     tensor = value.type.tensor_type
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else np.dtype("f4")
-    return math.prod(max(1, dim.dim_value) for dim in tensor.shape.dim) * dtype.itemsize
+    return math.prod(max(1, int(dim.dim_value)) for dim in tensor.shape.dim) * dtype.itemsize
