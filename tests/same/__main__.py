@@ -66,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SameError as error:
         print(f"same: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("same: interrupted: the same command goes on where it stopped", file=sys.stderr)
+        return 130
     text = "\n".join(report.lines())
     (args.folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     print(text)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import queue
 import select
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -146,40 +144,35 @@ def run(
     """
     known = store.outcomes(side.key)
     missing = {build.key: build for build in builds if build.key not in known}
-    waiting: queue.SimpleQueue[Build] = queue.SimpleQueue()
-    for build in missing.values():
-        waiting.put(build)
+    waiting = list(missing.values())[::-1]
     log = store.log(side.key)
     log.parent.mkdir(parents=True, exist_ok=True)
-    lock, start = threading.Lock(), time.monotonic()
     progress = _Progress(side.name, len(builds), len(missing))
-    with log.open("ab", buffering=0) as file:  # each line is one write: two runs may append to the same file
+    with ExitStack() as stack:
+        # Each line is one write: two runs may append to the same file.
+        file = stack.enter_context(log.open("ab", buffering=0))
         _begin_line(log, file)
-
-        def work() -> None:
-            with _Worker(side.python, store.objects, corpus, variables, seconds) as worker:
-                while True:
-                    try:
-                        build = waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    outcome = worker.build(build)
-                    with lock:
-                        known[build.key] = outcome
-                        if outcome.code != TOO_LONG:  # another run may have the time
-                            file.write(json.dumps({"key": build.key, **asdict(outcome)}).encode() + b"\n")
-                        progress.step(time.monotonic() - start)
-
-        threads = [threading.Thread(target=work) for _ in range(min(jobs, len(missing)))]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except KeyboardInterrupt:
-            for _ in _drained(waiting):
-                pass
-            raise
+        idle = [_Worker(side.python, store.objects, corpus, variables, seconds) for _ in range(min(jobs, len(missing)))]
+        for worker in idle:
+            stack.enter_context(worker)
+        busy: list[_Worker] = []
+        while waiting or busy:
+            while waiting and idle:
+                busy.append(idle.pop())
+                busy[-1].start(waiting.pop())
+            ends = min(worker.end for worker in busy)
+            ready = select.select(busy, [], [], max(0.0, ends - time.monotonic()))[0]
+            for worker in ready or [worker for worker in busy if worker.end <= time.monotonic()]:
+                outcome = worker.outcome() if ready else worker.give_up()
+                if outcome is None:
+                    continue
+                busy.remove(worker)
+                idle.append(worker)
+                known[worker.build.key] = outcome
+                if outcome.code != TOO_LONG:  # another run may have the time
+                    record = {"key": worker.build.key, **asdict(outcome)}
+                    file.write(json.dumps(record).encode() + b"\n")
+                progress.step()
     return known
 
 
@@ -193,23 +186,21 @@ def _begin_line(log: Path, file: RawIOBase) -> None:
         file.write(b"\n")
 
 
-def _drained(waiting: queue.SimpleQueue[Build]) -> Iterator[Build]:
-    while not waiting.empty():
-        yield waiting.get_nowait()
-
-
 class _Progress:
     """Prints how far a side is, at most every 30 seconds."""
 
     def __init__(self, name: str, total: int, missing: int) -> None:
-        self._name, self._total, self._left, self._last = name, total, missing, 0.0
+        self._name, self._total, self._missing = name, total, missing
+        self._start = self._last = time.monotonic()
         print(f"{name}: {total} builds, {total - missing} of them known", flush=True)
 
-    def step(self, seconds: float) -> None:
-        self._left -= 1
-        if seconds - self._last > 30 or not self._left:
-            self._last = seconds
-            print(f"{self._name}: {self._total - self._left} of {self._total} after {seconds:.0f} s", flush=True)
+    def step(self) -> None:
+        self._missing -= 1
+        now = time.monotonic()
+        if now - self._last > 30 or not self._missing:
+            self._last = now
+            done = f"{self._total - self._missing} of {self._total}"
+            print(f"{self._name}: {done} builds after {now - self._start:.0f} s", flush=True)
 
 
 class _Worker:
@@ -223,6 +214,7 @@ class _Worker:
         }
         self._variables.update(variables)
         self._process: subprocess.Popen[bytes] | None = None
+        self._line = b""
 
     def __enter__(self) -> _Worker:
         # Outside of the repository: UMA reads the pyproject.toml of the folders above the current one.
@@ -233,11 +225,11 @@ class _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._kill()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def build(self, build: Build) -> Outcome:
-        """Return the outcome of one build, whatever happens to the process."""
+    def start(self, build: Build) -> None:
+        """Begin a build, which may take until ``end``, on the clock `time.monotonic`."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -246,39 +238,41 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C ends the run after the builds that are under way
+                start_new_session=True,  # or Ctrl-C would be the outcome of a build
             )
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
+        self.build, self.end, self._line = build, time.monotonic() + self._seconds, b""
+        with suppress(BrokenPipeError):  # it died: there is no answer
             self._process.stdin.write(json.dumps({"arguments": build.arguments}).encode() + b"\n")
             self._process.stdin.flush()
-        line = self._answer()
-        if line is None:
-            self._end()
-            return Outcome(TOO_LONG, "", {}, self._seconds)
-        if not line.endswith(b"\n"):
-            code = self._process.wait()
-            self._end()
-            return Outcome(f"crash: signal {-code}" if code < 0 else f"crash: exit code {code}", "", {})
-        answer = json.loads(line)
-        if answer.pop("peak_kib") > PEAK_KIB:
-            self._end()
-        return Outcome(**answer)
 
-    def _answer(self) -> bytes | None:
-        """Return the next line of the process, shorter if it died; None if it took too long."""
+    def fileno(self) -> int:
+        """Return what becomes readable when the process answers or dies."""
         assert self._process is not None and self._process.stdout is not None
-        pipe, line, end = self._process.stdout.fileno(), b"", time.monotonic() + self._seconds
-        while not line.endswith(b"\n"):
-            if not select.select([pipe], [], [], max(0, end - time.monotonic()))[0]:
-                return None
-            part = os.read(pipe, 1 << 16)
-            if not part:
-                break
-            line += part
-        return line
+        return self._process.stdout.fileno()
 
-    def _end(self) -> None:
+    def outcome(self) -> Outcome | None:
+        """Read what is there; return the outcome if that completes it."""
+        assert self._process is not None
+        part = os.read(self.fileno(), 1 << 16)
+        self._line += part
+        if self._line.endswith(b"\n"):
+            answer = json.loads(self._line)
+            if answer.pop("peak_kib") > PEAK_KIB:
+                self._kill()
+            return Outcome(**answer)
+        if part:
+            return None
+        code = self._process.wait()
+        self._kill()
+        return Outcome(f"crash: signal {-code}" if code < 0 else f"crash: exit code {code}", "", {})
+
+    def give_up(self) -> Outcome:
+        """End a build that takes too long."""
+        self._kill()
+        return Outcome(TOO_LONG, "", {}, self._seconds)
+
+    def _kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
