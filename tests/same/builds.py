@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from io import RawIOBase
 from pathlib import Path
 from types import MappingProxyType
@@ -72,12 +72,14 @@ class Outcome:
         message: all that it printed.
         files: the SHA-256 of each file of the artifact and of the dumps, by its path.
         cpu_seconds: of the build.
+        sizes: the bytes of each file.
     """
 
     code: int | str | None
     message: str
     files: Mapping[str, str]
     cpu_seconds: float = 0.0
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,17 +127,14 @@ def _without_comments(file: str, text: str) -> list[str]:
 
 # --- metadata --------------------------------------------------------------------------------------------------------
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
 
 def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Text) -> Iterator[Difference]:
-    """Yield the values that differ. That the digest of a file changes with the file is not one of them."""
+    """Yield the values that differ. Digest and size of a file, which change with the file, are not among them."""
     values = []
     for outcome in (before, after):
         content = text(outcome.files[file])
         assert content is not None
-        names = {digest: name.removeprefix("out/") for name, digest in outcome.files.items()}
-        values.append(dict(_flat(json.loads(content), "", names)))
+        values.append(dict(_flat(_with_references(json.loads(content), outcome), "")))
     changed = False
     for path in sorted({*values[0], *values[1]}):
         pair = values[0].get(path), values[1].get(path)
@@ -149,20 +146,37 @@ def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Te
         yield Difference(build, "metadata", file, "(form)", "changed", *(text(o.files[file]) for o in (before, after)))
 
 
+def _with_references(value: Any, outcome: Outcome) -> Any:
+    """Return the metadata with references to files of the artifact instead of their digests and sizes."""
+    files = {digest: name for name, digest in outcome.files.items()}
+
+    def replaced(item: Any) -> Any:
+        if isinstance(item, list):
+            return [replaced(one) for one in item]
+        if not isinstance(item, dict):
+            return item
+        names = [files[one] for one in item.values() if isinstance(one, str) and one in files]
+        if not names:
+            return {key: replaced(one) for key, one in item.items()}
+        digest, size = outcome.files[names[0]], outcome.sizes.get(names[0])
+        known = {digest: f"SHA-256 of {names[0]}", size: f"size of {names[0]}"}
+        return {key: known.get(one, one) if isinstance(one, (str, int)) else replaced(one) for key, one in item.items()}
+
+    return replaced(value)
+
+
 def _order(outcome: Outcome, file: str, text: Text) -> str:
     """Return the text of the metadata without digests and numbers: its keys in their order, and its spaces."""
     return re.sub(r"[0-9a-f]{64}|\d+", "", text(outcome.files[file]) or "")
 
 
-def _flat(value: Any, path: str, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each value as JSON, by its path; a file's digest as a reference to the file."""
+def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each value as JSON, by its path."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else key, names)
+            yield from _flat(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _flat(item, f"{path}[{index}]", names)
-    elif isinstance(value, str) and _DIGEST.fullmatch(value) and value in names:
-        yield path, f"the SHA-256 of {names[value]}"
+            yield from _flat(item, f"{path}[{index}]")
     else:
         yield path, json.dumps(value)

@@ -7,7 +7,7 @@ finds the compiler through the console script ``uma``, so that it works with tre
 
 The current folder is scratch space. A request is ``{"arguments": [...]}``, the words of a ``uma`` command that writes
 the artifact to ``out`` and the dumps to ``dump``. The answer has the exit code (None if the command raised), all that
-it printed, the files by name with their SHA-256, and the CPU seconds. Files of text are stored under OBJECTS by digest.
+it printed, SHA-256 and size of each file, and the CPU seconds. Files of text are stored under OBJECTS by digest.
 """
 
 from __future__ import annotations
@@ -76,10 +76,13 @@ def _is_text(content: bytes) -> bool:
         return False
 
 
-def collect(objects: Path, folders: Sequence[str] = FOLDERS) -> dict[str, str]:
-    """Return the digest of each file below ``folders``, by its path; keep what is text."""
-    paths = (path for folder in folders for path in sorted(Path(folder).rglob("*")) if path.is_file())
-    return {path.as_posix(): store(objects, path.read_bytes()) for path in paths}
+def collect(objects: Path, folders: Sequence[str] = FOLDERS) -> dict[str, dict[str, Any]]:
+    """Return digest and size of each file below ``folders``, by its path; keep what is text."""
+    paths = [path for folder in folders for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+    return {
+        "files": {path.as_posix(): store(objects, path.read_bytes()) for path in paths},
+        "sizes": {path.as_posix(): path.stat().st_size for path in paths},
+    }
 
 
 def build(command: Callable[[list[str]], object], arguments: Sequence[str], objects: Path) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def build(command: Callable[[list[str]], object], arguments: Sequence[str], obje
         code = None
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"code": code, "files": collect(objects), "cpu_seconds": round(seconds, 3), "peak_kib": peak}
+    return {"code": code, **collect(objects), "cpu_seconds": round(seconds, 3), "peak_kib": peak}
 
 
 def serve(lines: Iterable[str], command: Callable[[list[str]], object], objects: Path) -> Iterator[dict[str, Any]]:

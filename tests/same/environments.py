@@ -25,6 +25,10 @@ RELEVANT = ("numpy", "onnx", "protobuf", "flatbuffers", "tflite")
 """Packages whose version may change results."""
 
 
+KEPT = 4
+"""How many environments are kept, those that were used last."""
+
+
 @dataclass(frozen=True)
 class Side:
     """One of two trees that are compared.
@@ -75,7 +79,7 @@ def base_side(folder: Path, root: Path, commit: str) -> Side:
 
 
 def work_side(folder: Path, root: Path) -> Side:
-    """Return the side of the work tree as it is now, in a copy; environments of earlier states are removed.
+    """Return the side of the work tree as it is now, in a copy.
 
     Raises:
         SameError: the installation fails.
@@ -95,11 +99,7 @@ def work_side(folder: Path, root: Path) -> Side:
             shutil.copy2(root / name, tree / name, follow_symlinks=False)
 
     key = f"work-{digest.hexdigest()[:16]}"
-    python = _installed(folder / "environments" / key, fill)
-    for marker in (folder / "environments").glob("work-*/complete"):
-        if marker.parent.name != key and _lock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(marker.parent)
-    return Side("work tree", f"{key}-{_tools()}", python)
+    return Side("work tree", f"{key}-{_tools()}", _installed(folder / "environments" / key, fill))
 
 
 def _git(root: Path, *arguments: str) -> bytes:
@@ -132,8 +132,8 @@ def _tools() -> str:
 def _installed(place: Path, fill: Callable[[Path], None]) -> Path:
     """Return the interpreter of the environment in ``place``, which is made anew unless it is complete.
 
-    A file marks complete ones, so that an interrupted installation is not mistaken for one; this process holds a lock
-    on it, so that no other one removes the environment.
+    A file marks complete ones, so that an interrupted installation is not mistaken for one. This process holds a lock
+    on it, because only some environments are kept, and none that is in use is removed.
     """
     python, marker = place / "venv" / "bin" / "python", place / "complete"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -146,8 +146,11 @@ def _installed(place: Path, fill: Callable[[Path], None]) -> Path:
             fill(place / "tree")
             venv.EnvBuilder(symlinks=True).create(place / "venv")
             _install(python, place)
-            marker.touch()
+        marker.touch()  # now, for the order in which environments are removed
         _lock(marker, fcntl.LOCK_SH)
+        for old in sorted(place.parent.glob("*/complete"), key=os.path.getmtime)[:-KEPT]:
+            if _lock(old, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(old.parent)
     done = _run([python, "-c", "import uma.cli"])
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,11 +54,14 @@ def outcome(store: Store) -> Make:
     ) -> Outcome:
         contents = {name: content for name, content in {**FILES, **changes}.items() if content is not None}
         digests = {name: driver.store(store.objects, content) for name, content in contents.items()}
-        listed = {name[4:]: {"sha256": digest} for name, digest in digests.items() if name.startswith("out/")}
+        sizes = {name: len(content) for name, content in contents.items()}
+        listed = {
+            name[4:]: {"bytes": sizes[name], "sha256": digests[name]} for name in sizes if name.startswith("out/")
+        }
         assert isinstance(metadata, dict)
         text = json.dumps({**metadata, "files": listed}, indent=1).encode()
         digests["out/metadata.json"] = driver.store(store.objects, text)
-        return Outcome(code, message, digests)
+        return Outcome(code, message, digests, sizes=sizes)
 
     return make
 
@@ -273,7 +277,7 @@ for line in sys.stdin:
         os.abort()
     if "slow" in model:
         time.sleep(60)
-    print(json.dumps(dict(code=0, message="", files={{}}, cpu_seconds=0, peak_kib=0)), flush=True)
+    print(json.dumps(dict(code=0, message="", files={{}}, sizes={{}}, cpu_seconds=0, peak_kib=0)), flush=True)
 """
 
 
@@ -323,15 +327,15 @@ def test_the_driver_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         yield from driver.serve(requests, command, tmp_path / "objects")
 
     with capfd.disabled():
-        saved = [driver.os.dup(number) for number in (1, 2)]
+        saved = [os.dup(number) for number in (1, 2)]
         try:
             built, raised, left = answers()
         finally:
             for number, copy in zip((1, 2), saved, strict=True):
-                driver.os.dup2(copy, number)
-                driver.os.close(copy)
+                os.dup2(copy, number)
+                os.close(copy)
     digest = driver.hashlib.sha256(b"int a;\n").hexdigest()
-    assert (built["code"], built["files"]) == (0, {"out/a.c": digest})
+    assert (built["code"], built["files"], built["sizes"]) == (0, {"out/a.c": digest}, {"out/a.c": 7})
     assert (raised["code"], raised["files"]) == (None, {}) and "RuntimeError: wrong" in str(raised["message"])
     assert left["code"] == 3
     assert Store(tmp_path).text(digest) == "int a;\n"
@@ -376,6 +380,20 @@ def test_an_environment_that_was_left_half_made_is_made_again(tmp_path: Path, mo
     for _ in range(2):
         assert environments._installed(tmp_path / "work", fills.append) == tmp_path / "work" / "venv" / "bin" / "python"
     assert fills == [tmp_path / "work" / "tree"]
+
+
+def test_old_environments_are_removed_unless_they_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments.venv.EnvBuilder, "create", lambda self, folder: folder.mkdir())
+    monkeypatch.setattr(environments, "_install", lambda python, place: None)
+    monkeypatch.setattr(environments, "_run", lambda command: CompletedProcess([], 0, "", ""))
+    for number in range(6):  # all of this process, which holds a lock on each
+        environments._installed(tmp_path / f"in-use-{number}", lambda tree: None)
+    for number in range(6):
+        (tmp_path / f"old-{number}").mkdir()
+        (tmp_path / f"old-{number}" / "complete").touch()
+        os.utime(tmp_path / f"old-{number}" / "complete", (number, number))
+    environments._installed(tmp_path / "new", lambda tree: None)
+    assert {path.name for path in tmp_path.iterdir()} == {*(f"in-use-{number}" for number in range(6)), "new", "lock"}
 
 
 def _links_here(python: Path, place: Path) -> None:
@@ -429,7 +447,7 @@ def test_a_sample_does_not_depend_on_the_process(models: Path, tmp_path: Path) -
 @pytest.mark.soak
 def test_a_sample_is_as_the_last_commit_has_it(models: Path, tmp_path: Path) -> None:
     try:
-        side = environments.base_side(ROOT / "build" / "same", ROOT, environments.find_commit(ROOT, "HEAD"))
+        side = environments.base_side(tmp_path, ROOT, environments.find_commit(ROOT, "HEAD"))
     except SameError as error:
         pytest.skip(f"there is no environment of the last commit: {error}")
     folder, listed = corpus.write(tmp_path / "corpus", sources(0, sample=True))
