@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = 0.04
 """The share of the random models that a sample has."""
 
-SAMPLE_REAL = ("kws_ref_model.tflite", "kws_int8.onnx", "tcresnet8_fp32.onnx", "net-gru.onnx")
+SAMPLE_REAL = ("kws_ref_model.tflite", "kws_int8.onnx", "tcresnet8_fp32.onnx", "net-gru.onnx", "fixed-tc_resnet8.onnx")
 """Its other models."""
 
 

@@ -29,6 +29,7 @@ from tests._support import (
     tflite_window_cases,
 )
 from tests._support.quantised_nets import quantised_net
+from tests._support.residual_nets import residual_block
 from tests.networks import NETWORKS
 from tests.networks.open_shapes import bert_tiny
 from tests.same import graphs
@@ -103,11 +104,14 @@ def real_models(folder: Path) -> Iterator[Source]:
 
 
 def networks() -> Iterator[Source]:
-    """Yield the networks of the tests, and a transformer that leaves its dimensions open."""
+    """Yield the networks of the tests: a transformer leaves its dimensions open, some are made for accelerators."""
     for name, make in NETWORKS.items():
         yield Source(f"net-{name}.onnx", make().SerializeToString())
     shapes = ("batch=1", "tokens=12"), ("batch=1", "tokens=1..12")
     yield Source("net-open_bert.onnx", bert_tiny(layers=1, width=16).SerializeToString(), *shapes)
+    yield Source("fixed-tc_resnet8.onnx", conv_nets.to_onnx(conv_nets.tc_resnet8()))
+    yield Source("qdq-residual.onnx", residual_block())
+    yield Source("qdq-residual_depthwise.onnx", residual_block(depthwise=True))
 
 
 # --- random models ---------------------------------------------------------------------------------------------------

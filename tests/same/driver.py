@@ -37,11 +37,11 @@ class Spelling(NamedTuple):
 
     Args:
         module: the words are replaced in trees that have this module.
-        words: the new word by the old one.
+        words: the new words, perhaps none, by the old one.
     """
 
     module: str
-    words: Mapping[str, str]
+    words: Mapping[str, Sequence[str]]
 
 
 SPELLINGS: tuple[Spelling, ...] = ()
@@ -50,11 +50,11 @@ SPELLINGS: tuple[Spelling, ...] = ()
 
 def spell(arguments: Iterable[str], spellings: Sequence[Spelling] = SPELLINGS) -> list[str]:
     """Return the arguments in the words of the tree that is installed here."""
-    words: dict[str, str] = {}
+    words: dict[str, Sequence[str]] = {}
     for spelling in spellings:
         if importlib.util.find_spec(spelling.module) is not None:
             words.update(spelling.words)
-    return [words.get(word, word) for word in arguments]
+    return [new for word in arguments for new in words.get(word, (word,))]
 
 
 def store(objects: Path, content: bytes) -> str:

@@ -342,8 +342,9 @@ def test_the_driver_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_words_are_spelled_as_the_tree_has_them() -> None:
-    spellings = (driver.Spelling("json", {"--target": "--targets"}), driver.Spelling("no_such_module", {"-q": "-Q"}))
-    assert driver.spell(["--target", "c", "-q"], spellings) == ["--targets", "c", "-q"]
+    words = {"--target": ["--targets"], "-q": [], "c": ["c", "-O3"]}
+    spellings = (driver.Spelling("json", words), driver.Spelling("no_such_module", {"build": ["make"]}))
+    assert driver.spell(["build", "--target", "c", "-q"], spellings) == ["build", "--targets", "c", "-O3"]
 
 
 def test_only_text_is_kept(store: Store) -> None:
