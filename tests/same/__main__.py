@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = 0.04
 """The share of the random models that a sample has."""
 
-SAMPLE_REAL = ("kws_ref_model.tflite", "kws_int8.onnx", "tcresnet8_fp32.onnx", "net-gru.onnx", "fixed-tc_resnet8.onnx")
-"""Its other models."""
+SAMPLE_FILES = ("kws_ref_model.tflite", "kws_int8.onnx", "tcresnet8_fp32.onnx", "net-gru.onnx", "fixed-tc_resnet8.onnx")
+"""The files of its other models."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,7 +45,7 @@ def sources(seed: int, sample: bool) -> list[corpus.Source]:
     """Return the models of the corpus, or of the sample."""
     fixed = [*corpus.real_models(corpus.model_folder(ROOT)), *corpus.networks()]
     if sample:
-        fixed = [source for source in fixed if source.name in SAMPLE_REAL]
+        fixed = [source for source in fixed if Path(source.name).name in SAMPLE_FILES]
     return [*fixed, *corpus.random_models(seed, SAMPLE if sample else 1.0)]
 
 

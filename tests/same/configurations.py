@@ -34,7 +34,7 @@ class Configuration:
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
-_INTEGERS = ("*int8*", "*quant*", "kws_ref*", "okay_nabu*", "qdq-*", "fixed-*", "npu-*", "tflite-*")
+_INTEGERS = ("*int8*", "*quant*", "*/kws_ref_model", "*/okay_nabu", "qdq-*", "fixed-*", "npu-*", "tflite-*")
 """Models that accelerators for integers may take."""
 
 _X86, _V3 = "c -mcpu=x86-64", "c -mcpu=x86-64-v3"
@@ -53,7 +53,7 @@ CONFIGURATIONS = (
     Configuration("graph", (f"{_X86} -executor=graph",), ("--weights", "file")),
     Configuration("max-ram", (_X86,), limits_ram=True),
     Configuration("dynamic", (_X86,), is_dynamic=True),
-    Configuration("ultra-trail", ("ultra_trail", "c -mcpu=cortex-m4f"), models=(*_INTEGERS, "tcresnet8*")),
+    Configuration("ultra-trail", ("ultra_trail", "c -mcpu=cortex-m4f"), models=(*_INTEGERS, "*/tcresnet8_fp32")),
     Configuration("matrix-stream", ("matrix_unit", "stream_machine", _X86), models=_INTEGERS),
     Configuration("ethos-u", ("ethosu_like", "c -mcpu=cortex-m55"), ("--requantize", "fixed-point"), models=_INTEGERS),
 )

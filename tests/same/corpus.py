@@ -47,8 +47,8 @@ class Model:
     """A model file of the corpus.
 
     Args:
-        name: its path below the folder of models, without suffix, which patterns of configurations match.
-        file: its path below the folder of the corpus.
+        name: its path below the folder of the corpus, without suffix; patterns match it.
+        file: the path with suffix.
         digest: the SHA-256 of the file.
         shapes: values of ``--shape`` under which all dimensions are known.
         ranges: the same where dimensions stay open; empty if the file leaves none open.
@@ -100,7 +100,7 @@ def model_folder(root: Path) -> Path:
 def real_models(folder: Path) -> Iterator[Source]:
     """Yield the models below a folder, in the order of their names."""
     for path in sorted(path for suffix in ("onnx", "tflite") for path in folder.rglob(f"*.{suffix}")):
-        yield Source(path.name, path.read_bytes(), *OPEN_REAL.get(path.stem, ()))
+        yield Source(path.relative_to(folder).as_posix(), path.read_bytes(), *OPEN_REAL.get(path.stem, ()))
 
 
 def networks() -> Iterator[Source]:
@@ -239,7 +239,9 @@ def write(folder: Path, sources: Sequence[Source]) -> tuple[Path, list[Model]]:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         for source in sources:
-            Path(place, source.name).write_bytes(source.content)
+            path = Path(place, source.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(source.content)
             digest, name = hashlib.sha256(source.content).hexdigest(), source.name.rpartition(".")[0]
             limit = ram_bytes(source.content, source.shapes)
             models.append(Model(name, source.name, digest, source.shapes, source.ranges, limit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from tests.same.allowed import Row, explain
 from tests.same.builds import Build, Outcome
@@ -77,10 +78,9 @@ class Report:
         """Return the differences by what they have in common: kind, file or key, and the lines that differ."""
         groups: dict[object, list[Difference]] = {}
         for difference in self.unexplained:
-            name = difference.build.model.name
+            name = Path(difference.build.model.name).name.replace("-", "_")
             words = " ".join(line for line in difference.show() if line.startswith(("+", "-")))
-            shown = re.sub(r"\d+", "0", words.replace(name.replace("-", "_"), "NAME"))
-            file = re.sub(r"\d+", "0", difference.file.replace(name.replace("-", "_"), "NAME"))
+            shown, file = (re.sub(r"\d+", "0", text.replace(name, "NAME")) for text in (words, difference.file))
             groups.setdefault((difference.kind, file, difference.key_pattern, difference.change, shown), []).append(
                 difference
             )
