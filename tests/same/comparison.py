@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,11 +130,14 @@ def _without_comments(file: str, text: str) -> list[str]:
 
 def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Text) -> Iterator[Difference]:
     """Yield the values that differ. Digest and size of a file, which change with the file, are not among them."""
-    values = []
-    for outcome in (before, after):
-        content = text(outcome.files[file])
-        assert content is not None
-        values.append(dict(_flat(_with_references(json.loads(content), outcome), "")))
+    texts = [text(outcome.files[file]) or "" for outcome in (before, after)]
+    try:
+        records = [json.loads(content) for content in texts]
+    except ValueError:
+        yield Difference(build, "metadata", file, "(no JSON)", "changed", *texts)
+        return
+    pairs = zip(records, (before, after), strict=True)
+    values = [dict(_flat(_without_digests(record, outcome), "")) for record, outcome in pairs]
     changed = False
     for path in sorted({*values[0], *values[1]}):
         pair = values[0].get(path), values[1].get(path)
@@ -142,32 +145,24 @@ def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Te
             changed = True
             change = "added" if pair[0] is None else "removed" if pair[1] is None else "changed"
             yield Difference(build, "metadata", file, path, change, *pair)
-    if not changed and _order(before, file, text) != _order(after, file, text):
-        yield Difference(build, "metadata", file, "(form)", "changed", *(text(o.files[file]) for o in (before, after)))
+    if not changed and len({re.sub(r"[0-9a-f]{64}|\d+", "", content) for content in texts}) > 1:
+        yield Difference(build, "metadata", file, "(order of keys, or spaces)", "changed", *texts)
 
 
-def _with_references(value: Any, outcome: Outcome) -> Any:
-    """Return the metadata with references to files of the artifact instead of their digests and sizes."""
-    files = {digest: name for name, digest in outcome.files.items()}
+def _without_digests(value: Any, outcome: Outcome) -> Any:
+    """Return the metadata without digest and size where a record has the digest of a file of the artifact."""
+    sizes = {digest: outcome.sizes.get(name) for name, digest in outcome.files.items()}
 
-    def replaced(item: Any) -> Any:
+    def replaced(item: Any, known: Collection[object] = ()) -> Any:
         if isinstance(item, list):
             return [replaced(one) for one in item]
-        if not isinstance(item, dict):
-            return item
-        names = [files[one] for one in item.values() if isinstance(one, str) and one in files]
-        if not names:
-            return {key: replaced(one) for key, one in item.items()}
-        digest, size = outcome.files[names[0]], outcome.sizes.get(names[0])
-        known = {digest: f"SHA-256 of {names[0]}", size: f"size of {names[0]}"}
-        return {key: known.get(one, one) if isinstance(one, (str, int)) else replaced(one) for key, one in item.items()}
+        if isinstance(item, dict):
+            digests = [one for one in item.values() if isinstance(one, str) and one in sizes]
+            own = {*digests, *(sizes[digest] for digest in digests)}
+            return {key: replaced(one, own) for key, one in item.items()}
+        return "of the file" if item in known else item
 
     return replaced(value)
-
-
-def _order(outcome: Outcome, file: str, text: Text) -> str:
-    """Return the text of the metadata without digests and numbers: its keys in their order, and its spaces."""
-    return re.sub(r"[0-9a-f]{64}|\d+", "", text(outcome.files[file]) or "")
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:

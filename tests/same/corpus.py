@@ -98,8 +98,15 @@ def model_folder(root: Path) -> Path:
 
 
 def real_models(folder: Path) -> Iterator[Source]:
-    """Yield the models below a folder, in the order of their names."""
-    for path in sorted(path for suffix in ("onnx", "tflite") for path in folder.rglob(f"*.{suffix}")):
+    """Yield the models below a folder, in the order of their names.
+
+    Raises:
+        SameError: there are none.
+    """
+    paths = sorted(path for suffix in ("onnx", "tflite") for path in folder.rglob(f"*.{suffix}"))
+    if not paths:
+        raise SameError(f"there are no models in {folder}", "name a folder of ONNX or TFLite files with UMA_MODELS=")
+    for path in paths:
         yield Source(path.relative_to(folder).as_posix(), path.read_bytes(), *OPEN_REAL.get(path.stem, ()))
 
 
@@ -189,9 +196,6 @@ FAMILIES: Mapping[str, tuple[int, Draw]] = MappingProxyType(
 OPEN_SHAPES = MappingProxyType({"open": (("steps=9",), ("steps=1..9",))})
 """Families that leave dimensions open."""
 
-_INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, IndexError)
-"""What a draw ends with if it is not valid."""
-
 
 def random_models(seed: int, share: float = 1.0) -> Iterator[Source]:
     """Yield the random models of a seed: the same bytes each time.
@@ -204,7 +208,7 @@ def random_models(seed: int, share: float = 1.0) -> Iterator[Source]:
         for number in range(max(1, round(count * share))):
             rng = np.random.default_rng([seed, position, number])
             with _quiet():
-                model = _drawn(draw, rng)
+                model = draw(rng)
             content = model if isinstance(model, bytes) else model.SerializeToString()
             suffix = "tflite" if content[4:8] == b"TFL3" else "onnx"
             yield Source(f"{family}-{number:02}.{suffix}", content, *OPEN_SHAPES.get(family, ()))
@@ -221,33 +225,25 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _drawn(draw: Draw, rng: np.random.Generator) -> bytes | onnx.ModelProto:
-    for _ in range(50):
-        try:
-            return draw(rng)
-        except _INVALID:
-            continue
-    raise AssertionError(f"{draw} draws no valid model")
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 def write(folder: Path, sources: Sequence[Source]) -> tuple[Path, list[Model]]:
     """Write model files below ``folder``; return their folder, named by a digest, and the list."""
-    models = []
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        for source in sources:
-            path = Path(place, source.name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(source.content)
-            digest, name = hashlib.sha256(source.content).hexdigest(), source.name.rpartition(".")[0]
-            limit = ram_bytes(source.content, source.shapes)
-            models.append(Model(name, source.name, digest, source.shapes, source.ranges, limit))
-        manifest = json.dumps([asdict(model) for model in models], indent=1)
-        Path(place, "manifest.json").write_text(manifest)
-        target = folder / hashlib.sha256(manifest.encode()).hexdigest()[:16]
-        if not target.exists():
-            shutil.copytree(place, target)
+    place, models = Path(tempfile.mkdtemp(dir=folder)), []
+    for source in sources:
+        path = place / source.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.content)
+        digest, name = hashlib.sha256(source.content).hexdigest(), source.name.rpartition(".")[0]
+        limit = ram_bytes(source.content, source.shapes)
+        models.append(Model(name, source.name, digest, source.shapes, source.ranges, limit))
+    manifest = json.dumps([asdict(model) for model in models], indent=1)
+    (place / "manifest.json").write_text(manifest)
+    target = folder / hashlib.sha256(manifest.encode()).hexdigest()[:16]
+    if target.exists():
+        shutil.rmtree(place)
+    else:
+        place.rename(target)
     return target, models

@@ -105,7 +105,7 @@ def build(command: Callable[[list[str]], object], arguments: Sequence[str], obje
 
 def serve(lines: Iterable[str], command: Callable[[list[str]], object], objects: Path) -> Iterator[dict[str, Any]]:
     """Yield the answer to each request. What a command prints to the file descriptors 1 and 2 is its ``message``."""
-    environment = str(Path(sys.prefix).parent)  # each side has its own, and messages may name files there
+    environment = f"{Path(sys.prefix).parent}/"  # each side has its own, and messages may name files there
     with tempfile.TemporaryFile() as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)
@@ -116,7 +116,7 @@ def serve(lines: Iterable[str], command: Callable[[list[str]], object], objects:
             sys.stdout.flush()
             sys.stderr.flush()
             printed.seek(0)
-            message = printed.read().decode(errors="replace").replace(environment, "ENVIRONMENT")
+            message = printed.read().decode(errors="replace").replace(environment, "ENVIRONMENT/")
             yield {**answer, "message": message}
 
 

@@ -24,7 +24,6 @@ IRRELEVANT = ("tests", "integration_tests", "docs", "benchmarks")
 RELEVANT = ("numpy", "onnx", "protobuf", "flatbuffers", "tflite")
 """Packages whose version may change results."""
 
-
 KEPT = 4
 """How many environments are kept, those that were used last."""
 
@@ -74,8 +73,8 @@ def base_side(folder: Path, root: Path, commit: str) -> Side:
     def fill(tree: Path) -> None:
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
 
-    python = _installed(folder / "environments" / f"base-{commit}", fill)
-    return Side(f"base {commit[:7]}", f"base-{commit}-{_tools()}", python)
+    key = f"base-{commit}-{_tools()}"
+    return Side(f"base {commit[:7]}", key, _installed(folder / "environments" / key, fill))
 
 
 def work_side(folder: Path, root: Path) -> Side:
@@ -98,8 +97,8 @@ def work_side(folder: Path, root: Path) -> Side:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, tree / name, follow_symlinks=False)
 
-    key = f"work-{digest.hexdigest()[:16]}"
-    return Side("work tree", f"{key}-{_tools()}", _installed(folder / "environments" / key, fill))
+    key = f"work-{digest.hexdigest()[:16]}-{_tools()}"
+    return Side("work tree", key, _installed(folder / "environments" / key, fill))
 
 
 def _git(root: Path, *arguments: str) -> bytes:

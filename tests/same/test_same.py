@@ -104,6 +104,19 @@ def test_equal_outcomes_have_no_difference(outcome: Make, store: Store) -> None:
     assert not list(compare(BUILD, outcome(), outcome(), store.text))
 
 
+def test_metadata_that_are_no_json(outcome: Make, store: Store) -> None:
+    digest = driver.store(store.objects, b"{")
+    damaged = replace(outcome(), files={**outcome().files, "out/metadata.json": digest})
+    (difference,) = compare(BUILD, outcome(), damaged, store.text)
+    assert (difference.kind, difference.key) == ("metadata", "(no JSON)")
+
+
+def test_a_digest_of_no_file_is_compared(outcome: Make, store: Store) -> None:
+    before, after = (outcome(metadata={**METADATA, "model": {"sha256": digit * 64}}) for digit in "12")
+    (difference,) = compare(BUILD, before, after, store.text)
+    assert difference.key == "model.sha256"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_explains_its_kind_and_no_other(kind: str, outcome: Make, store: Store) -> None:
     row = allowed.Row("a reason", kinds=(kind,))
@@ -263,6 +276,8 @@ def test_there_are_no_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
     with pytest.raises(SameError, match=r"no real models in .*nowhere\n  hint: .*UMA_MODELS="):
         sources(0, sample=True)
+    with pytest.raises(SameError, match=r"no models in .*\n  hint: .*UMA_MODELS="):
+        list(corpus.real_models(tmp_path))
 
 
 # --- processes that build --------------------------------------------------------------------------------------------
