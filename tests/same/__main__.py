@@ -1,6 +1,6 @@
 """Compare what this work tree generates with what a commit does: ``make same``, or ``python -m tests.same COMMIT``.
 
-Exit codes: 0 if every difference is allowed, 1 if not, 2 if the comparison could not be made.
+Exit codes: 0 if every difference is allowed, 1 if not, or if a build took too long, 2 if nothing could be compared.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"same: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("same: interrupted: the same command goes on where it stopped", file=sys.stderr)
+        print(f"same: interrupted: with SEED={seed} it goes on where it stopped", file=sys.stderr)
         return 130
     text = "\n".join(report.lines())
     (args.folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
-    return 1 if report.unexplained else 0
+    return 0 if report.is_complete and not report.unexplained else 1
 
 
 if __name__ == "__main__":

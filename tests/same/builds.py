@@ -22,12 +22,15 @@ from tests.same.configurations import Configuration
 from tests.same.corpus import Model
 from tests.same.environments import Side
 
-__all__ = ["DRIVER", "Build", "Outcome", "Store", "plan", "run"]
+__all__ = ["DRIVER", "TOO_LONG", "Build", "Outcome", "Store", "plan", "run"]
 
 DRIVER = Path(__file__).with_name("driver.py")
 
 SECONDS = 600
 """Wall time that one build may take."""
+
+TOO_LONG = "time-out"
+"""The code of a build that took longer."""
 
 PEAK_KIB = 2_000_000
 """Memory of a process after which a new one takes over."""
@@ -176,9 +179,6 @@ def run(
                     file.write(json.dumps(record).encode() + b"\n")
                 progress.step()
     return known
-
-
-TOO_LONG = "time-out"
 
 
 def _begin_line(log: Path, file: RawIOBase) -> None:

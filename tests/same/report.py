@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.same.allowed import Row, explain
-from tests.same.builds import Build, Outcome
+from tests.same.builds import TOO_LONG, Build, Outcome
 from tests.same.comparison import Difference, Text, code_name, compare
 
 __all__ = ["Report"]
@@ -27,6 +27,11 @@ class Report:
         before, after: the outcomes of the base and of the work tree, by the keys of builds.
         rows: allowed differences.
         text: gives the text of a file by its digest.
+
+    Attributes:
+        unexplained: the differences that no row allows.
+        counts: how many differences each row allows.
+        is_complete: whether all builds were compared: none took too long.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Report:
         self.rows, self.counts = rows, [0] * len(rows)
         self.unexplained: list[Difference] = []
         self._lines: dict[str, _Line] = {}
+        self.is_complete = True
         self._unfinished: list[str] = []
         for build in builds:
             pair = before[build.key], after[build.key]
@@ -48,8 +54,10 @@ class Report:
             self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
             self.unexplained += unexplained
             self._lines.setdefault(build.configuration.name, _Line()).add(pair, len(differences), len(unexplained))
-            if any(isinstance(outcome.code, str) for outcome in pair):
-                says = " / ".join(dict.fromkeys(code_name(outcome.code) for outcome in pair))
+            codes = [outcome.code for outcome in pair]
+            self.is_complete = self.is_complete and TOO_LONG not in codes
+            if any(isinstance(code, str) for code in codes):
+                says = " / ".join(dict.fromkeys(map(code_name, codes)))
                 self._unfinished.append(f"  {build.model.name} for {build.configuration.name}: {says}")
 
     def lines(self) -> Iterator[str]:
@@ -64,7 +72,8 @@ class Report:
         for row, count in zip(self.rows, self.counts, strict=True):
             yield f"allowed, {count} differences: {row.reason}" if count else f"allowed, explains nothing: {row.reason}"
         if not self.unexplained:
-            yield "no difference beyond these" if any(self.counts) else "no difference"
+            verdict = "no difference beyond these" if any(self.counts) else "no difference"
+            yield verdict if self.is_complete else f"{verdict} in what did not take too long: run it again"
             return
         builds = len({difference.build for difference in self.unexplained})
         yield f"{len(self.unexplained)} differences in {builds} builds are not allowed:"

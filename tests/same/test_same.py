@@ -316,10 +316,12 @@ def test_a_build_that_crashes_or_takes_too_long_does_not_end_the_run(
     with store.log("stub").open("a") as file:
         file.write('{"key": "cut off')
     report = run("a", "crash", "slow", "b", seconds=0)
+    assert not report.is_complete and not report.unexplained
     assert codes == [[0, "crash: signal 6", 0], [0, "crash: signal 6", TOO_LONG, 0]]
     assert len(store.outcomes("stub")) == 3
     assert not {"models/a", "models/crash", "models/b"} & set(log.read_text().splitlines()[3:])
     shown = "\n".join(report.lines())
+    assert shown.endswith("no difference in what did not take too long: run it again")
     assert "  slow for x86-64: time-out" in shown and "  crash for x86-64: crash: signal 6" in shown
 
 
