@@ -41,12 +41,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def sources(seed: int, sample: bool) -> list[corpus.Source]:
+def list_sources(seed: int, sample: bool) -> list[corpus.Source]:
     """Return the models of the corpus, or of the sample."""
-    fixed = [*corpus.real_models(corpus.model_folder(ROOT)), *corpus.networks()]
+    fixed = [*corpus.read_models(corpus.model_folder(ROOT)), *corpus.make_networks()]
     if sample:
         fixed = [source for source in fixed if Path(source.name).name in SAMPLE_FILES]
-    return [*fixed, *corpus.random_models(seed, SAMPLE if sample else 1.0)]
+    return [*fixed, *corpus.draw_models(seed, SAMPLE if sample else 1.0)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     seed = secrets.randbelow(1000) if args.seed is None else args.seed
     try:
         rows, commit = allowed.read(), environments.find_commit(ROOT, args.base)
-        models = sources(seed, args.sample)
+        models = list_sources(seed, args.sample)
         print(f"{len(models)} models, seed {seed}: SEED={seed} makes the same ones", flush=True)
         args.folder.mkdir(parents=True, exist_ok=True)
         folder, listed = corpus.write(args.folder / "corpus", models)

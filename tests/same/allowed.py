@@ -58,8 +58,8 @@ class Row:
     def renames(self, differences: Sequence[Difference]) -> set[int]:
         """Return the positions of the differences of one build that are the renamed key."""
         old, new = self.renamed
-        removed = _below(old, "removed", differences)
-        added = _below(new, "added", differences)
+        removed = _find_below(old, "removed", differences)
+        added = _find_below(new, "added", differences)
         pairs = ((removed[path], added[path]) for path in removed.keys() & added.keys())
         return {at for a, b in pairs if differences[a].before == differences[b].after for at in (a, b)}
 
@@ -69,7 +69,7 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
-def _below(key: str, change: str, differences: Sequence[Difference]) -> dict[tuple[str, ...], int]:
+def _find_below(key: str, change: str, differences: Sequence[Difference]) -> dict[tuple[str, ...], int]:
     """Return the positions of the differences at or below a key, by all that their paths have besides the key."""
     # The indices of lists within the key tell values apart.
     pattern = re.compile(r"\[(\d+)\]".join(map(re.escape, key.split("[]"))) + r"($|[.\[].*)")

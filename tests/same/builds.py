@@ -123,7 +123,7 @@ def plan(models: Sequence[Model], configurations: Sequence[Configuration]) -> li
         Build(model, configuration)
         for model in models
         for configuration in configurations
-        if configuration.takes(model.name) and (model.ranges or not configuration.is_dynamic)
+        if configuration.accepts(model.name) and (model.ranges or not configuration.is_dynamic)
     ]
 
 
@@ -147,41 +147,44 @@ def run(
         variables: environment variables of the processes.
         seconds: wall time that one build may take.
     """
-    known = store.outcomes(side.key)
-    missing = {build.key: build for build in builds if build.key not in known}
-    waiting = list(missing.values())[::-1]
+    outcomes = store.outcomes(side.key)
+    missing_builds = {build.key: build for build in builds if build.key not in outcomes}
+    build_queue = list(missing_builds.values())[::-1]
     log = store.log(side.key)
     log.parent.mkdir(parents=True, exist_ok=True)
-    progress = _Progress(side.name, len(builds), len(missing))
+    progress = _Progress(side.name, len(builds), len(missing_builds))
     with ExitStack() as stack:
         # Each line is one write: two runs may append to the same file.
         file = stack.enter_context(log.open("ab", buffering=0))
-        _begin_line(log, file)
-        idle = [_Worker(side.python, store.objects, corpus, variables, seconds) for _ in range(min(jobs, len(missing)))]
-        for worker in idle:
+        _end_last_line(log, file)
+        idle_workers = [
+            _Worker(side.python, store.objects, corpus, variables, seconds)
+            for _ in range(min(jobs, len(missing_builds)))
+        ]
+        for worker in idle_workers:
             stack.enter_context(worker)
-        busy: list[_Worker] = []
-        while waiting or busy:
-            while waiting and idle:
-                busy.append(idle.pop())
-                busy[-1].start(waiting.pop())
-            ends = min(worker.end for worker in busy)
-            ready = select.select(busy, [], [], max(0.0, ends - time.monotonic()))[0]
-            for worker in ready or [worker for worker in busy if worker.end <= time.monotonic()]:
-                outcome = worker.outcome() if ready else worker.give_up()
+        busy_workers: list[_Worker] = []
+        while build_queue or busy_workers:
+            while build_queue and idle_workers:
+                busy_workers.append(idle_workers.pop())
+                busy_workers[-1].start(build_queue.pop())
+            next_end = min(worker.end for worker in busy_workers)
+            readable_workers = select.select(busy_workers, [], [], max(0.0, next_end - time.monotonic()))[0]
+            for worker in readable_workers or [worker for worker in busy_workers if worker.end <= time.monotonic()]:
+                outcome = worker.outcome() if readable_workers else worker.give_up()
                 if outcome is None:
                     continue
-                busy.remove(worker)
-                idle.append(worker)
-                known[worker.build.key] = outcome
+                busy_workers.remove(worker)
+                idle_workers.append(worker)
+                outcomes[worker.build.key] = outcome
                 if outcome.code != TOO_LONG:  # another run may have the time
                     record = {"key": worker.build.key, **asdict(outcome)}
                     file.write(json.dumps(record).encode() + b"\n")
                 progress.step()
-    return known
+    return outcomes
 
 
-def _begin_line(log: Path, file: RawIOBase) -> None:
+def _end_last_line(log: Path, file: RawIOBase) -> None:
     """End the last line of a file whose writer was killed within it."""
     content = log.read_bytes()
     if content and not content.endswith(b"\n"):
@@ -194,7 +197,7 @@ class _Progress:
     def __init__(self, name: str, total: int, missing: int) -> None:
         self._name, self._total, self._missing = name, total, missing
         self._start = self._last = time.monotonic()
-        print(f"{name}: {total} builds, {total - missing} of them known", flush=True)
+        print(f"{name}: {total} builds, {total - missing} of them kept from earlier runs", flush=True)
 
     def step(self) -> None:
         self._missing -= 1

@@ -59,13 +59,13 @@ class Difference:
         """Return the lines of a short diff."""
         if self.before is None or self.after is None:
             value = self.after if self.before is None else self.before
-            return [f"{'+' if self.change == 'added' else '-'} {_short(value)}"] if value else ["(not text)"]
+            return [f"{'+' if self.change == 'added' else '-'} {_shorten(value)}"] if value else ["(not text)"]
         lines = list(difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=1))[2:]
-        shown = [_short(line) for line in lines[:limit]]
+        shown = [_shorten(line) for line in lines[:limit]]
         return [*shown, f"... {len(lines) - limit} more lines"] if len(lines) > limit else shown
 
 
-def _short(line: str, width: int = 160) -> str:
+def _shorten(line: str, width: int = 160) -> str:
     line = line.splitlines()[0] if line else line
     return line if len(line) <= width else f"{line[:width]}..."
 
@@ -73,7 +73,7 @@ def _short(line: str, width: int = 160) -> str:
 def compare(build: Build, before: Outcome, after: Outcome, text: Text) -> Iterator[Difference]:
     """Yield all differences of a build, from the base to the work tree."""
     if before.code != after.code:
-        shown = (f"{code_name(one.code)}\n{one.message}" for one in (before, after))
+        shown = (f"{describe_code(one.code)}\n{one.message}" for one in (before, after))
         yield Difference(build, "outcome", "", "", "changed", *shown)
         return
     if before.message != after.message:
@@ -93,7 +93,7 @@ def compare(build: Build, before: Outcome, after: Outcome, text: Text) -> Iterat
             yield Difference(build, kind, file, "", "changed", *texts)
 
 
-def code_name(code: int | str | None) -> str:
+def describe_code(code: int | str | None) -> str:
     """Return what an exit code says of a build."""
     if isinstance(code, int):
         return "builds" if code == 0 else f"ends with exit code {code}"
@@ -110,13 +110,11 @@ def _kind(file: str, before: str | None, after: str | None) -> str:
         return "dump"
     if not _C_FILE.search(file):
         return "data"
-    same = (
-        before is not None and after is not None and _without_comments(file, before) == _without_comments(file, after)
-    )
+    same = before is not None and after is not None and _strip_comments(file, before) == _strip_comments(file, after)
     return "comments" if same else "code"
 
 
-def _without_comments(file: str, text: str) -> list[str]:
+def _strip_comments(file: str, text: str) -> list[str]:
     """Return the lines of a source without comments, blank lines and trailing spaces."""
     if file.endswith((".c", ".h", ".S")):
         text = _C_TOKEN.sub(lambda match: " " if match[0].startswith("/") else match[0], text)
@@ -137,7 +135,7 @@ def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Te
         yield Difference(build, "metadata", file, "(no JSON)", "changed", *texts)
         return
     pairs = zip(records, (before, after), strict=True)
-    values = [dict(_flat(_without_digests(record, outcome), "")) for record, outcome in pairs]
+    values = [dict(_flatten(_hide_digests(record, outcome), "")) for record, outcome in pairs]
     changed = False
     for path in sorted({*values[0], *values[1]}):
         pair = values[0].get(path), values[1].get(path)
@@ -149,29 +147,29 @@ def _metadata(build: Build, file: str, before: Outcome, after: Outcome, text: Te
         yield Difference(build, "metadata", file, "(order of keys, or spaces)", "changed", *texts)
 
 
-def _without_digests(value: Any, outcome: Outcome) -> Any:
+def _hide_digests(value: Any, outcome: Outcome) -> Any:
     """Return the metadata without digest and size where a record has the digest of a file of the artifact."""
     sizes = {digest: outcome.sizes.get(name) for name, digest in outcome.files.items()}
 
-    def replaced(item: Any, known: Collection[object] = ()) -> Any:
+    def hide(item: Any, known: Collection[object] = ()) -> Any:
         if isinstance(item, list):
-            return [replaced(one) for one in item]
+            return [hide(one) for one in item]
         if isinstance(item, dict):
             digests = [one for one in item.values() if isinstance(one, str) and one in sizes]
-            own = {*digests, *(sizes[digest] for digest in digests)}
-            return {key: replaced(one, own) for key, one in item.items()}
+            values_of_file = {*digests, *(sizes[digest] for digest in digests)}
+            return {key: hide(one, values_of_file) for key, one in item.items()}
         return "of the file" if item in known else item
 
-    return replaced(value)
+    return hide(value)
 
 
-def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield each value as JSON, by its path."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else key)
+            yield from _flatten(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _flat(item, f"{path}[{index}]")
+            yield from _flatten(item, f"{path}[{index}]")
     else:
         yield path, json.dumps(value)

@@ -29,7 +29,7 @@ class Configuration:
     is_dynamic: bool = False
     models: Collection[str] = ("*",)
 
-    def takes(self, model: str) -> bool:
+    def accepts(self, model: str) -> bool:
         """Whether a model of this name is built."""
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 

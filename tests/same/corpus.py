@@ -34,9 +34,9 @@ from tests.networks import NETWORKS
 from tests.networks.open_shapes import bert_tiny
 from tests.same import graphs
 from tests.same.errors import SameError
-from tests.same.sizes import ram_bytes
+from tests.same.sizes import estimate_ram_bytes
 
-__all__ = ["COUNT", "Model", "Source", "model_folder", "networks", "random_models", "real_models", "write"]
+__all__ = ["COUNT", "Model", "Source", "draw_models", "make_networks", "model_folder", "read_models", "write"]
 
 COUNT = 300
 """How many random models there are."""
@@ -97,7 +97,7 @@ def model_folder(root: Path) -> Path:
     return folder
 
 
-def real_models(folder: Path) -> Iterator[Source]:
+def read_models(folder: Path) -> Iterator[Source]:
     """Yield the models below a folder, in the order of their names.
 
     Raises:
@@ -110,7 +110,7 @@ def real_models(folder: Path) -> Iterator[Source]:
         yield Source(path.relative_to(folder).as_posix(), path.read_bytes(), *OPEN_REAL.get(path.stem, ()))
 
 
-def networks() -> Iterator[Source]:
+def make_networks() -> Iterator[Source]:
     """Yield the networks of the tests: a transformer leaves its dimensions open, some are made for accelerators."""
     for name, make in NETWORKS.items():
         yield Source(f"net-{name}.onnx", make().SerializeToString())
@@ -126,20 +126,20 @@ def networks() -> Iterator[Source]:
 Draw = Callable[[np.random.Generator], "bytes | onnx.ModelProto"]
 
 
-def _number(rng: np.random.Generator) -> int:
+def _draw_seed(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def _fixed(rng: np.random.Generator) -> bytes:
-    """A network in the arithmetic of UltraTrail."""
-    net = conv_nets.random_net(_number(rng), int(rng.integers(1, 5)))
+def _draw_fixed_point(rng: np.random.Generator) -> bytes:
+    """Draw a network in the arithmetic of UltraTrail."""
+    net = conv_nets.random_net(_draw_seed(rng), int(rng.integers(1, 5)))
     return conv_nets.to_onnx(net, "average" if rng.random() < 0.5 else "sum")
 
 
-def _npu(rng: np.random.Generator) -> bytes:
-    """A chain of operators that NPUs have."""
+def _draw_npu(rng: np.random.Generator) -> bytes:
+    """Draw a chain of operators that NPUs have."""
     dtype = "int8" if rng.random() < 0.85 else "int16"
-    return npu_graphs.Graph(_number(rng), npu_graphs.OPERATORS, dtype).model
+    return npu_graphs.Graph(_draw_seed(rng), npu_graphs.OPERATORS, dtype).model
 
 
 _MODULES = (tflite_pairs_cases, tflite_picks_cases, tflite_recurrent_cases, tflite_window_cases)
@@ -148,16 +148,16 @@ _MODULES = (tflite_pairs_cases, tflite_picks_cases, tflite_recurrent_cases, tfli
 _OPERATORS = tuple(sorted(tflite_cases.CASES))
 
 
-def _tflite(rng: np.random.Generator) -> bytes:
-    """A single operator of TFLite, or several in control flow."""
+def _draw_tflite(rng: np.random.Generator) -> bytes:
+    """Draw a single operator of TFLite, or several in control flow."""
     if rng.random() < 0.02:
         return tflite_control.nested_control()
     name = _OPERATORS[rng.integers(len(_OPERATORS))]
-    return _example(tflite_cases.CASES[name], _number(rng))
+    return _draw_example(tflite_cases.CASES[name], _draw_seed(rng))
 
 
-def _example(strategy: st.SearchStrategy[tflite_cases.Case], seed: int) -> bytes:
-    """The last of a few examples: the first ones are simple."""
+def _draw_example(strategy: st.SearchStrategy[tflite_cases.Case], seed: int) -> bytes:
+    """Draw a few examples and return the last: the first ones are simple."""
     examples: list[bytes] = []
 
     @hypothesis.seed(seed)
@@ -179,16 +179,16 @@ def _example(strategy: st.SearchStrategy[tflite_cases.Case], seed: int) -> bytes
 
 FAMILIES: Mapping[str, tuple[int, Draw]] = MappingProxyType(
     {
-        "picture": (40, graphs.picture),
-        "half": (8, lambda rng: graphs.picture(rng, half=True)),
-        "sequence": (24, graphs.sequence),
-        "open": (24, lambda rng: graphs.sequence(rng, is_open=True)),
-        "operators": (44, graphs.operators),
-        "control": (12, graphs.control_flow),
-        "qdq": (32, lambda rng: quantised_net(_number(rng)).model),
-        "fixed": (28, _fixed),
-        "npu": (48, _npu),
-        "tflite": (40, _tflite),
+        "image": (40, graphs.draw_image),
+        "half": (8, lambda rng: graphs.draw_image(rng, half=True)),
+        "sequence": (24, graphs.draw_sequence),
+        "open": (24, lambda rng: graphs.draw_sequence(rng, is_open=True)),
+        "operators": (44, graphs.draw_operators),
+        "control": (12, graphs.draw_control_flow),
+        "qdq": (32, lambda rng: quantised_net(_draw_seed(rng)).model),
+        "fixed": (28, _draw_fixed_point),
+        "npu": (48, _draw_npu),
+        "tflite": (40, _draw_tflite),
     }
 )
 """Families of random models: how many of `COUNT` belong to each, and what draws one."""
@@ -197,7 +197,7 @@ OPEN_SHAPES = MappingProxyType({"open": (("steps=9",), ("steps=1..9",))})
 """Families that leave dimensions open."""
 
 
-def random_models(seed: int, share: float = 1.0) -> Iterator[Source]:
+def draw_models(seed: int, share: float = 1.0) -> Iterator[Source]:
     """Yield the random models of a seed: the same bytes each time.
 
     Args:
@@ -207,7 +207,7 @@ def random_models(seed: int, share: float = 1.0) -> Iterator[Source]:
     for position, (family, (count, draw)) in enumerate(FAMILIES.items()):
         for number in range(max(1, round(count * share))):
             rng = np.random.default_rng([seed, position, number])
-            with _quiet():
+            with _hiding_warnings():
                 model = draw(rng)
             content = model if isinstance(model, bytes) else model.SerializeToString()
             suffix = "tflite" if content[4:8] == b"TFL3" else "onnx"
@@ -215,7 +215,7 @@ def random_models(seed: int, share: float = 1.0) -> Iterator[Source]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _hiding_warnings() -> Iterator[None]:
     """Hide what onnxruntime's quantiser logs about each model."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -231,19 +231,19 @@ def _quiet() -> Iterator[None]:
 def write(folder: Path, sources: Sequence[Source]) -> tuple[Path, list[Model]]:
     """Write model files below ``folder``; return their folder, named by a digest, and the list."""
     folder.mkdir(parents=True, exist_ok=True)
-    place, models = Path(tempfile.mkdtemp(dir=folder)), []
+    draft, models = Path(tempfile.mkdtemp(dir=folder)), []
     for source in sources:
-        path = place / source.name
+        path = draft / source.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.content)
         digest, name = hashlib.sha256(source.content).hexdigest(), source.name.rpartition(".")[0]
-        limit = ram_bytes(source.content, source.shapes)
+        limit = estimate_ram_bytes(source.content, source.shapes)
         models.append(Model(name, source.name, digest, source.shapes, source.ranges, limit))
     manifest = json.dumps([asdict(model) for model in models], indent=1)
-    (place / "manifest.json").write_text(manifest)
+    (draft / "manifest.json").write_text(manifest)
     target = folder / hashlib.sha256(manifest.encode()).hexdigest()[:16]
     if target.exists():
-        shutil.rmtree(place)
+        shutil.rmtree(draft)
     else:
-        place.rename(target)
+        draft.rename(target)
     return target, models

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.same.errors import SameError
 
-__all__ = ["Side", "base_side", "find_commit", "here", "work_side"]
+__all__ = ["Side", "base_side", "current_side", "find_commit", "work_side"]
 
 IRRELEVANT = ("tests", "integration_tests", "docs", "benchmarks")
 """Top folders without influence on what is built: their files are no part of the key of a work tree."""
@@ -43,9 +43,9 @@ class Side:
     python: Path
 
 
-def here() -> Side:
+def current_side() -> Side:
     """Return the environment of this process, whatever is installed in it."""
-    return Side("this environment", f"here-{_tools()}", Path(sys.executable))
+    return Side("this environment", f"current-{_identify_tools()}", Path(sys.executable))
 
 
 def find_commit(root: Path, revision: str) -> str:
@@ -58,7 +58,7 @@ def find_commit(root: Path, revision: str) -> str:
 
 
 def base_side(folder: Path, root: Path, commit: str) -> Side:
-    """Return the side of a commit; install it below ``folder`` unless that was done before.
+    """Return the side of a commit; install it below ``folder`` unless that was process before.
 
     Args:
         folder: of the tool.
@@ -73,8 +73,8 @@ def base_side(folder: Path, root: Path, commit: str) -> Side:
     def fill(tree: Path) -> None:
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
 
-    key = f"base-{commit}-{_tools()}"
-    return Side(f"base {commit[:7]}", key, _installed(folder / "environments" / key, fill))
+    key = f"base-{commit}-{_identify_tools()}"
+    return Side(f"base {commit[:7]}", key, _prepare(folder / "environments" / key, fill))
 
 
 def work_side(folder: Path, root: Path) -> Side:
@@ -83,8 +83,8 @@ def work_side(folder: Path, root: Path) -> Side:
     Raises:
         SameError: the installation fails.
     """
-    listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode()
-    names = sorted({name for name in listed.split("\0") if name and os.path.lexists(root / name)})
+    listing = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode()
+    names = sorted({name for name in listing.split("\0") if name and os.path.lexists(root / name)})
     digest = hashlib.sha256()
     for name in names:
         if name.partition("/")[0] not in IRRELEVANT and not name.endswith(".md"):
@@ -97,26 +97,26 @@ def work_side(folder: Path, root: Path) -> Side:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, tree / name, follow_symlinks=False)
 
-    key = f"work-{digest.hexdigest()[:16]}-{_tools()}"
-    return Side("work tree", key, _installed(folder / "environments" / key, fill))
+    key = f"work-{digest.hexdigest()[:16]}-{_identify_tools()}"
+    return Side("work tree", key, _prepare(folder / "environments" / key, fill))
 
 
 def _git(root: Path, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+        process = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
     except FileNotFoundError as error:
         raise SameError("there is no git", "install git: the tool reads the base from it") from error
-    if done.returncode:
+    if process.returncode:
         if arguments[0] == "rev-parse":
             revision = arguments[-1].removesuffix("^{commit}")
             hint = "name a commit, tag or branch that `git log` shows, for example BASE=HEAD; fetch it if it is missing"
             raise SameError(f"{root} has no commit {revision!r}", hint)
-        message = done.stderr.decode(errors="replace").strip()
+        message = process.stderr.decode(errors="replace").strip()
         raise SameError(f"git {arguments[0]} fails in {root}: {message}", "run it in a clone of the repository")
-    return done.stdout
+    return process.stdout
 
 
-def _tools() -> str:
+def _identify_tools() -> str:
     """Return the Python and a digest of the package versions that may change results."""
     versions = []
     for name in RELEVANT:
@@ -128,32 +128,34 @@ def _tools() -> str:
     return f"py{sys.version_info.major}.{sys.version_info.minor}-{digest[:8]}"
 
 
-def _installed(place: Path, fill: Callable[[Path], None]) -> Path:
-    """Return the interpreter of the environment in ``place``, which is made anew unless it is complete.
+def _prepare(environment: Path, fill: Callable[[Path], None]) -> Path:
+    """Return the interpreter of the environment in ``environment``, which is made anew unless it is complete.
 
     A file marks complete ones, so that an interrupted installation is not mistaken for one. This process holds a lock
     on it, because only some environments are kept, and none that is in use is removed.
     """
-    python, marker = place / "venv" / "bin" / "python", place / "complete"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / "lock").open("a") as lock:  # one process installs at a time
+    python, marker = environment / "venv" / "bin" / "python", environment / "complete"
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    with (environment.parent / "lock").open("a") as lock:  # one process installs at a time
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not marker.exists():
-            shutil.rmtree(place, ignore_errors=True)
-            (place / "tree").mkdir(parents=True)
-            print(f"installing {place.name}", flush=True)
-            fill(place / "tree")
-            venv.EnvBuilder(symlinks=True).create(place / "venv")
-            _install(python, place)
+            shutil.rmtree(environment, ignore_errors=True)
+            (environment / "tree").mkdir(parents=True)
+            print(f"installing {environment.name}", flush=True)
+            fill(environment / "tree")
+            venv.EnvBuilder(symlinks=True).create(environment / "venv")
+            _install(python, environment)
         marker.touch()  # now, for the order in which environments are removed
         _lock(marker, fcntl.LOCK_SH)
-        for old in sorted(place.parent.glob("*/complete"), key=os.path.getmtime)[:-KEPT]:
+        for old in sorted(environment.parent.glob("*/complete"), key=os.path.getmtime)[:-KEPT]:
             if _lock(old, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 shutil.rmtree(old.parent)
-    done = _run([python, "-c", "import uma.cli"])
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]
-        raise SameError(f"the environment {place} cannot import uma.cli: {reason}", f"remove {place}, and run again")
+    process = _run([python, "-c", "import uma.cli"])
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["it prints nothing"])[-1]
+        raise SameError(
+            f"the environment {environment} cannot import uma.cli: {reason}", f"remove {environment}, and run again"
+        )
     return python
 
 
@@ -168,23 +170,23 @@ def _lock(marker: Path, operation: int) -> bool:
     return True
 
 
-def _install(python: Path, place: Path) -> None:
+def _install(python: Path, environment: Path) -> None:
     """Install the tree and its plugins, with the package versions of this environment."""
-    tree, pins = place / "tree", place / "constraints.txt"
+    tree, pins = environment / "tree", environment / "constraints.txt"
     lines = {f"{one.metadata['Name']}=={one.version}" for one in distributions() if not _is_local(one.read_text)}
     pins.write_text("\n".join(sorted(lines)) + "\n")
     projects = [f"{tree}[onnx,tflite]"]
     projects += [str(path.parent) for path in sorted(tree.glob("*/*/pyproject.toml")) if path.parts[-3] != "packaging"]
     editable = [word for project in projects for word in ("-e", project)]
-    done = None
+    process = None
     for installer in (["uv", "pip", "install", "--python"], ["pip", "install", "--python"]):
-        done = _run([sys.executable, "-m", *installer, python, "--quiet", "--constraint", pins, *editable])
-        if done.returncode == 0:
+        process = _run([sys.executable, "-m", *installer, python, "--quiet", "--constraint", pins, *editable])
+        if process.returncode == 0:
             return
-    assert done is not None
-    last = "\n  ".join(done.stderr.strip().splitlines()[-5:])
+    assert process is not None
+    last = "\n  ".join(process.stderr.strip().splitlines()[-5:])
     hint = "the installer needs a package index or its cache; then run again"
-    raise SameError(f"{place.name} cannot be installed into {place / 'venv'}:\n  {last}", hint)
+    raise SameError(f"{environment.name} cannot be installed into {environment / 'venv'}:\n  {last}", hint)
 
 
 def _is_local(read_text: Callable[[str], str | None]) -> bool:

@@ -1,4 +1,4 @@
-"""Random ONNX graphs: pictures, sequences, single operators of all kinds in a chain, control flow.
+"""Random ONNX graphs: images, sequences, single operators of all kinds in a chain, control flow.
 
 Each function takes a random generator and returns a model that the package onnx accepts.
 """
@@ -17,7 +17,7 @@ from benchmarks.blocks import Layers
 from onnx import parser
 from tests._support.onnx_builder import IR_VERSION
 
-__all__ = ["control_flow", "operators", "picture", "sequence"]
+__all__ = ["draw_control_flow", "draw_image", "draw_operators", "draw_sequence"]
 
 
 class _HalfLayers(Layers):
@@ -38,7 +38,7 @@ def _layers(rng: np.random.Generator, kind: type[Layers] = Layers) -> Layers:
     return kind(int(rng.integers(2**31)))
 
 
-# --- pictures --------------------------------------------------------------------------------------------------------
+# --- images ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _join(net: Layers, rng: np.random.Generator, x: _Map) -> _Map:
 
 
 def _move(net: Layers, rng: np.random.Generator, x: _Map) -> _Map:
-    """Halves that change places, padding, a slice, or channels last for a normalisation."""
+    """Add halves that change places, padding, a slice, or channels last for a normalisation."""
     kind = _pick(rng, "halves", "pad", "slice", "norm")
     if kind == "halves" and x.channels > 1:
         sizes = (x.channels // 2, x.channels - x.channels // 2)
@@ -152,10 +152,10 @@ _STEPS: tuple[Callable[[Layers, np.random.Generator, _Map], _Map], ...] = (
 )
 
 
-def picture(rng: np.random.Generator, *, half: bool = False) -> onnx.ModelProto:
+def draw_image(rng: np.random.Generator, *, half: bool = False) -> onnx.ModelProto:
     """Return a network of convolutions and what goes with them, of float32 or float16.
 
-    It ends with classes, a picture, or both.
+    It ends with classes, an image, or both.
     """
     net = _layers(rng, _HalfLayers if half else Layers)
     first = int(_pick(rng, 1, 3, 4)), int(rng.integers(4, 17)), int(rng.integers(4, 17))
@@ -165,11 +165,11 @@ def picture(rng: np.random.Generator, *, half: bool = False) -> onnx.ModelProto:
         x = steps[rng.integers(len(steps))](net, rng, x)
         if x.height * x.width > 900:
             x = _pool(net, rng, x)
-    ends = {"classes", "picture"} if rng.random() < 0.2 else {_pick(rng, "classes", "classes", "picture", "best")}
+    ends = {"classes", "image"} if rng.random() < 0.2 else {_pick(rng, "classes", "classes", "image", "best")}
     outputs = []
     if "classes" in ends:
         outputs.append(net.op(_pick(rng, "Softmax", "Identity", "LogSoftmax"), net.classes(x.value, x.channels, 10)))
-    if "picture" in ends:
+    if "image" in ends:
         outputs.append(net.conv(x.value, (x.channels, 2), (1, 1)))
     if "best" in ends:
         outputs += [net.op("ArgMax", x.value, axis=1), net.op("ReduceMax", x.value, axes=[1])]
@@ -180,7 +180,7 @@ def picture(rng: np.random.Generator, *, half: bool = False) -> onnx.ModelProto:
 
 
 def _attend(net: Layers, rng: np.random.Generator, x: str, width: int) -> str:
-    """Attention of a sequence to itself, which does not mention the number of steps."""
+    """Add attention of a sequence to itself; no shape mentions the number of steps."""
     heads = int(_pick(rng, 1, 2, 4))
     q, k, v = (
         net.swap(net.shape(net.linear(x, (width, width)), 0, -1, heads, width // heads), *axes)
@@ -199,7 +199,7 @@ def _forward(net: Layers, rng: np.random.Generator, x: str, width: int) -> str:
 
 
 def _along(net: Layers, rng: np.random.Generator, x: str, width: int) -> str:
-    """A convolution over time, often with a filter per channel."""
+    """Add a convolution over time, often with a filter per channel."""
     groups = int(_pick(rng, 1, width))
     return net.swap(net.conv(net.swap(x, 0, 2, 1), (width, width), (int(_pick(rng, 1, 3, 5)),), 1, groups), 0, 2, 1)
 
@@ -213,7 +213,7 @@ def _remember(net: Layers, rng: np.random.Generator, x: str, width: int) -> str:
 _BLOCKS: tuple[Callable[[Layers, np.random.Generator, str, int], str], ...] = (_attend, _forward, _along, _remember)
 
 
-def sequence(rng: np.random.Generator, *, is_open: bool = False) -> onnx.ModelProto:
+def draw_sequence(rng: np.random.Generator, *, is_open: bool = False) -> onnx.ModelProto:
     """Return a network over time: attention, dense layers, recurrent ones, convolutions, with norms between them.
 
     Args:
@@ -289,7 +289,7 @@ _BINARY: Mapping[str, Sequence[str]] = MappingProxyType(
 _REDUCING = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSumExp")
 
 
-def operators(rng: np.random.Generator) -> onnx.ModelProto:
+def draw_operators(rng: np.random.Generator) -> onnx.ModelProto:
     """Return a chain of single operators on small tensors of several types, often with several outputs."""
     net = _Operators(rng)
     for _ in range(int(rng.integers(1, 3))):
@@ -499,7 +499,7 @@ class _Operators:
 _BODY_OPS = ("Add ({}, x)", "Mul ({0}, {0})", "Sub (x, {})", "Max ({}, x)", "Tanh ({})", "Abs ({})", "Neg ({})")
 
 
-def control_flow(rng: np.random.Generator) -> onnx.ModelProto:
+def draw_control_flow(rng: np.random.Generator) -> onnx.ModelProto:
     """Return a branch, a loop or a scan with a random body; a branch may be inside of a loop."""
 
     def chain(prefix: str, result: str) -> str:

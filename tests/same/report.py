@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.same.allowed import Row, explain
 from tests.same.builds import TOO_LONG, Build, Outcome
-from tests.same.comparison import Difference, Text, code_name, compare
+from tests.same.comparison import Difference, Text, compare, describe_code
 
 __all__ = ["Report"]
 
@@ -57,7 +57,7 @@ class Report:
             codes = [outcome.code for outcome in pair]
             self.is_complete = self.is_complete and TOO_LONG not in codes
             if any(isinstance(code, str) for code in codes):
-                says = " / ".join(dict.fromkeys(map(code_name, codes)))
+                says = " / ".join(dict.fromkeys(map(describe_code, codes)))
                 self._unfinished.append(f"  {build.model.name} for {build.configuration.name}: {says}")
 
     def lines(self) -> Iterator[str]:

@@ -14,14 +14,14 @@ import numpy as np
 import onnx
 import pytest
 from tests.same import allowed, builds, corpus, driver, environments
-from tests.same.__main__ import ROOT, main, sources
+from tests.same.__main__ import ROOT, list_sources, main
 from tests.same.builds import TOO_LONG, Build, Outcome, Store
 from tests.same.comparison import KINDS, Difference, compare
 from tests.same.configurations import CONFIGURATIONS
 from tests.same.environments import Side
 from tests.same.errors import SameError
 from tests.same.report import Report
-from tests.same.sizes import ram_bytes
+from tests.same.sizes import estimate_ram_bytes
 
 BUILD = Build(corpus.Model("net-0", "net-0.onnx", "0"), CONFIGURATIONS[0])
 
@@ -225,7 +225,7 @@ def test_a_wrong_row(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_seed_reproduces_the_corpus(tmp_path: Path) -> None:
-    first, again, other = (list(corpus.random_models(seed, 0.02)) for seed in (5, 5, 6))
+    first, again, other = (list(corpus.draw_models(seed, 0.02)) for seed in (5, 5, 6))
     assert first == again and len(first) == len(other) == len(corpus.FAMILIES)
     assert all(a.content != b.content for a, b in zip(first, other, strict=True) if not a.name.startswith("tflite"))
     folder, models = corpus.write(tmp_path, first)
@@ -235,8 +235,8 @@ def test_a_seed_reproduces_the_corpus(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_the_corpus_has_many_operators() -> None:
-    models = list(corpus.random_models(0))
-    assert len(models) == corpus.COUNT and models == list(corpus.random_models(0))
+    models = list(corpus.draw_models(0))
+    assert len(models) == corpus.COUNT and models == list(corpus.draw_models(0))
     files = [source.content for source in models if source.name.endswith(".onnx")]
     operators = {node.op_type for content in files for node in onnx.load_from_string(content).graph.node}
     assert len(operators) > 70
@@ -249,14 +249,14 @@ def test_families_add_up() -> None:
 
 def test_what_a_configuration_builds() -> None:
     is_open = corpus.Model("open-01", "open-01.onnx", "1", ("steps=9",), ("steps=1..9",), 99)
-    fixed = corpus.Model("picture-01", "picture-01.onnx", "2", ram_bytes=77)
+    fixed = corpus.Model("image-01", "image-01.onnx", "2", ram_bytes=77)
     planned = {
         (build.configuration.name, build.model.name): build for build in builds.plan([is_open, fixed], CONFIGURATIONS)
     }
     assert "steps=1..9" in planned["dynamic", "open-01"].arguments
     assert "steps=9" in planned["x86-64", "open-01"].arguments
-    assert "--max-ram 77 " in " ".join(planned["max-ram", "picture-01"].arguments)
-    assert ("dynamic", "picture-01") not in planned and ("ultra-trail", "picture-01") not in planned
+    assert "--max-ram 77 " in " ".join(planned["max-ram", "image-01"].arguments)
+    assert ("dynamic", "image-01") not in planned and ("ultra-trail", "image-01") not in planned
     assert len({build.key for build in planned.values()}) == len(planned)
 
 
@@ -268,16 +268,16 @@ def test_a_limit_of_ram() -> None:
     nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["v"]), onnx.helper.make_node("Relu", ["v"], ["y"])]
     model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], [weight]))
     content = model.SerializeToString()
-    assert ram_bytes(content, ("n=2",)) == 2 * 8 * 4 + 2 * 100 * 4 + 2 * 2 * 100 * 4 * 2 // 5
-    assert ram_bytes(content, ("x=3,8",)) == 3 * 8 * 4 + 3 * 100 * 4 + 2 * 3 * 100 * 4 * 2 // 5
+    assert estimate_ram_bytes(content, ("n=2",)) == 2 * 8 * 4 + 2 * 100 * 4 + 2 * 2 * 100 * 4 * 2 // 5
+    assert estimate_ram_bytes(content, ("x=3,8",)) == 3 * 8 * 4 + 3 * 100 * 4 + 2 * 3 * 100 * 4 * 2 // 5
 
 
 def test_there_are_no_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
     with pytest.raises(SameError, match=r"no real models in .*nowhere\n  hint: .*UMA_MODELS="):
-        sources(0, sample=True)
+        list_sources(0, sample=True)
     with pytest.raises(SameError, match=r"no models in .*\n  hint: .*UMA_MODELS="):
-        list(corpus.real_models(tmp_path))
+        list(corpus.read_models(tmp_path))
 
 
 # --- processes that build --------------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def test_an_environment_that_was_left_half_made_is_made_again(tmp_path: Path, mo
     (tmp_path / "work" / "venv").mkdir(parents=True)
     fills: list[Path] = []
     for _ in range(2):
-        assert environments._installed(tmp_path / "work", fills.append) == tmp_path / "work" / "venv" / "bin" / "python"
+        assert environments._prepare(tmp_path / "work", fills.append) == tmp_path / "work" / "venv" / "bin" / "python"
     assert fills == [tmp_path / "work" / "tree"]
 
 
@@ -405,12 +405,12 @@ def test_old_environments_are_removed_unless_they_are_in_use(tmp_path: Path, mon
     monkeypatch.setattr(environments, "_install", lambda python, place: None)
     monkeypatch.setattr(environments, "_run", lambda command: CompletedProcess([], 0, "", ""))
     for number in range(6):  # all of this process, which holds a lock on each
-        environments._installed(tmp_path / f"in-use-{number}", lambda tree: None)
+        environments._prepare(tmp_path / f"in-use-{number}", lambda tree: None)
     for number in range(6):
         (tmp_path / f"old-{number}").mkdir()
         (tmp_path / f"old-{number}" / "complete").touch()
         os.utime(tmp_path / f"old-{number}" / "complete", (number, number))
-    environments._installed(tmp_path / "new", lambda tree: None)
+    environments._prepare(tmp_path / "new", lambda tree: None)
     assert {path.name for path in tmp_path.iterdir()} == {*(f"in-use-{number}" for number in range(6)), "new", "lock"}
 
 
@@ -430,7 +430,7 @@ def test_an_environment_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(
         SameError, match=r"(?s)base cannot import uma.cli: no module.*hint: remove .*base, and run again"
     ):
-        environments._installed(tmp_path / "base", lambda tree: pytest.fail("it is complete"))
+        environments._prepare(tmp_path / "base", lambda tree: pytest.fail("it is complete"))
 
 
 def test_an_installation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +441,7 @@ def test_an_installation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     place = tmp_path / "base"
     for _ in range(2):
         with pytest.raises(SameError, match=r"(?s)base cannot be installed into .*venv:\n  no index\n  hint: "):
-            environments._installed(place, lambda tree: None)
+            environments._prepare(place, lambda tree: None)
     assert not (place / "complete").exists()
 
 
@@ -451,9 +451,9 @@ def test_an_installation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.soak
 def test_a_sample_does_not_depend_on_the_process(models: Path, tmp_path: Path) -> None:
     """On the order of sets, the locale, the time zone, the folder, or what else the process has built."""
-    folder, listed = corpus.write(tmp_path / "corpus", sources(0, sample=True))
+    folder, listed = corpus.write(tmp_path / "corpus", list_sources(0, sample=True))
     planned = builds.plan(listed, CONFIGURATIONS)
-    store, side = Store(tmp_path), environments.here()
+    store, side = Store(tmp_path), environments.current_side()
     other = {**builds.VARIABLES, "PYTHONHASHSEED": "7", "LC_ALL": "C", "TZ": "Asia/Tokyo", "COLUMNS": "40"}
     before = builds.run(replace(side, key="one"), planned, store, folder, 2)
     after = builds.run(replace(side, key="two"), planned[::-1], store, folder, 2, other)
@@ -468,8 +468,8 @@ def test_a_sample_is_as_the_last_commit_has_it(models: Path, tmp_path: Path) -> 
         side = environments.base_side(tmp_path, ROOT, environments.find_commit(ROOT, "HEAD"))
     except SameError as error:
         pytest.skip(f"there is no environment of the last commit: {error}")
-    folder, listed = corpus.write(tmp_path / "corpus", sources(0, sample=True))
+    folder, listed = corpus.write(tmp_path / "corpus", list_sources(0, sample=True))
     planned, store = builds.plan(listed, CONFIGURATIONS), Store(tmp_path)
-    before, after = (builds.run(one, planned, store, folder, 2) for one in (side, environments.here()))
+    before, after = (builds.run(one, planned, store, folder, 2) for one in (side, environments.current_side()))
     report = Report(planned, before, after, allowed.read(), store.text)
     assert not report.unexplained, "\n".join(report.lines())
