@@ -112,8 +112,8 @@ class Store:
             for line in file:
                 with suppress(ValueError):
                     record = json.loads(line)
-                    key = record.pop("key")
-                    outcomes[key] = Outcome(**record)
+                    build_key = record.pop("key")
+                    outcomes[build_key] = Outcome(**record)
         return outcomes
 
 
