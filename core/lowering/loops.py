@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..codegen.kernel import kernel_source
+from ..errors import InternalError
 from ..interning import remembered
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
@@ -14,13 +16,41 @@ from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
 from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
+from ..tir.rewrites.contract import contract
 from ..tir.rewrites.flatten import flatten
+from ..tir.rewrites.local_alignment import least_aligned
 from ..tir.rewrites.scratch import hoist_scratch
 from ..tir.rewrites.simplify import simplify
 from ..tir.rewrites.unroll import unroll
 from .fuse import is_view
+from .members import Member
 
-__all__ = ["flatten_all", "flatten_all_tracing", "simplify_all", "unroll_all"]
+__all__ = ["emission_fault", "flatten_all", "flatten_all_tracing", "for_cpu", "simplify_all", "unroll_all"]
+
+
+def for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:
+    """Return ``func`` in the form that suits the CPU of ``host``.
+
+    Sums of products round once, for the floats for which the CPU has an instruction for that; arrays on the stack are
+    aligned as the CPU gains by it.
+    """
+    if host is None:
+        return func
+    if "fma" in host.features:
+        func = contract(func, host.features & {"float32", "float64"})
+    return least_aligned(func) if "small_stack" in host.features else func
+
+
+def emission_fault(func: PrimFunc) -> InternalError | None:
+    """Return why the stages that follow make no C of ``func``, or None where they do.
+
+    The stages are remembered by function, so that the build runs none of them again.
+    """
+    try:
+        kernel_source("kernel", _flat(_unrolled(_simplified(func))))
+    except InternalError as error:
+        return error
+    return None
 
 
 def simplify_all(module: IRModule) -> IRModule:

@@ -21,14 +21,13 @@ from ..relay.visit import children, post_order, with_children
 from ..tir.form.extents import OpenExtentError
 from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
-from ..tir.rewrites.contract import contract
-from ..tir.rewrites.local_alignment import least_aligned
 from ..tir.schedule.threads import in_threads
 from .blame import located
 from .declines import Decline
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .joined import with_joined_loops
+from .loops import for_cpu
 from .members import Member
 from .offers import Loops, bound, lower_match, own_loops
 from .regions import label_of
@@ -274,7 +273,7 @@ def _lower_call(
         asked.known.instructions.pop(asked.expr, None)
     else:
         asked.known.instructions[asked.expr] = loops.instructions
-    func = _for_cpu(loops.func, host)
+    func = for_cpu(loops.func, host)
     if asked.by_rows is None and asked.threads > 1:
         func = in_threads(func, asked.threads)
     return Call(_named(func, name, kernels, taken), loops.arguments(given, extents))
@@ -309,17 +308,6 @@ def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, note
     except ModelError as error:
         error.where = error.where or ", ".join(layers) or None
         raise
-
-
-def _for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:
-    """``func`` by what the host's CPU can: with one rounding in sums of products, of the floats for which it has an
-    instruction for that; and with arrays on the stack that are aligned as the CPU gains by it.
-    """
-    if host is None:
-        return func
-    if "fma" in host.features:
-        func = contract(func, host.features & {"float32", "float64"})
-    return least_aligned(func) if "small_stack" in host.features else func
 
 
 def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,10 +26,12 @@ from ..tir.form.nodes import Param, PrimFunc
 from ..tir.form.verify import verify
 from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.proof import unproven
+from ..tir.schedule import ScheduleError
 from ..tir.te.finish import finished
 from .blame import located
 from .declines import Decline, decline_fault
 from .graph import parts_of
+from .loops import emission_fault, for_cpu
 from .matches import match_alone
 from .members import Member
 
@@ -126,6 +129,9 @@ def lower_match(
     """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
     open, which plugins are not asked about.
 
+    Where a schedule of a host's plugin is not legal, or what it gives is not safe or has no C, a `RuntimeWarning` names
+    the plugin, and the next strategy is asked: the core has other loops. An accelerator's ends the build.
+
     Args:
         member: the target.
         fusion: just that; where a pattern took it, the attribute ``Composite`` of its function is the pattern's name.
@@ -138,30 +144,81 @@ def lower_match(
         Refuse: the plugin refuses.
         PluginError: the plugin is at fault; names hook, pattern and layers.
     """
-    function = fusion.function
     if any(map(is_open, fusion.calls)):
         return None
     for what, lower in _lowerings(member, fusion, layers, match):
-        result = _asked(member, what, lower, function, layers)
-        if result is None:
-            continue
-        if isinstance(result, Declined):
-            wrong = decline_fault(result)
-            if wrong is not None:
-                raise located(member.plugin.fault(f"{wrong} in {what}"), *layers)
-            if noted is not None:
-                noted.append(Decline(layers, member.label, what, result.reason))
-            continue
-        loops = _checked(result, fusion, sees_through)
-        if isinstance(loops, str):
-            raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
-        found = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
-        if found is not None:
-            unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
-            unsafe.hint = found.hint
-            raise located(unsafe, *layers)
-        return loops
+        try:
+            loops = _offered(member, what, lower, fusion, layers, sees_through)
+        except _Unusable as unusable:
+            # What a host's plugin cannot schedule the core computes by loops of its own.
+            if not member.target.kind.is_host:
+                raise unusable.fault from unusable.fault.__cause__
+            loops = Declined(unusable.reason)
+            warnings.warn(f"{unusable.fault}\n  other loops are used instead", RuntimeWarning, stacklevel=2)
+        if isinstance(loops, Loops):
+            return loops
+        if loops is not None and noted is not None:
+            noted.append(Decline(layers, member.label, what, loops.reason))
     return None
+
+
+class _Unusable(Exception):
+    """Loops of a plugin are not legal, not safe, or have no C.
+
+    Args:
+        fault: the error that names the plugin.
+        reason: one sentence for the user of the model.
+    """
+
+    def __init__(self, fault: PluginError, reason: str) -> None:
+        super().__init__(reason)
+        self.fault = fault
+        self.reason = reason
+
+
+def _offered(
+    member: Member,
+    what: str,
+    lower: Callable[[], object],
+    fusion: Fusion,
+    layers: tuple[str, ...],
+    sees_through: bool,
+) -> Loops | Declined | None:
+    """Return the loops that ``lower``, which errors name ``what``, gives for ``fusion``, checked; or that it has none.
+
+    Raises:
+        _Unusable: the schedule that it makes is not legal, or what it gives is not safe, or has no C.
+        Refuse, PluginError: as `lower_match`.
+    """
+    try:
+        result = _asked(member, what, lower, fusion.function, layers)
+    except PluginError as error:
+        if isinstance(error.__cause__, ScheduleError):
+            raise _Unusable(error, f"its schedule fails: {error.__cause__.what}") from error
+        raise
+    if result is None:
+        return None
+    if isinstance(result, Declined):
+        wrong = decline_fault(result)
+        if wrong is not None:
+            raise located(member.plugin.fault(f"{wrong} in {what}"), *layers)
+        return result
+    loops = _checked(result, fusion, sees_through)
+    if isinstance(loops, str):
+        raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
+    found = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
+    if found is not None:
+        unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
+        unsafe.hint = found.hint
+        located(unsafe, *layers)
+        if isinstance(result, Lowered):  # which its author has written, not a schedule
+            raise unsafe
+        raise _Unusable(unsafe, f"its loops are not safe: {found}")
+    fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
+    if fault is not None:
+        error = member.plugin.fault(f"gave loops that have no C from {what}: {fault.what} ({fault.where})")
+        raise _Unusable(located(error, *layers), f"its loops have no C: {fault.what}")
+    return loops
 
 
 def extern_of(member: Member, function: Function, layers: tuple[str, ...], match: Match) -> Extern | None:

@@ -181,11 +181,6 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
         r"gave loops with inputs \(Tensor\[\(2,\), float32\]\), not \(Tensor\[\(1, 6",
     ),
     "constants of its own": (own_placeholder, "gave loops that are not sound: nothing is bound to constant 'mine'"),
-    "loops that are not safe": (out_of_bounds, "gave loops that are not safe"),
-    "a register that the loops choose": (
-        in_registers,
-        r"gave loops that are not safe .*: 'a0_register' is in registers, and the index by 'i2' is not constant",
-    ),
     "no loops": (
         lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]  # text is no function
         "Scheduled.kernel.func is 'loops', not a PrimFunc",
@@ -204,13 +199,90 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", list(FAULTY))
-def test_a_strategy_at_fault_is_named_and_nothing_falls_back(case: str) -> None:
+def test_a_strategy_at_fault_is_named_and_ends_the_build(case: str) -> None:
     make, what = FAULTY[case]
     with pytest.raises(PluginError) as caught:
         Build("m", host_of(lambda fusion, target: Scheduled(make(fusion)))).run(network(), "lower")
     text = f"{caught.value.what} {caught.value.where}"
     assert re.search(what, text), text
     assert "uma-mine 1.0" in text and "strategy 'nn.conv2d'" in text
+
+
+def illegal(fusion: Fusion) -> te.Kernel:
+    """Sums that would be finished before their products are added."""
+    kernel = fusion.plain()
+    schedule = Schedule(kernel.func)
+    (_, label), *_ = kernel.labels.items()
+    schedule.vectorize(schedule.loops(label)[-1])
+    return replace(kernel, func=schedule.func)
+
+
+def strided(fusion: Fusion) -> te.Kernel:
+    """A vectorized loop whose lanes write every fourth element."""
+    kernel = fusion.plain()
+    schedule = Schedule(kernel.func)
+    *_, label = kernel.labels.values()
+    *_, column, channel = schedule.loops(label)
+    schedule.reorder(channel, column)
+    schedule.vectorize(schedule.split(column, 2)[1])
+    return replace(kernel, func=schedule.func)
+
+
+NOT_SCHEDULED: dict[str, tuple[Callable[[Fusion], te.Kernel], str, str]] = {
+    "an illegal schedule": (illegal, "failed in strategy 'nn.conv2d': .*ScheduleError", "its schedule fails: loop"),
+    "loops that are not safe": (
+        out_of_bounds,
+        "gave loops that are not safe from strategy 'nn.conv2d': index",
+        "its loops are not safe: index",
+    ),
+    "a register that the loops choose": (
+        in_registers,
+        "gave loops that are not safe .*: 'a0_register' is in registers, and the index by 'i2' is not constant",
+        "its loops are not safe: 'a0_register' is in registers",
+    ),
+    "vectors that no C makes": (
+        strided,
+        "gave loops that have no C from strategy 'nn.conv2d': vectorized loop .* lie 4 apart, not side by side",
+        "its loops have no C: vectorized loop",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_SCHEDULED)
+def test_a_host_that_cannot_schedule_a_kernel_is_named_and_the_next_strategy_is_asked(case: str) -> None:
+    make, warning, reason = NOT_SCHEDULED[case]
+    asked: list[str] = []
+
+    def next_one(fusion: Fusion, target: Target) -> None:
+        asked.append(fusion.calls[0].op_name or "")
+
+    def failing(fusion: Fusion, target: Target) -> Scheduled:
+        return Scheduled(make(fusion))
+
+    host = TargetKind("mine", help="a host", is_host=True)
+    strategies = [Strategy("nn.conv2d", failing), Strategy("nn.conv2d", next_one)]
+    members = resolve_targets("mine", PluginHost(lambda: entry_of(host, strategies=lambda: strategies)))
+    build = Build("m", members)
+    with pytest.warns(RuntimeWarning, match=f"plugin uma-mine 1.0 {warning}") as caught:
+        lowered = build.run(network(), "lower")
+    assert isinstance(lowered, IRModule) and set(asked) == {"nn.conv2d"}
+    assert "other loops are used instead" in str(caught[0].message)
+    assert all(one.by == "strategy 'nn.conv2d'" and one.reason.startswith(reason) for one in build.declined)
+    assert len(build.declined) == 2, "of each layer"
+    default = Build("m", host_of(lambda fusion, target: None)).run(network(), "lower")
+    assert (
+        isinstance(default, IRModule) and list(lowered.functions.values())[1:] == list(default.functions.values())[1:]
+    )
+
+
+def test_an_accelerator_that_cannot_schedule_a_match_ends_the_build() -> None:
+    product = op("nn.conv2d")(wildcard("float32"), constant("float32"), padding=any_)
+    hooks: dict[str, Any] = {
+        "patterns": lambda: [Pattern("npu.conv2d", product)],
+        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: Scheduled(illegal(fusion)))],
+    }
+    with pytest.raises(PluginError, match=r"failed in strategy 'npu\.conv2d': .*ScheduleError"):
+        Build("m", members_of(toy(**hooks))).run(network(), "lower")
 
 
 @pytest.mark.parametrize("given", [0, -3, 2.0, True, "many"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -195,3 +198,68 @@ def test_of_tiles_exactly_what_is_right_is_proven(func: PrimFunc) -> None:
     for made in (func, flatten(simplify(func))):
         found = unproven(made)
         assert (found is None) == (wrong is None), f"{wrong}, {found}\n{print_func(made, 'f')}"
+
+
+# --- blocks of an output, by loops in any order: nobody runs them where there are many elements
+
+
+@st.composite
+def blocks(draw: Draw) -> tuple[PrimFunc, PrimFunc, bool]:
+    """A function that writes an output block by block, each dimension with a tail, perhaps in wrong blocks; the same
+    with so many more blocks that no array holds a mark for each element; and whether it is right.
+    """
+    rank = draw(st.integers(1, 3))
+    tiles = [draw(st.integers(1, 4)) for _ in range(rank)]
+    counts = [draw(st.integers(1, 3)) for _ in range(rank)]
+    tails = [draw(st.integers(0, tile - 1)) for tile in tiles]
+    parts = list(product(*([False, True] if tail else [False] for tail in tails)))
+    left_out = draw(st.sampled_from([None, *parts])) if len(parts) > 1 else None
+    short = draw(st.sampled_from([None, *(dim for dim, tile in enumerate(tiles) if tile > 1)]))
+    orders = {part: draw(st.permutations(range(2 * rank))) for part in parts}
+    large = draw(st.integers(0, rank - 1))
+    factor = (1 << 30) // prod(count * tile + tail for count, tile, tail in zip(counts, tiles, tails, strict=True))
+    scales = [1] * rank, [factor if dim == large else 1 for dim in range(rank)]
+    made = []
+    for scale in scales:
+        several = [count * factor for count, factor in zip(counts, scale, strict=True)]
+        shape = tuple(count * tile + tail for count, tile, tail in zip(several, tiles, tails, strict=True))
+        y = Buffer("y", shape, "int8")
+        nests = [_block(y, part, several, [*tiles], tails, short, orders[part]) for part in parts if part != left_out]
+        made.append(PrimFunc((Param(y, "output"),), seq(*nests)))
+    return made[0], made[1], left_out is None and short is None
+
+
+def _block(
+    y: Buffer,
+    is_tail: Sequence[bool],
+    counts: Sequence[int],
+    tiles: Sequence[int],
+    tails: Sequence[int],
+    short: int | None,
+    order: Sequence[int],
+) -> Stmt:
+    """The nest of one block: of each dimension its whole tiles, or its tail."""
+    loops: list[tuple[Var, int]] = []
+    indices: list[Expr] = []
+    for dim, (tail, count, tile, rest) in enumerate(zip(is_tail, counts, tiles, tails, strict=True)):
+        t, i = (Var(f"{name}{dim}_{''.join(str(int(other)) for other in is_tail)}") for name in "ti")
+        inner = (rest if tail else tile) - (short == dim and not any(is_tail))
+        loops += [(t, 1 if tail else count), (i, inner)]
+        indices.append(t * tile + i + count * tile if tail else t * tile + i)
+    body: Stmt = Store(y, tuple(indices), const(1, "int8"))
+    for number in order:
+        var, extent = loops[number]
+        body = For(var, const(extent), body)
+    return body
+
+
+@settings(max_examples=_LESS * 5)
+@given(blocks())
+def test_of_blocks_exactly_what_is_right_is_proven_however_many_elements_there_are(
+    case: tuple[PrimFunc, PrimFunc, bool],
+) -> None:
+    small, large, is_right = case
+    assert (leaves_a_buffer(small, {}) is None) == is_right, print_func(small, "f")
+    for func in (small, flatten(simplify(small)), large, flatten(simplify(large))):
+        found = unproven(func)
+        assert (found is None) == is_right, f"{found}\n{print_func(func, 'f')}"

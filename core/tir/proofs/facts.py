@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import gcd
+from operator import add
 
 from ..form.dtype import bounds as range_of
 from ..form.dtype import is_float, is_integer
@@ -198,6 +199,10 @@ class Facts:
         if all(factor % divisor == 0 for factor in form.terms.values()):
             terms = {term: factor // divisor for term, factor in form.terms.items()}
             return Affine(terms, form.constant // divisor)
+        factor = gcd(divisor, *form.terms.values())
+        if factor > 1:  # one form of a quotient that is written in two, such as (6 * i + 1) // 512 and 3 * i // 256
+            terms = {term: number // factor for term, number in form.terms.items()}
+            dividend, divisor = _sum_of(Affine(terms, form.constant // factor), dividend.dtype), divisor // factor
         return Affine({Bin("floordiv", dividend, Imm(divisor, dividend.dtype)): 1}, 0)
 
     def known_of(self, term: Expr, grows: bool, implied: bool) -> Iterator[Affine]:
@@ -263,6 +268,13 @@ class Facts:
         """The terms that are eliminated first have the highest."""
         depth = max((self._order.get(var, -1) for var in _variables(term)), default=-1)
         return depth, not isinstance(term, Var)
+
+
+def _sum_of(form: Affine, dtype: str) -> Expr:
+    """Return the expression of a sum with at least one term, whose value fits ``dtype``."""
+    parts = [term.astype(dtype) if factor == 1 else term.astype(dtype) * factor for term, factor in form.terms.items()]
+    total = reduce(add, parts)
+    return total + form.constant if form.constant else total
 
 
 _variables = lru_cache(maxsize=4096)(variables)

@@ -1,8 +1,8 @@
 """The proof that a function writes every element of its outputs, on every path and whatever its data.
 
-Most outputs are written by nests of loops whose indices are sums of multiples: these are ranges of elements, and their
-union is looked at. Where it is not the whole output the index arithmetic is run, for all rounds of all loops at once,
-within a bound of work. What an `Update` writes was written before. Under a condition that data decide counts what both
+Most outputs are written by nests of loops whose indices are sums of multiples: these are ranges of elements, repeated at
+equal distances, and their union is looked at, however many elements there are. Where it is not the whole output the index
+arithmetic is run, for all rounds of all loops at once, within a bound of work. What an `Update` writes was written before. Under a condition that data decide counts what both
 branches write in the same round.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -45,9 +46,6 @@ __all__ = ["Rounds", "Runner", "TooMuchError", "output_faults"]
 _MAX_ROUNDS = 1 << 24
 """Rounds of loops that are run for one output; a quarter of a second or so."""
 
-_MAX_ELEMENTS = 1 << 27
-"""Elements of an output that are counted one by one: so many rounds as are run write no more."""
-
 _CHUNK = 1 << 18
 """Rounds that are run at once, but for those of one loop."""
 
@@ -79,13 +77,67 @@ def output_faults(func: PrimFunc) -> Iterator[Unproven]:
             yield Unproven(missing, None, "write every element, whatever the data are, before adding to it")
 
 
-def _is_whole(ranges: Sequence[Range], size: int) -> bool:
-    end = 0
+@dataclass(frozen=True)
+class _Runs:
+    """Ranges of equal length that are surely written.
+
+    Args:
+        first: the first element of the first range.
+        length: of each range.
+        steps: the distances at which the ranges repeat, and how often; the smallest first, each larger than the ranges
+            that the ones before make up.
+    """
+
+    first: int
+    length: int
+    steps: tuple[tuple[int, int], ...] = ()
+
+
+def _is_whole(runs: Sequence[_Runs], size: int) -> bool:
+    return any(low <= 0 and size <= high for low, high in _covered(runs))
+
+
+def _covered(runs: Sequence[_Runs]) -> list[Range]:
+    """Return ranges that ``runs`` write in full, apart from one another and in order; not all that they write."""
+    ranges = [(run.first, run.first + run.length) for run in runs if not run.steps]
+    by_distance: dict[int, list[_Runs]] = {}
+    for run in runs:
+        if run.steps:
+            by_distance.setdefault(run.steps[-1][0], []).append(run)
+    for distance, group in by_distance.items():
+        ranges += _covered_rows(group, distance)
+    joined: list[Range] = []
     for low, high in sorted(ranges):
-        if low > end:
-            break
-        end = max(end, high)
-    return end >= size
+        if joined and low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], high)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _covered_rows(runs: Sequence[_Runs], distance: int) -> Iterator[Range]:
+    """Yield ranges that runs write in full whose largest step is ``distance``.
+
+    Memory is seen as rows of ``distance`` elements, in each of which a run writes the same. Between rows in which one
+    begins or ends all rows are alike.
+    """
+    rows: list[tuple[int, int, _Runs]] = []
+    for run in runs:
+        *inner, (_, count) = run.steps
+        row, first = divmod(run.first, distance)
+        end = first + run.length + sum(step * (number - 1) for step, number in inner)
+        if end <= distance:
+            rows.append((row, row + count, _Runs(first, run.length, tuple(inner))))
+        elif not inner:  # each range ends in the row after
+            rows.append((row, row + count, _Runs(first, distance - first)))
+            rows.append((row + 1, row + 1 + count, _Runs(0, end - distance)))
+    edges = sorted({edge for begin, end, _ in rows for edge in (begin, end)})
+    for begin, end in pairwise(edges):
+        within = _covered([run for first, last, run in rows if first <= begin and end <= last])
+        if within == [(0, distance)]:
+            yield begin * distance, end * distance
+        elif end == begin + 1:
+            yield from ((begin * distance + low, begin * distance + high) for low, high in within)
 
 
 def _units(buffer: Buffer) -> list[int]:
@@ -93,16 +145,24 @@ def _units(buffer: Buffer) -> list[int]:
 
 
 class _Ranges:
-    """Ranges of elements that are surely written: first element, and the one after the last.
+    """Ranges of elements that are surely written.
 
     Args:
         output: whose elements.
+        written: the buffer through which they are written: the output, or a parameter of an intrinsic.
+        start: the element of the output that is the first one of ``written``.
+        strides: for each dimension of ``written``, the elements of the output that one step goes.
     """
 
-    def __init__(self, output: Buffer) -> None:
+    def __init__(
+        self, output: Buffer, written: Buffer | None = None, start: Affine | None = None, strides: Sequence[int] = ()
+    ) -> None:
         self.output = output
+        self.written = written or output
+        self.start = start or Affine({}, 0)
+        self.strides = strides if written else _units(output)
 
-    def of(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+    def of(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         """What ``stmt`` writes within ``loops`` and their least extents."""
         if isinstance(stmt, For):
             least = facts.bounds.of(stmt.extent)[0]
@@ -111,15 +171,17 @@ class _Ranges:
         if isinstance(stmt, If):
             return self.condition(stmt, facts, loops)
         if isinstance(stmt, Store):
-            return self.range(self.flat(stmt.indices, facts), loops) if stmt.buffer is self.output else []
+            return self.range(self.flat(stmt.indices, facts), loops) if stmt.buffer is self.written else []
         if isinstance(stmt, Copy):
-            return self.copy(stmt, facts, loops) if stmt.to.buffer is self.output else []
+            return self.copy(stmt, facts, loops) if stmt.to.buffer is self.written else []
+        if isinstance(stmt, Exec):
+            return self.exec(stmt, facts, loops)
         inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
         return [found for body in bodies(stmt) for found in self.of(body, inner, loops)]
 
-    def condition(self, stmt: If, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+    def condition(self, stmt: If, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         decided = facts.bounds.decide(stmt.condition)
-        sides: list[list[Range]] = []
+        sides: list[list[_Runs]] = []
         for body, holds in ((stmt.then, True), (stmt.otherwise, False)):
             inside = facts.assume(stmt.condition, holds)
             if inside is None or decided is (not holds):
@@ -128,31 +190,38 @@ class _Ranges:
             sides.append([] if body is None else self.of(body, inside, loops if decided is holds else {}))
         if decided is not None:
             return sides[0] if sides else []
-        return [(0, self.output.size)] if all(_is_whole(side, self.output.size) for side in sides) and sides else []
+        return (
+            [_Runs(0, self.output.size)] if all(_is_whole(side, self.output.size) for side in sides) and sides else []
+        )
 
     def flat(self, indices: Sequence[Expr], facts: Facts) -> Affine:
-        total = Affine({}, 0)
-        for unit, index in zip(_units(self.output), indices, strict=True):
-            total += facts.linear(index).scaled(unit)
+        total = self.start
+        for stride, index in zip(self.strides, indices, strict=True):
+            total += facts.linear(index).scaled(stride)
         return total
 
-    def range(self, form: Affine, loops: Mapping[Var, int]) -> list[Range]:
-        """The elements at ``form``, where these are all those from one to another."""
+    def range(self, form: Affine, loops: Mapping[Var, int]) -> list[_Runs]:
+        """The elements at ``form``, where data decide none of them."""
         first, steps = form.constant, []
         for term, factor in form.terms.items():
             if not isinstance(term, Var) or term not in loops:
                 return []
             rounds = loops[term] - 1
             first += min(0, factor * rounds)
-            steps.append((abs(factor), rounds))
-        span = 1
-        for step, rounds in sorted(steps):
-            if step > span:
-                return []
-            span += step * rounds
-        return [(first, first + span)]
+            if rounds:
+                steps.append((abs(factor), rounds + 1))
+        length, apart = 1, [(0, 0)]
+        for step, count in sorted(steps):
+            before, number = apart[-1]
+            if step <= length:
+                length += step * (count - 1)
+            elif step == before * number:
+                apart[-1] = before, number * count
+            else:
+                apart.append((step, count))
+        return [_Runs(first, length, tuple(apart[1:]))]
 
-    def copy(self, stmt: Copy, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+    def copy(self, stmt: Copy, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         form, inside = self.flat(stmt.to.start, facts), dict(loops)
         for number, (extent, stride) in enumerate(zip(stmt.shape, stmt.to.strides(), strict=True)):
             var = Var(f"{OWN}{number}")
@@ -161,6 +230,17 @@ class _Ranges:
                 return []
             form += Affine({var: stride} if stride else {}, 0)
         return self.range(form, inside)
+
+    def exec(self, stmt: Exec, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
+        found: list[_Runs] = []
+        for param, view in zip(stmt.intrinsic.params, views(stmt), strict=True):
+            if view.buffer is self.written:
+                inside = facts
+                for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
+                    inside = inside.bind(Var(OWN + var.name), value)
+                through = _Ranges(self.output, param, self.flat(view.start, facts), view.strides())
+                found += through.of(inlined(stmt.intrinsic), inside, loops)
+        return found
 
 
 class TooMuchError(Exception):
@@ -240,7 +320,7 @@ class Runner:
         """What to say of elements that are not written; None where there is none."""
         import numpy as np
 
-        if self.output.size > _MAX_ELEMENTS:
+        if self.output.size > _MAX_ROUNDS:  # a round writes one element
             raise TooMuchError
         written = np.zeros(self.output.size, bool)
         with np.errstate(all="ignore"):

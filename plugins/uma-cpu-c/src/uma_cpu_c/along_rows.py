@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.relay import Call, Constant, Expr, Function, TensorType, Var, const, post_order
+from uma.tir import PrimFunc
 from uma.tir import Var as Loop
 from uma.tir.schedule import Schedule, VectorUnit
 
+from .schedules import looks_up, widest
 from .units import Unit
 
 __all__ = ["ELEMENTS", "PARTS", "ROW_OPS", "along_rows", "by_elements", "folded", "spread"]
@@ -54,6 +56,8 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     rank = len(shape) - 1
     if any(stage.shape not in (shape, shape[:-1]) for stage, _ in stages) or not rank:
         return Declined("no vectors along rows: it works along other axes than the last")
+    if any(looks_up(kernel.func, label) for _, label in stages):
+        return Declined("no vectors along rows: an element lies where another one says, as in a table")
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
     at = s.merge(*(s.loops(label)[0] for _, label in stages), levels=rank)[-1]
     s.store_at([kernel.buffers[stage] for stage, _ in stages[:-1]], at)
@@ -61,10 +65,11 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
         loops = s.loops(label)
         if len(loops) == rank:
             continue
+        lanes = _lanes(kernel.func, label, unit)
         if stage.shape == shape:
-            spread(s, label, shape[-1], unit.lanes)
+            spread(s, label, shape[-1], lanes)
         else:
-            folded(s, loops[-1], unit.lanes)
+            folded(s, loops[-1], lanes)
     return Scheduled(replace(kernel, func=s.func))
 
 
@@ -82,11 +87,16 @@ def by_elements(fusion: Fusion, unit: Unit) -> Scheduled | None:
     row = _as_one_row(fusion, result)
     kernel, extent = (fusion.plain(), result.shape[-1]) if row is None else (row.plain(), result.size)
     (label, *others) = kernel.labels.values()
-    if others or extent < unit.lanes:
+    if others or extent < unit.lanes or looks_up(kernel.func, label):
         return None
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
-    spread(s, label, extent, unit.lanes)
+    spread(s, label, extent, _lanes(kernel.func, label, unit))
     return Scheduled(replace(kernel, func=s.func))
+
+
+def _lanes(func: PrimFunc, label: str, unit: Unit) -> int:
+    """Return how many of the widest numbers that a block reads or writes fit a vector, at most its floats."""
+    return min(unit.lanes, unit.bytes // widest(func, label))
 
 
 def _as_one_row(fusion: Fusion, result: TensorType) -> Fusion | None:

@@ -10,7 +10,7 @@ from uma.relay import Call
 from uma.tir import Bin, Cast, Expr, Imm, Load, maximum, minimum, rewrite, substitute, te, walk
 
 from .products import LANES
-from .schedules import in_registers, planned, spread, widest
+from .schedules import in_registers, looks_up, planned, spread, widest
 from .units import Unit
 
 __all__ = ["POOLS", "pooled"]
@@ -48,6 +48,9 @@ def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     if not (call.op_name or "").startswith("qnn") and taps + 1 < 2 * stride:
         return None
     nest = planned(fusion, sums, anchor, None, (), unit)
+    if nest is not None and looks_up(nest.kernel.func, nest.product):
+        # Vectors read no tables: the data are computed before, each element once for all windows that it is in.
+        nest = planned(fusion, sums, anchor, None, fusion.tensors.of[call.args[0]], unit)
     if nest is None:
         return None
     # What data are computed from may be wider than their sums.

@@ -25,6 +25,7 @@ from uma.tir import (
     Select,
     Un,
     Var,
+    accesses,
     minimum,
     te,
     walk,
@@ -241,9 +242,9 @@ def _work(func: PrimFunc, label: str) -> int:
 
 
 def widest(func: PrimFunc, label: str) -> int:
-    """The bytes of the widest numbers that a block reads; 1 where it reads none."""
-    loads = (part.buffer for part in walk(_block(func, label)) if isinstance(part, Load))
-    return max((buffer.nbytes // buffer.size for buffer in loads), default=1)
+    """Return the bytes of the widest numbers that a block reads or writes."""
+    used = (use.buffer for part in walk(_block(func, label)) for use in accesses(part))
+    return max(buffer.nbytes // buffer.size for buffer in used)
 
 
 def looks_up(func: PrimFunc, label: str) -> bool:
