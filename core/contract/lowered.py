@@ -125,8 +125,8 @@ class Strategy:
         name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``); of a host's
             kernel that is elementwise throughout, and no pattern's, of any op in it (``sin``).
         lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, as
-            `Lowered` or `Scheduled`; or `Declined` or None where this one is not for it. It may raise `Refuse`. A host's
-            that raises `ScheduleError`, or gives scheduled loops that are not safe, declines, and a warning names it.
+            `Lowered` or `Scheduled`; or `Declined` or None where this one is not for it. It may raise `Refuse`. A
+            host's strategy that raises `ScheduleError`, or whose scheduled loops are not safe, declines with a warning.
 
     Raises:
         PluginError: a field is malformed.

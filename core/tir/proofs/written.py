@@ -1,9 +1,9 @@
 """The proof that a function writes every element of its outputs, on every path and whatever its data.
 
-Most outputs are written by nests of loops whose indices are sums of multiples: these are ranges of elements, repeated at
-equal distances, and their union is looked at, however many elements there are. Where it is not the whole output the index
-arithmetic is run, for all rounds of all loops at once, within a bound of work. What an `Update` writes was written before. Under a condition that data decide counts what both
-branches write in the same round.
+Most outputs are written by nests of loops whose indices are sums of multiples: these are ranges of elements, repeated
+at equal distances, and their union is looked at, however many elements there are. Where it is not the whole output
+the index arithmetic is run, for all rounds of all loops at once, within a bound of work. What an `Update` writes was
+written before. Under a condition that data decide counts what both branches write in the same round.
 """
 
 from __future__ import annotations
