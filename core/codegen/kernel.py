@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import InternalError
+from ..interning import remembered
 from ..tir.form.ctext import fill, placeholders
 from ..tir.form.dtype import is_float, itemsize
 from ..tir.form.exprs import flat_element
@@ -103,10 +104,22 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True, ranges: 
         InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for; a vectorized loop does
             what has no form in vectors; of a buffer in registers it is not known which one an index means.
     """
-    writer = Writer(func, ranges=ranges if has_ranges(func) else None)
-    text = writer.function(name)
-    text = Writer(func, writer.uneven).function(name) if writer.uneven else text
+    ranges = ranges if has_ranges(func) else None
+    body = _alone(func) if ranges is None else _body(func, ranges)
+    text = f"{kernel_prototype(name, func, in_threads=ranges is not None)}\n{body}"
     return f"static {text}" if is_static else text
+
+
+@remembered
+def _alone(func: PrimFunc) -> str:
+    """The body of a function that one thread runs: what was written once to see that it can be is not written again."""
+    return _body(func, None)
+
+
+def _body(func: PrimFunc, ranges: Ranges | None) -> str:
+    writer = Writer(func, ranges=ranges)
+    text = writer.function()
+    return Writer(func, writer.uneven).function() if writer.uneven else text
 
 
 def kernel_prototype(name: str, func: PrimFunc, *, in_threads: bool = False) -> str:
@@ -172,7 +185,8 @@ class Writer:
         self.reached = dict.fromkeys(param.buffer for param in func.params)
         self.visible: dict[Var, None] = {}
 
-    def function(self, name: str) -> str:
+    def function(self) -> str:
+        """The text behind the prototype, braces included."""
         known = Bounds.around(self.func)
         for buffer, first in self.held.items():
             known = known.declare(first, (0, buffer.size))
@@ -194,8 +208,7 @@ class Writer:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
         head += [f"{_INDENT}(void){_name(var)};" for var in self.row_vars if var not in self.read]
         head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
-        prototype = kernel_prototype(name, self.func, in_threads=self.ranges is not None)
-        return "\n".join([prototype, "{", *head, *self.lines, "}", ""])
+        return "\n".join(["{", *head, *self.lines, "}", ""])
 
     def line(self, text: str) -> None:
         self.lines.append(f"{_INDENT * self.depth}{text}")
