@@ -33,6 +33,8 @@ CPUS = {
 FAILED = [
     *(Chain("tflite int8", (curve, "AVERAGE_POOL_2D"), 16) for curve in ("TANH", "LOGISTIC", "HARD_SWISH")),
     *(Chain("tflite int8", ("HARD_SWISH", "AVERAGE_POOL_2D:3x3"), channels) for channels in (17, 64)),
+    Chain("tflite int8", ("TANH", "to:float32", "SOFTMAX"), 64),
+    Chain("tflite int8", ("to:float32", "SOFTMAX", "to:int8", "TANH"), 65),
     *(Chain("onnx int8", ("MaxPool:3x3",), channels) for channels in (16, 33)),
     *(
         Chain("onnx float32", (op, cast), 64, is_image=False)

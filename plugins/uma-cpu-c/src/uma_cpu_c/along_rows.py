@@ -52,18 +52,20 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     if shape[-1] < 2 * PARTS:
         return Declined(f"no vectors along rows of {shape[-1]} elements: they have less than {2 * PARTS}")
     kernel = fusion.plain()
+    if any(looks_up(kernel.func, label) for label in kernel.labels.values()):
+        # Look-ups are done one by one: once for each element, not once for each stage that reads it.
+        data = [tensor for arg in call.args if arg in fusion.prologue for tensor in fusion.tensors.of[arg]]
+        kernel = fusion.plain(None, data)
     stages = list(kernel.labels.items())
     rank = len(shape) - 1
     if any(stage.shape not in (shape, shape[:-1]) for stage, _ in stages) or not rank:
         return Declined("no vectors along rows: it works along other axes than the last")
-    if any(looks_up(kernel.func, label) for _, label in stages):
-        return Declined("no vectors along rows: an element lies where another one says, as in a table")
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
     at = s.merge(*(s.loops(label)[0] for _, label in stages), levels=rank)[-1]
     s.store_at([kernel.buffers[stage] for stage, _ in stages[:-1]], at)
     for stage, label in stages:
         loops = s.loops(label)
-        if len(loops) == rank:
+        if len(loops) == rank or looks_up(kernel.func, label):
             continue
         lanes = _lanes(kernel.func, label, unit)
         if stage.shape == shape:
