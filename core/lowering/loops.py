@@ -16,6 +16,7 @@ from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
 from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
+from ..tir.proofs.proof import unproven
 from ..tir.rewrites.contract import contract
 from ..tir.rewrites.flatten import flatten
 from ..tir.rewrites.local_alignment import least_aligned
@@ -41,15 +42,19 @@ def for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:
     return least_aligned(func) if "small_stack" in host.features else func
 
 
-def emission_fault(func: PrimFunc) -> InternalError | None:
-    """Return why the stages that follow make no C of ``func``, or None where they do.
+def emission_fault(func: PrimFunc) -> str | None:
+    """Return why the stages that follow make no C of ``func``, or unsafe loops; None where they do neither.
 
-    The stages are remembered by function, so that the build runs none of them again.
+    The stages, proofs and C are remembered by function, so that the build does none of this again.
     """
     try:
-        kernel_source("kernel", _flat(_unrolled(_simplified(func))))
+        for stage in (_simplified, _unrolled, _flat):
+            func = stage(func)
+            if (found := unproven(func)) is not None:
+                return str(found)
+        kernel_source("kernel", func)
     except InternalError as error:
-        return error
+        return f"{error.what} ({error.where})" if error.where else error.what
     return None
 
 

@@ -216,8 +216,8 @@ def _offered(
         raise _Unusable(unsafe, f"its loops are not safe: {found}")
     fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
     if fault is not None:
-        unwritten = member.plugin.fault(f"gave loops that have no C from {what}: {fault.what} ({fault.where})")
-        raise _Unusable(located(unwritten, *layers), f"its loops have no C: {fault.what}")
+        unwritten = member.plugin.fault(f"gave loops that have no C from {what}: {fault}")
+        raise _Unusable(located(unwritten, *layers), f"its loops have no C: {fault}")
     return loops
 
 

@@ -14,6 +14,7 @@ from tests._support.programs import interpret_program
 
 from uma.errors import PluginError
 from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
+from uma.lowering import loops
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
@@ -25,6 +26,7 @@ from uma.target import Target, TargetKind
 from uma.tir import Imm, te
 from uma.tir.form.nodes import PrimFunc
 from uma.tir.form.text import parse_func
+from uma.tir.proofs.indices import Unproven
 from uma.tir.schedule import Schedule
 
 X = Var("x", TensorType((1, 6, 6, 2), "float32"))
@@ -273,6 +275,15 @@ def test_a_host_that_cannot_schedule_a_kernel_is_named_and_the_next_strategy_is_
     assert (
         isinstance(default, IRModule) and list(lowered.functions.values())[1:] == list(default.functions.values())[1:]
     )
+
+
+def test_loops_that_are_not_safe_once_they_are_unrolled_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Unproven("index i is not proven to be within 'y'", None, "write fewer elements")
+    monkeypatch.setattr(loops, "unproven", lambda func: found)
+    build = Build("m", host_of(lambda fusion, target: Scheduled(fusion.plain())))
+    with pytest.warns(RuntimeWarning, match=r"gave loops that have no C from strategy 'nn\.conv2d': index i"):
+        build.run(network(), "lower")
+    assert {one.reason for one in build.declined} == {f"its loops have no C: {found}"}
 
 
 def test_an_accelerator_that_cannot_schedule_a_match_ends_the_build() -> None:
