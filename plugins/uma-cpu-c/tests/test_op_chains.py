@@ -83,14 +83,22 @@ def values_for(module: IRModule, seed: int) -> dict[str, np.ndarray]:
     return values
 
 
+ROUNDING = {"to:float16", "to:int32", "to:int64", "to:bool", "Floor", "ArgMax", "ARG_MAX"}
+"""Operators whose result may jump where the last bit of a float differs."""
+
+
 def same(chains: Sequence[Chain], found: Sequence[np.ndarray], module: IRModule, values: dict[str, np.ndarray]) -> None:
-    """Integers are equal to the bit, floats to 1e-4."""
+    """Integers are equal to the bit, floats to 1e-4; of floats that are rounded to fewer values one in a hundred may be
+    rounded to another one.
+    """
     for chain, output, right in zip(chains, found, evaluate(module, values), strict=True):
         assert right.size and output.dtype == right.dtype
-        if right.dtype.kind == "f":
-            np.testing.assert_allclose(output.reshape(right.shape), right, rtol=1e-4, atol=1e-4, err_msg=str(chain))
-        else:
-            np.testing.assert_array_equal(output.reshape(right.shape), right, err_msg=str(chain))
+        tolerance = 1e-4 if right.dtype.kind == "f" else 0
+        differ = ~np.isclose(output.reshape(right.shape), right, rtol=tolerance, atol=tolerance, equal_nan=True)
+        is_rounded = chain.format == "onnx int8" or not ROUNDING.isdisjoint(chain.ops)
+        most = max(1, right.size // 100) if is_rounded else 0
+        places = np.argwhere(differ)[:3].tolist()
+        assert np.count_nonzero(differ) <= most, f"{chain}: {np.count_nonzero(differ)} of {right.size} differ: {places}"
 
 
 def check_runs(chains: Sequence[Chain], target: str, folder: Path) -> None:
