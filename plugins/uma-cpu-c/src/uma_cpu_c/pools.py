@@ -49,7 +49,10 @@ def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
         return None
     nest = planned(fusion, sums, anchor, None, (), unit)
     if nest is not None and looks_up(nest.kernel.func, nest.product):
-        # Vectors read no tables: the data are computed before, each element once for all windows that it is in.
+        # Vectors read no tables. The data are computed before, each element once for all windows that it is in: in
+        # a third of the time where these overlap; else plain loops are as fast, and need no memory for the data.
+        if math.prod(call.shape[1:-1]) * math.prod(call.attrs.pool_size) <= math.prod(call.args[0].shape[1:-1]):
+            return None
         nest = planned(fusion, sums, anchor, None, fusion.tensors.of[call.args[0]], unit)
     if nest is None:
         return None
