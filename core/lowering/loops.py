@@ -50,8 +50,8 @@ def emission_fault(func: PrimFunc) -> str | None:
     try:
         for stage in (_simplified, _unrolled, _flat):
             func = stage(func)
-            if (found := unproven(func)) is not None:
-                return str(found)
+            if (gap := unproven(func)) is not None:
+                return str(gap)
         kernel_source("kernel", func)
     except InternalError as error:
         return f"{error.what} ({error.where})" if error.where else error.what

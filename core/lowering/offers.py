@@ -129,8 +129,8 @@ def lower_match(
     """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
     open, which plugins are not asked about.
 
-    Where a schedule of a host's plugin is not legal, or what it gives is not safe or has no C, a `RuntimeWarning` names
-    the plugin, and the next strategy is asked: the core has other loops. An accelerator's ends the build.
+    If a schedule of a host's plugin is not legal, or its loops are not safe or have no C, a `RuntimeWarning` names the
+    plugin, and the next strategy is asked. For an accelerator, which has no other loops, this is a `PluginError`.
 
     Args:
         member: the target.
@@ -150,7 +150,7 @@ def lower_match(
         try:
             loops = _offered(member, what, lower, fusion, layers, sees_through)
         except _Unusable as unusable:
-            # What a host's plugin cannot schedule the core computes by loops of its own.
+            # A host's kernel has other loops, so that the build goes on without these.
             if not member.target.kind.is_host:
                 raise unusable.fault from unusable.fault.__cause__
             loops = Declined(unusable.reason)
@@ -206,14 +206,14 @@ def _offered(
     loops = _checked(result, fusion, sees_through)
     if isinstance(loops, str):
         raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
-    found = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
-    if found is not None:
-        unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
-        unsafe.hint = found.hint
+    gap = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
+    if gap is not None:
+        unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {gap}")
+        unsafe.hint = gap.hint
         located(unsafe, *layers)
-        if isinstance(result, Lowered):  # which its author has written, not a schedule
+        if isinstance(result, Lowered):  # written by the plugin's author, not by a schedule
             raise unsafe
-        raise _Unusable(unsafe, f"its loops are not safe: {found}")
+        raise _Unusable(unsafe, f"its loops are not safe: {gap}")
     fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
     if fault is not None:
         unwritten = member.plugin.fault(f"gave loops that have no C from {what}: {fault}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -108,15 +108,16 @@ class TFLite:
 
     # What the operators below are made of
 
-    def result(self, like: Value, shape: Sequence[int] | None = None, dtype: str | None = None, **given: Any) -> Value:
-        """A tensor: of the format of ``like`` but for what is given."""
+    def result(
+        self, like: Value, shape: Sequence[int] | None = None, dtype: str | None = None, **quantisation: Any
+    ) -> Value:
+        """Add a tensor of the shape and format of ``like``, except for what the other arguments say."""
         if dtype is None or dtype == like.dtype:
-            given = {"scale": like.scale, "zero_point": like.zero_point, **given}
+            quantisation = {"scale": like.scale, "zero_point": like.zero_point, **quantisation}
         else:
-            given = {"scale": None, "zero_point": 0, **given}
-        made = Value(None, like.shape if shape is None else tuple(shape), dtype or like.dtype, **given)
-        index = self.builder.tensor(made.shape, made.dtype, **made.quantisation)
-        return Value(index, made.shape, made.dtype, made.scale, made.zero_point)
+            quantisation = {"scale": None, "zero_point": 0, **quantisation}
+        value = Value(None, like.shape if shape is None else tuple(shape), dtype or like.dtype, **quantisation)
+        return replace(value, name=self.builder.tensor(value.shape, value.dtype, **value.quantisation))
 
     def wide(self, like: Value, shape: Sequence[int] | None = None) -> Value:
         """A result with a quantisation of its own."""
@@ -364,8 +365,8 @@ class Onnx:
         codes = self.builder.constant(self.rng.integers(-127, 128, shape), "int8")
         scales = self.builder.constant(self.rng.uniform(0.002, 0.004, shape[axis]), "float32")
         zeros = self.builder.constant(np.zeros(shape[axis]), "int8")
-        made: str = self.builder.node("DequantizeLinear", codes, scales, zeros, axis=axis)
-        return made
+        weights: str = self.builder.node("DequantizeLinear", codes, scales, zeros, axis=axis)
+        return weights
 
     def numbers(self, *shape: int) -> str:
         return self.builder.constant(self.rng.normal(size=shape), "float32")
@@ -605,19 +606,19 @@ def pairs(format: str) -> Iterator[Chain]:
     """
     choice = random.Random(format)
     for ops in product(_table(format), repeat=2):
-        made = _chain(format, ops, choice)
-        if made is not None:
-            yield made
+        chain = _chain(format, ops, choice)
+        if chain is not None:
+            yield chain
 
 
 def triples(format: str, count: int, seed: int) -> Iterator[Chain]:
     """So many random chains of three, as far as they go together."""
     choice, names = random.Random(f"{format} {seed}"), list(_table(format))
     while count:
-        made = _chain(format, choice.choices(names, k=3), choice)
-        if made is not None:
+        chain = _chain(format, choice.choices(names, k=3), choice)
+        if chain is not None:
             count -= 1
-            yield made
+            yield chain
 
 
 def _table(format: str) -> Sequence[str]:

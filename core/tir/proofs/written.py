@@ -232,15 +232,15 @@ class _Ranges:
         return self.range(form, inside)
 
     def exec(self, stmt: Exec, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
-        found: list[_Runs] = []
+        runs: list[_Runs] = []
         for param, view in zip(stmt.intrinsic.params, views(stmt), strict=True):
             if view.buffer is self.written:
                 inside = facts
                 for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
                     inside = inside.bind(Var(OWN + var.name), value)
                 through = _Ranges(self.output, param, self.flat(view.start, facts), view.strides())
-                found += through.of(inlined(stmt.intrinsic), inside, loops)
-        return found
+                runs += through.of(inlined(stmt.intrinsic), inside, loops)
+        return runs
 
 
 class TooMuchError(Exception):
