@@ -76,6 +76,7 @@ X8 = var((1, 4, 5, 3), I8)
 H = var((1, 4, 5, 3), "float16")
 Y = var((1, 4, 5, 3), name="y")
 S = var((1, 1, 1, 3), name="s")
+S8 = var((1, 1, 1, 3), I8, name="s8")
 IMAGE = var((1, 3, 4, 5))
 WORD = var((1, 18, 3))
 FIRST = var((1, 3, 18))
@@ -175,7 +176,11 @@ RULES: dict[str, tuple[Expr, Expr]] = {
     ),
     "split": (call("nn.relu", TupleGetItem(call("split", X, indices=(), axis=1), 0)), call("nn.relu", X)),
     "field of a tuple": (TupleGetItem(Tuple([X, S]), 1), S),
-    "pool": (call("nn.max_pool2d", X, pool_size=(1, 1)), X),
+    "pool": (call("nn.max_pool2d", X8, pool_size=(1, 1)), X8),
+    "global maximum": (call("nn.global_max_pool", S8), S8),
+    # It makes -inf of NaN.
+    "pool of floats": (call("nn.max_pool2d", X, pool_size=(1, 1)), call("nn.max_pool2d", X, pool_size=(1, 1))),
+    "global maximum of floats": (call("nn.global_max_pool", S), call("nn.global_max_pool", S)),
     "average pool": (call("nn.avg_pool2d", X, pool_size=(1, 1)), X),
     "strided pool": (
         call("nn.max_pool2d", X, pool_size=(1, 1), strides=(2, 1)),

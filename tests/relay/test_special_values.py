@@ -14,8 +14,11 @@ from tests._support.op_kernels import check as check_compiled
 from tests._support.relay_strategies import Choice, random_array
 from tests.relay.test_ops_compute import check
 
-from uma.relay.expr import Call
+from uma.relay.evaluate import evaluate
+from uma.relay.expr import Call, Function
+from uma.relay.module import IRModule
 from uma.relay.op import Op, Specials, get_op, registered_ops
+from uma.relay.transform import canonicalise
 from uma.tir.form.dtype import INTEGERS, is_float
 
 SPECIAL = (np.nan, np.nan, np.inf, -np.inf, -0.0)
@@ -146,6 +149,17 @@ def test_loops_and_references_follow_the_declaration(name: str) -> None:
         check(made, arrays, [False] * len(arrays))
         nan_only = with_specials(made, seed, (np.nan,))
         RULES[specials.nan](made, nan_only)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", list(registered_ops()))
+def test_the_canonical_form_computes_the_same_of_special_values(name: str) -> None:
+    for seed, made in itertools.islice(float_calls(name, SEEDS), 60):
+        if len(set(made.args)) == len(made.args):
+            before = IRModule.of({"main": Function(made.args, made)})
+            given = dict(zip([param.name for param in before.main.params], with_specials(made, seed), strict=True))
+            for found, expected in zip(evaluate(canonicalise(before), given), evaluate(before, given), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["nn.rnn", "nn.gru", "nn.lstm"])

@@ -270,10 +270,12 @@ _DO_NOTHING: dict[str, Callable[[Call], bool]] = {
     "sum": lambda expr: not _reduces(expr),
     "mean": lambda expr: not _reduces(expr),
     "nn.global_avg_pool": lambda expr: True,
-    "nn.global_max_pool": lambda expr: True,
+    "nn.global_max_pool": lambda expr: not is_float(expr.dtype),
     **dict.fromkeys(_POOLS, lambda expr: set(expr.attrs.pool_size) == {1}),
+    **dict.fromkeys(_MAX_POOLS, lambda expr: set(expr.attrs.pool_size) == {1} and not is_float(expr.dtype)),
 }
-"""Whether a call of this op that has the type of its data gives just that data."""
+"""Whether a call of this op that has the type of its data gives just that data. A maximum of floats does not: it makes
+-inf of NaN."""
 
 
 def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
