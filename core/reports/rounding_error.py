@@ -39,7 +39,7 @@ from .verification import Bound
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONFIDENCE", "FORMULA", "relative_bounds", "rounding_bounds", "sampled_error", "unit_roundoff"]
+__all__ = ["CONFIDENCE", "FORMULA", "relative_bounds", "rounding_bounds", "sampled_error", "underflow", "unit_roundoff"]
 
 CONFIDENCE = 8.0
 """How many standard deviations an error may be large. An error of correct arithmetic is larger with a probability of
@@ -47,18 +47,29 @@ CONFIDENCE = 8.0
 
 FORMULA = "8 * sqrt(n) * u * range + 8 * sampled error"
 """The tolerance of a float, for people: n rounded operations in sequence, u the unit roundoff of the type, and the
-largest absolute value over the samples as range. The second part is added only where the first is exceeded."""
+largest absolute value over the samples as range. The second part, and `underflow`, are added only where the first is
+exceeded."""
 
 _DRAWS = 3
 """How often the sampled error is drawn. The largest counts: one of them may happen to be small."""
 
 _ROUNDED = ("add", "sub", "mul", "div")
 _UNIT_ROUNDOFF = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+_UNDERFLOW = {"float16": 2.0**-24, "float32": 2.0**-126, "float64": 2.0**-1022}
 
 
 def unit_roundoff(dtype: str) -> float:
     """Return the largest relative error of one rounding to nearest in ``dtype``; 0 for what is not a float."""
     return _UNIT_ROUNDOFF.get(dtype, 0.0)
+
+
+def underflow(dtype: str) -> float:
+    """Return how far a result may be off, absolutely, because it is tiny; 0 for what is not a float.
+
+    That is the smallest normal number: a function may give 0 for less. A float16 is computed as a float32, and then
+    rounded: it may be off by its smallest positive number.
+    """
+    return _UNDERFLOW.get(dtype, 0.0)
 
 
 def relative_bounds(model: IRModule | Function) -> tuple[float, ...]:
@@ -91,7 +102,7 @@ def rounding_bounds(
     sampled = functools.cache(lambda: sampled_error(model, inputs, expected, extents))
 
     def noise(number: int) -> float:
-        return CONFIDENCE * sampled()[number]
+        return CONFIDENCE * sampled()[number] + underflow(expected[number].dtype.name)
 
     return [Bound(share, functools.partial(noise, number)) for number, share in enumerate(relative)]
 

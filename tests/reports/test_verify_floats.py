@@ -19,8 +19,16 @@ from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tupl
 from uma.relay.evaluate import evaluate, evaluate_all
 from uma.relay.op import get_op
 from uma.relay.visit import post_order, rewrite
-from uma.reports.rounding_error import CONFIDENCE, relative_bounds, sampled_error, unit_roundoff
+from uma.reports.rounding_error import (
+    CONFIDENCE,
+    relative_bounds,
+    rounding_bounds,
+    sampled_error,
+    underflow,
+    unit_roundoff,
+)
 from uma.reports.samples import Sample, filled
+from uma.reports.verification import compare
 from uma.reports.verify import verify
 
 CASES = [(kind, seed) for seed in range(2, 22) for kind in KINDS]
@@ -172,6 +180,18 @@ class TestBounds:
         plain = module_of(call("add", x, x))
         (error,) = sampled_error(plain, inputs, evaluate(plain, inputs))
         assert error < 1e4 * 1e-6
+
+    @pytest.mark.parametrize(("dtype", "lowest"), [("float32", -95.0), ("float16", -17.0)])
+    def test_results_below_the_normal_numbers_may_be_zero(self, dtype: str, lowest: float) -> None:
+        """1 / (1 + exp(95)) is 0 in float32, and 6e-42 exactly."""
+        x = Var("x", TensorType((8,), dtype))
+        wide = call("sigmoid", call("cast", x, dtype="float32"))
+        form, inputs = module_of(call("cast", wide, dtype=dtype)), {"x": np.full(8, lowest, dtype)}
+        expected = evaluate(form, inputs)
+        assert 0 < expected[0].max() <= underflow(dtype)
+        (bound,) = rounding_bounds(relative_bounds(form), form, inputs, expected)
+        assert compare(np.zeros_like(expected[0]), expected[0], bound).ok
+        assert not compare(expected[0] + 2 * np.array(underflow(dtype), dtype), expected[0], bound).ok
 
     def test_integers_stay_in_the_sampled_error(self) -> None:
         """A tie at which rounding decides does not make a whole step of it."""
