@@ -44,7 +44,7 @@ def size_of(file: BinaryIO) -> int:
 
 
 class Staged:
-    """A new file, open for writing, that replaces the one at a path, or is removed.
+    """A new file, open for writing, that replaces the one at a path, or is removed. It has the permissions of that one.
 
     Args:
         path: of the file that is to be replaced; where it is a symbolic link, of what that leads to.
@@ -65,6 +65,8 @@ class Staged:
             raise OSError(errno.EINVAL, "what is there is no plain file")
         self._staged = self.path.with_name(f".uma-{secrets.token_hex(8)}")
         self.file: BinaryIO = self._staged.open("xb")
+        with contextlib.suppress(OSError):  # there is none, or this file system has no such permissions
+            os.fchmod(self.file.fileno(), stat.S_IMODE(self.path.stat().st_mode) & 0o777)
 
     def replace(self, *, sync: bool = True) -> None:
         """Close the file and put it at the path, in one step.

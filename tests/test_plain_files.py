@@ -27,6 +27,7 @@ ELSEWHERE = {
     "core/pipeline/measured.py": "the file of a lock, in the cache",
     "core/plain_files.py": "the helper itself",
     "core/quantisation/quantise.py": "in a temporary folder",
+    "core/reports/known_deviations.py": "in a temporary folder",
     "core/runtime/counting.py": "in a temporary folder",
     "core/runtime/emulator.py": "in a temporary folder",
     "core/runtime/objects.py": "in the folder that `staging` makes",
@@ -114,6 +115,14 @@ def test_the_mode_is_that_of_new_files(tmp_path: Path) -> None:
     finally:
         os.umask(umask)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+def test_the_mode_is_that_of_the_file_that_is_replaced(tmp_path: Path) -> None:
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.touch(0o600)
+    link.symlink_to(path)
+    write_whole(link, b"content")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and link.is_symlink()
 
 
 def test_a_file_is_not_seen_before_it_is_whole(tmp_path: Path) -> None:
