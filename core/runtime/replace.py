@@ -162,6 +162,10 @@ def _acquire(file: Path, parent: Path) -> int:
                     hint="wait until it is done, or end it",
                 ) from None
             time.sleep(_LOCK_POLL_S)
+        except OSError:  # without locks nobody has it
+            os.close(handle)
+            file.unlink(missing_ok=True)
+            raise
         except BaseException:
             os.close(handle)
             raise

@@ -183,11 +183,28 @@ def test_what_was_moved_aside_comes_back(saved: Path) -> None:
     again(saved)
 
 
-def test_the_abandoned_without_locks_go_after_a_day(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file system has locks."""
+
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", refuse)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_no_lock_file_stays_where_there_are_no_locks(
+    saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    again(saved)
+    folder = lock_folder()
+    assert folder is not None and not os.listdir(folder)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_the_abandoned_without_locks_go_after_a_day(saved: Path) -> None:
     recent, abandoned = (saved.with_name(f".uma-save-{digit * 16}-{'0' * 16}") for digit in "12")
     for item in (recent, abandoned):
         item.mkdir()
