@@ -387,13 +387,21 @@ def is_open(expr: Expr) -> bool:
     return any(tensor.is_open for part in parts for tensor in tensors_of(part.type))
 
 
+_MACS_PER_OPERATION = 8
+"""Multiply-accumulates of one product of matrices that numpy does in the time of an operation on one element."""
+
+
 def effort_of(call: Call) -> tuple[int, int]:
-    """Return the bytes at a time and the scalar operations that the reference of an op's call needs, at most."""
+    """Return the bytes at a time and the scalar operations that the reference of an op's call needs, at most.
+
+    Multiply-accumulates of an op that declares no further effort are those of one product of matrices.
+    """
     assert isinstance(call.op, Op)
     tensors = [type_.bound for type_ in (*map(tensor_type, (arg.type for arg in call.args)), *tensors_of(call.type))]
     more = 0 if call.op.effort is None else call.op.effort(call.attrs, call.type, *(arg.type for arg in call.args))
     elements = sum(type_.size for type_ in tensors)
-    return 8 * (elements + more), elements + macs_of(call) + more
+    products = macs_of(call) // (_MACS_PER_OPERATION if call.op.effort is None else 1)
+    return 8 * (elements + more), elements + products + more
 
 
 def macs_of(call: Call) -> int:

@@ -288,6 +288,18 @@ def test_what_takes_little_is_still_folded() -> None:
     assert isinstance(body, Call) and isinstance(body.args[1], Constant)
 
 
+def test_weights_given_as_a_product_of_two_matrices_are_folded() -> None:
+    """As files have them whose weights were factorised: otherwise each run multiplies them."""
+
+    def build(b: OnnxBuilder) -> str:
+        factors = (b.constant(np.ones(shape), "float32") for shape in ((1024, 512), (512, 1024)))
+        data: str = b.node("MatMul", b.input("x", [1, 1024]), b.node("MatMul", *factors))
+        return data
+
+    body = canonicalise(import_model(onnx_file(build)).module).main.body
+    assert sum(isinstance(expr, Call) for expr in post_order(body)) == 1
+
+
 def test_a_larger_limit_lets_more_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     uma_cli = Uma(capsys)
     file = tmp_path / "window.onnx"
