@@ -160,9 +160,8 @@ def _say_project(out: Output) -> None:
         project = find_project()
     except ProjectError:
         return  # which a command that needs its settings reports
-    if project is not None:
-        has = "is in force" if project.settings else "has no settings for UMA"
-        out.complain(f"note: the project file {project.path} {has}")
+    if project is not None and project.settings:
+        out.complain(f"note: the project file {project.path} is in force")
 
 
 def _is_of_a_plugin(word: str) -> bool:

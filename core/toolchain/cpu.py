@@ -18,7 +18,7 @@ __all__ = ["FEATURES", "compiler_features", "refuse_other_cpu"]
 _PROBE_TIMEOUT_S = 20.0
 
 _X86 = (
-    "adx aes amx_bf16=amx-bf16 amx_int8=amx-int8 amx_tile=amx-tile avx avx2 avx512bf16=avx512_bf16 "
+    "adx aes amx_bf16 amx_int8 amx_tile avx avx2 avx512bf16=avx512_bf16 "
     "avx512bitalg=avx512_bitalg avx512bw avx512cd avx512dq avx512f avx512fp16=avx512_fp16 avx512ifma avx512vbmi "
     "avx512vbmi2=avx512_vbmi2 avx512vl avx512vnni=avx512_vnni avx512vpopcntdq=avx512_vpopcntdq avxvnni=avx_vnni "
     "bmi=bmi1 bmi2 f16c fma fma4 gfni lzcnt=abm movbe pclmul=pclmulqdq popcnt sse3=pni sse4_1 sse4_2 sse4a ssse3 tbm "

@@ -472,7 +472,7 @@ class TestTargets:
         assert done.err.startswith(warning) and done.err.count(warning) == 1
         path.write_text("[project]")
         path.chmod(0o644)
-        assert uma(*asked, "-v").err.startswith(f"note: the project file {path} has no settings for UMA\n")
+        assert "project file" not in uma(*asked, "-v").err  # it has no settings for UMA
         path.write_text("[tool.uma]\nnone = 3")
         assert "project file" not in uma(*asked, "-v").err
 

@@ -50,8 +50,8 @@ static void m_small_k_relu_max_pool2d_multiply(
                 }
                 for (int32_t i3 = 0; i3 < 2; ++i3) {
                     for (int32_t i4 = 0; i4 < 2; ++i4) {
-                        a0[i4] = uma_max_f32(a0[i4], uma_max_f32(0.0f, x0[i0 * 32 + i3 * 16 + i1 * 4 + i4]));
-                        a0[i4] = uma_max_f32(a0[i4], uma_max_f32(0.0f, x0[i0 * 32 + i3 * 16 + i1 * 4 + 2 + i4]));
+                        a0[i4] = uma_max_f32(uma_max_f32(0.0f, x0[i0 * 32 + i3 * 16 + i1 * 4 + i4]), a0[i4]);
+                        a0[i4] = uma_max_f32(uma_max_f32(0.0f, x0[i0 * 32 + i3 * 16 + i1 * 4 + 2 + i4]), a0[i4]);
                     }
                 }
             }
@@ -98,7 +98,7 @@ static void m_small_k_softmax(const float *x0, float *out0)
     /* reduce0 */ {
         a0 = -INFINITY;
         for (int32_t i0 = 0; i0 < 2; ++i0) {
-            a0 = uma_max_f32(a0, x0[i0]);
+            a0 = uma_max_f32(x0[i0], a0);
         }
     }
     /* compute0 */ {
