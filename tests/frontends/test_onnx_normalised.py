@@ -29,7 +29,8 @@ def exact(x: np.ndarray, axes: tuple[int, ...], epsilon: float, is_centred: bool
 
 
 def layer(b: OnnxBuilder, x: str) -> str:
-    made: str = b.node("LayerNormalization", x, b.constant(np.ones(1, np.float32)), axis=-1)
+    scale = b.node("Expand", b.constant(np.ones(1, np.float32)), b.node("Shape", x, start=-1))
+    made: str = b.node("LayerNormalization", x, scale, axis=-1)
     return made
 
 

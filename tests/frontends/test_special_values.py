@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+from packaging.version import Version
 from tests._support.built_layers import PLUGINS, target_for
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 from tests._support.tflite_builder import TFLiteBuilder, litert
@@ -37,6 +39,9 @@ BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Less", "Greater", "E
 RELAY = {"ReduceMax": "max", "ReduceMin": "min", "ArgMax": "argmax", "ArgMin": "argmin", "Hardmax": "argmax"}
 RELAY |= {"MaxPool": "nn.max_pool1d", "GlobalMaxPool": "nn.global_max_pool", "ScatterElements": "scatter"}
 """The op whose row of the table holds for an operator of ONNX; operators that are not here agree throughout."""
+OTHERWISE_BEFORE = () if Version(onnxruntime.__version__) >= Version("1.32") else ("Erf", "TopK")
+"""Operators of which an older onnxruntime makes something else of NaN: 1.23, the last one for Python 3.10, has 1 as
+its error function and sorts by chance."""
 
 
 def rows(size: int) -> dict[str, np.ndarray]:
@@ -154,7 +159,7 @@ def check(cases: Cases, target: str, folder: Path, *, by_onnxruntime: bool) -> N
         theirs = dict(zip(cases.outputs, run_onnxruntime(data, cases.inputs), strict=True))
         for name, op in cases.outputs.items():
             specials = get_op(RELAY[op]).specials if op in RELAY else None
-            if specials is None or not specials.onnx:
+            if (specials is None or not specials.onnx) and op not in OTHERWISE_BEFORE:
                 compare(f"{name} by onnxruntime", found[name], theirs[name], 1e-5)
 
 
