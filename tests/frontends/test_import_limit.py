@@ -72,6 +72,15 @@ def gathering(turns: int) -> bytes:
     return data
 
 
+def computed_resize(size: int) -> bytes:
+    """A resize whose scale is an input; the file declares the size of its result."""
+    data: bytes = parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["": 18]>
+        m (float[1] x, float[1] s) => (float[{size}] y) {{ y = Resize <mode="nearest"> (x, , s) }}"""
+    ).SerializeToString()
+    return data
+
+
 def tflite_doubling(levels: int) -> bytes:
     """Graphs each of which calls the next one twice."""
     b = Builder()
@@ -147,6 +156,7 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
             )
         ),
     ),
+    "places of a resize at run time": (EXCEEDED, lambda: computed_resize(LARGE)),
     "a window in time": (EXCEEDED, lambda: onnx_file(lambda b: b.node("HannWindow", b.constant(LARGE, "int64")))),
     "frequencies": (EXCEEDED, lambda: onnx_file(lambda b: b.node("DFT", b.input("x", [1, 20_000, 1])))),
     "padding with elements": (

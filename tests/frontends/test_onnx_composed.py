@@ -253,6 +253,7 @@ REFUSED: dict[str, tuple[Build, tuple[int, ...]]] = {
     "it resizes by [0]": (_resized(0), (4,)),
     "it resizes by [20000]": (_resized(20000), (4,)),
     "it resizes by [1.0, 1.0001": (_resized(scales=[1, 1.0001]), (1, 20000)),
+    "it resizes by [3.0": (_resized(scales=[3e38]), (4,)),
     "it resizes by [nan]": (_resized(scales=[float("nan")]), (4,)),
     "its indices leave the 3 elements of axis 0": (_with("Gather", [3]), (3,)),
     "it has a blocksize of 2 and data of shape (4, 4)": (_of("SpaceToDepth", blocksize=2), (4, 4)),

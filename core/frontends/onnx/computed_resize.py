@@ -147,6 +147,7 @@ def _coordinates(c: Context, axis: _Axis, mode: str, is_nearest: bool) -> Expr:
         """Positions in the result, divided by the scale."""
         return c.call("divide", c.call("multiply", c.constant(positions), denominator), numerator)
 
+    c.reserve(4, count)
     positions = np.arange(count, dtype=np.float64)
     if mode in ("align_corners", "pytorch_half_pixel") and count == 1:
         return c.constant(np.zeros(1))

@@ -155,10 +155,13 @@ def _from_scales(scales: Sequence[float], extents: Sequence[int], fault: ModelEr
 
     if not all(isfinite(scale) and scale > 0 for scale in scales):
         raise fault
-    counts = [
-        extent if scale == 1 else int(np.floor(np.float32(scale) * np.float32(index(extent))))
+    lengths = [
+        extent if scale == 1 else np.floor(np.float32(scale) * np.float32(index(extent)))
         for scale, extent in zip(scales, extents, strict=True)
     ]
+    if any(isinstance(length, np.float32) and np.isinf(length) for length in lengths):
+        raise fault
+    counts = [int(length) if isinstance(length, np.float32) else length for length in lengths]
     return counts, [Fraction(scale) for scale in scales]
 
 
