@@ -223,6 +223,10 @@ REFUSED: dict[str, tuple[Build, int]] = {
         lambda b: b.node("CenterCropPad", b.input("x", (2, 3)), b.constant([4], "int64")),
         18,
     ),
+    "there is no axis 0 in 0 dimensions": (
+        lambda b: b.node("CenterCropPad", b.input("x", ()), b.constant([4], "int64"), axes=[0]),
+        18,
+    ),
     "its input 'n' is computed at run time, and the model does not say the shape of its result": (
         lambda b: b.node("CenterCropPad", b.input("x", (2, 3)), b.input("n", (2,), "int64")),
         18,

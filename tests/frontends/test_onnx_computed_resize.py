@@ -128,6 +128,7 @@ REFUSED: dict[str, tuple[tuple[int, ...], dict[int, np.ndarray], tuple[int, ...]
         (4, 6),
         {"axes": [1]},
     ),
+    "there is no axis 5 in 2 dimensions": ((3, 3), {2: np.ones(1, F)}, (3, 6), {"axes": [5]}),
     "it adds up 400 elements for each one, over 64": (
         (100,),
         {2: np.ones(1, F)},

@@ -86,8 +86,8 @@ def computed_resize(c: Context, data: Expr, mode: str, coordinates: str, roundin
 
 def _axes(c: Context, shape: Sequence[int], declared: Sequence[int], coordinates: str) -> list[_Axis]:
     rank, node = len(shape), c.node
+    normalise_axes(node.integers("axes", ()), rank)  # none outside, none twice
     order = [axis % rank for axis in node.integers("axes", range(rank))]
-    normalise_axes(order, rank)
     scales = _scales(c, [shape[axis] for axis in order])
     parts: list[tuple[Expr | None, Expr | None]] = [(None, None)] * len(order)
     if coordinates == "tf_crop_and_resize":

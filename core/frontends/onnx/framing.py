@@ -25,8 +25,8 @@ def _center(c: Context) -> Expr:
     """Cut off at both ends, or zeros put there: the odd one behind."""
     data, node = c.expr(0), c.node
     rank = len(data.shape)
-    axes = [axis % rank for axis in node.integers("axes", range(rank))]
     normalise_axes(node.integers("axes", ()), rank)  # none outside, none twice
+    axes = [axis % rank for axis in node.integers("axes", range(rank))]
     if c.is_known(1):
         asked = c.known_integers(1)
     else:
