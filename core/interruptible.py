@@ -9,7 +9,6 @@ be ended from outside: it goes on until it returns or asks `is_abandoned`.
 from __future__ import annotations
 
 import _thread
-import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -50,7 +49,7 @@ class Detached(Generic[T]):
 
     Attributes:
         is_running: whether the call has begun and not returned.
-        is_abandoned: whether nobody waits for its result any more.
+        is_abandoned: whether its caller has stopped waiting for the result.
     """
 
     def __init__(self, function: Callable[[], T]) -> None:
@@ -100,17 +99,18 @@ class Detached(Generic[T]):
         _calls[thread] = self
         try:
             self._result.append(function())
-        except BaseException as error:  # noqa: BLE001 - whoever waits has it
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it in the caller's thread
             self._error = error
         finally:
             del function, _calls[thread]
         with self._lock:
             self.is_running = False
             then = self._then
-        if then is not None:
-            with contextlib.suppress(Exception):  # there is no caller to tell
-                then()
-        self._ended.release()
+        try:
+            if then is not None:
+                then()  # Python prints what it raises: there is no caller to raise it in
+        finally:
+            self._ended.release()
 
 
 def call_interruptibly(function: Callable[[], T]) -> T:

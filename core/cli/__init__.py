@@ -185,7 +185,7 @@ def _interrupted(out: Output, received: Sequence[int], may_exit: bool) -> int:
     code = 128 + (received[0] if received else signal.SIGINT)
     if may_exit and has_running_calls():
         # Libraries of numerics that are at work in another thread let `exit` wait until they have finished.
-        with contextlib.suppress(OSError):  # nobody reads it any more
+        with contextlib.suppress(OSError):  # the reader of stdout or stderr has closed it
             out.finish()
         atexit._run_exitfuncs()
         os._exit(code)

@@ -163,7 +163,7 @@ def lower_match(
 
 
 class _Unusable(Exception):
-    """Loops of a plugin are not legal, not safe, or have no C.
+    """A plugin's loops are not legal, not safe, or cannot be printed as C.
 
     Args:
         fault: the error that names the plugin.
@@ -187,7 +187,7 @@ def _offered(
     """Return the loops that ``lower``, which errors name ``what``, gives for ``fusion``, checked; or that it has none.
 
     Raises:
-        _Unusable: the schedule that it makes is not legal, or what it gives is not safe, or has no C.
+        _Unusable: the schedule is not legal, or the loops are not safe, or cannot be printed as C.
         Refuse, PluginError: as `lower_match`.
     """
     try:

@@ -99,7 +99,7 @@ def tflite_file(build: Callable[[TFLiteBuilder], int]) -> bytes:
     return b.finish(build(b))
 
 
-def made(b: TFLiteBuilder, op: str, inputs: list[int], shape: Any, dtype: str = "float32", **options: Any) -> int:
+def add_op(b: TFLiteBuilder, op: str, inputs: list[int], shape: Any, dtype: str = "float32", **options: Any) -> int:
     result = b.tensor([-1] * len(shape), dtype)
     b.op(op, inputs, [result], **options)
     return result
@@ -213,7 +213,7 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
     "places of TFLite": (
         EXCEEDED,
         lambda: tflite_file(
-            lambda b: made(
+            lambda b: add_op(
                 b,
                 "DYNAMIC_UPDATE_SLICE",
                 [b.input([LARGE]), b.input([1]), b.input([1], "int32")],

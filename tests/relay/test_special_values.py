@@ -76,7 +76,7 @@ def results(made: Call, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def kept(made: Call, arrays: list[np.ndarray]) -> None:
+def check_kept(made: Call, arrays: list[np.ndarray]) -> None:
     assert isinstance(made.op, Op)
     if made.op.kind in ("elementwise", "broadcast") and made.op_name != "power":
         (found,) = results(made, arrays)
@@ -91,7 +91,7 @@ def kept(made: Call, arrays: list[np.ndarray]) -> None:
         assert not found.size or not first.size or made.op_name != "matmul" or np.isnan(found).all()
 
 
-def ignored(made: Call, arrays: list[np.ndarray]) -> None:
+def check_ignored(made: Call, arrays: list[np.ndarray]) -> None:
     (found,) = results(made, arrays)
     lowest = np.inf if str(made.op_name).endswith("min") else -np.inf
     (without,) = results(made, [np.where(np.isnan(arrays[0]), lowest, arrays[0]).astype(arrays[0].dtype)])
@@ -106,14 +106,14 @@ def ignored(made: Call, arrays: list[np.ndarray]) -> None:
     np.testing.assert_array_equal(at_places, fold.reduce(data, axis, keepdims=True))
 
 
-def unequal(made: Call, arrays: list[np.ndarray]) -> None:
+def check_unequal(made: Call, arrays: list[np.ndarray]) -> None:
     if made.op_name != "nonzero":
         (found,) = results(made, arrays)
         is_nan = np.broadcast_to(np.isnan(arrays[0]) | np.isnan(arrays[1]), found.shape)
         assert (found[is_nan] == (made.op_name == "not_equal")).all()
 
 
-def largest(made: Call, arrays: list[np.ndarray]) -> None:
+def check_largest(made: Call, arrays: list[np.ndarray]) -> None:
     """No element comes twice, and they are in order."""
     values, places = results(made, arrays)
     np.testing.assert_array_equal(np.take_along_axis(arrays[0], places.astype(np.int64), made.attrs.axis), values)
@@ -125,10 +125,10 @@ def largest(made: Call, arrays: list[np.ndarray]) -> None:
 
 
 RULES: dict[str, Callable[[Call, list[np.ndarray]], None]] = {
-    "kept": kept,
-    "ignored": ignored,
-    "unequal": unequal,
-    "largest": largest,
+    "kept": check_kept,
+    "ignored": check_ignored,
+    "unequal": check_unequal,
+    "largest": check_largest,
     "moved": lambda made, arrays: None,
     "smallest": lambda made, arrays: None,
     "replaced": lambda made, arrays: None,

@@ -110,7 +110,7 @@ def find_coordinates(axis: ResizedAxis, mode: str, length: Fraction | None = Non
         return Coordinates.linear(1, Fraction(0), Fraction(0))
     first = step / 2 - half
     if mode == "half_pixel_symmetric":
-        # `center * (1 - adjustment)`: a length that is no whole number is cut off equally on both sides.
+        # `center * (1 - adjustment)`: a fractional length loses the same amount on both sides.
         first += Fraction(axis.extent, 2) * (1 - count / (axis.scale * axis.extent))
     return Coordinates.linear(count, first, step)
 

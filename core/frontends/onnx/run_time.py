@@ -142,7 +142,7 @@ def _shape(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 def _sets_of_axes(rank: Callable[[Context], int]) -> Candidates:
     def candidates(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
         count, most = parameter.tensor.size, rank(c)
-        # More axes than there are would be an array of as many indices before there is no combination.
+        # `combinations` allocates `count` indices before it finds that there is no combination.
         for axes in itertools.combinations(range(most), count) if count <= most else ():
             yield _integers(axes)
 

@@ -128,8 +128,8 @@ def _attrs(*of: str) -> tuple[Attr, ...]:
     )
 
 
-def within(x: Expr, limit: float) -> Expr:
-    """``x`` limited to +-``limit``, which may be infinite; NaN stays NaN."""
+def clip_symmetrically(x: Expr, limit: float) -> Expr:
+    """Return ``x`` limited to ``-limit .. limit``; ``limit`` may be infinite, and NaN stays NaN."""
     if not math.isfinite(limit):
         return x
     return minimum(Imm(limit, x.dtype), maximum(Imm(-limit, x.dtype), x))
@@ -141,7 +141,7 @@ def _scalar(attrs: Attrs, name: str) -> Callable[[Expr], Expr]:
     limit = attrs.clip
 
     def function(x: Expr) -> Expr:
-        return activation.scalar(x if name == "output" else within(x, limit), alpha, beta)
+        return activation.scalar(x if name == "output" else clip_symmetrically(x, limit), alpha, beta)
 
     return function
 
@@ -406,7 +406,7 @@ def _lstm_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         kept = f(gates[j + 2 * units] + peephole[2, j] * cell[b, j]) * cell[b, j]
         added = f(gates[j] + peephole[0, j] * cell[b, j]) * g(gates[j + 3 * units])
         limit, new = attrs.cell_clip, kept + added
-        return Store(cell, (b, j), within(new, limit))
+        return Store(cell, (b, j), clip_symmetrically(new, limit))
 
     def output(j: Var) -> Stmt:
         return Store(hidden, (b, j), f(gates[j + units] + peephole[1, j] * cell[b, j]) * last(cell[b, j]))

@@ -63,7 +63,7 @@ def output_faults(func: PrimFunc) -> Iterator[Unproven]:
     for output in func.buffers("output"):
         if output.name in func.partial:
             continue  # its loops go over the extents that it has, and how many these are is known to who made them
-        if _is_whole(_Ranges(output).of(func.body, Facts(), {}), output.size):
+        if _is_whole(_Ranges(output).collect(func.body, Facts(), {}), output.size):
             continue
         try:
             missing = Runner(output, func.body).missing(func.body)
@@ -162,12 +162,14 @@ class _Ranges:
         self.start = start or Affine({}, 0)
         self.strides = strides if written else _units(output)
 
-    def of(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
+    def collect(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         """What ``stmt`` writes within ``loops`` and their least extents."""
         if isinstance(stmt, For):
             least = facts.bounds.of(stmt.extent)[0]
             inside = facts.loop(stmt.var, stmt.extent)
-            return self.of(stmt.body, inside, {**loops, stmt.var: least}) if inside is not None and least > 0 else []
+            if inside is None or least <= 0:
+                return []
+            return self.collect(stmt.body, inside, {**loops, stmt.var: least})
         if isinstance(stmt, If):
             return self.condition(stmt, facts, loops)
         if isinstance(stmt, Store):
@@ -177,7 +179,7 @@ class _Ranges:
         if isinstance(stmt, Exec):
             return self.exec(stmt, facts, loops)
         inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-        return [found for body in bodies(stmt) for found in self.of(body, inner, loops)]
+        return [found for body in bodies(stmt) for found in self.collect(body, inner, loops)]
 
     def condition(self, stmt: If, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         decided = facts.bounds.decide(stmt.condition)
@@ -187,7 +189,7 @@ class _Ranges:
             if inside is None or decided is (not holds):
                 continue
             # Of the rounds of loops around a branch, nobody knows here which take it.
-            sides.append([] if body is None else self.of(body, inside, loops if decided is holds else {}))
+            sides.append([] if body is None else self.collect(body, inside, loops if decided is holds else {}))
         if decided is not None:
             return sides[0] if sides else []
         return (
@@ -239,7 +241,7 @@ class _Ranges:
                 for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
                     inside = inside.bind(Var(OWN + var.name), value)
                 through = _Ranges(self.output, param, self.flat(view.start, facts), view.strides())
-                runs += through.of(inlined(stmt.intrinsic), inside, loops)
+                runs += through.collect(inlined(stmt.intrinsic), inside, loops)
         return runs
 
 
