@@ -15,7 +15,8 @@ from unittest import mock
 import uma
 from uma.artifact.random_inputs import random_inputs
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.relay.expr import Call, macs_of
 from uma.relay.visit import post_order

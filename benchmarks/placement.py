@@ -23,7 +23,8 @@ from typing import Any
 
 from uma.lowering.members import resolve_targets
 from uma.partition import CostTable, Decision, Placement
-from uma.pipeline.driver import Model, load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import Model, load_model
 from uma.plugins import default_host
 
 from . import growth

@@ -15,7 +15,8 @@ from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, Decision, Planned, eager, plan_record
-from uma.pipeline.driver import LoadedModel, build_loaded, load_model, start_build
+from uma.pipeline.driver import build_loaded, start_build
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.pipeline.measured import measuring, run_in_turn
 from uma.plugins import default_host
 

@@ -10,7 +10,8 @@ from tests._support.tflite_builder import litert
 
 import uma
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import FixedPoint, Function, IRModule, TensorType, Var, call, const
 from uma.relay.evaluate import evaluate

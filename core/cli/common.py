@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..artifact import Artifact, TensorRecord
     from ..frontends.open_shapes import AskedShape
     from ..lowering.members import Members
-    from ..pipeline.driver import LoadedModel
+    from ..pipeline.loading import LoadedModel
     from ..plugins import PluginHost
     from .output import Output
 
@@ -235,8 +235,8 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     Raises:
         UsageError, ModelError, PluginError: as for `find_members` and `load_model`.
     """
-    from ..pipeline.driver import load_model
     from ..pipeline.io import project_io
+    from ..pipeline.loading import load_model
 
     members = find_members(args, out)
     out.step("import")

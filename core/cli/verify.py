@@ -27,7 +27,7 @@ from .tolerated import say_tolerated, tolerated_record
 if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..lowering.members import Members
-    from ..pipeline.driver import LoadedModel
+    from ..pipeline.loading import LoadedModel
     from ..pipeline.ram import Limit
     from ..reports.exact import ExactCheck
     from ..reports.known_deviations import KnownDeviation

@@ -17,7 +17,7 @@ from .measured import measuring, ran, real_devices, run_in_turn
 from .ram import Limit
 
 if TYPE_CHECKING:
-    from .driver import LoadedModel
+    from .loading import LoadedModel
 
 __all__ = ["Contest", "Trial", "best_plan"]
 

@@ -132,7 +132,8 @@ def artifact_of(module: IRModule, members: Members, consent: Consent | None = No
         members: its targets.
         consent: as of the build that it is a part of.
     """
-    from .driver import LoadedModel, build_loaded  # which needs `stages`, and this
+    from .driver import build_loaded  # which needs `stages`, and this
+    from .loading import LoadedModel
 
     return build_loaded(LoadedModel(module, "kernel", consent=consent), members)
 

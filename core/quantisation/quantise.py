@@ -14,7 +14,8 @@ from ..artifact.record import TensorRecord
 from ..errors import ModelError, RequirementError, UsageError
 from ..floating_point import default_mode
 from ..lowering.members import Members, TargetLike, resolve_targets
-from ..pipeline.driver import LoadedModel, Shapes, load_model, start_build
+from ..pipeline.driver import start_build
+from ..pipeline.loading import LoadedModel, Shapes, load_model
 from ..plain_files import open_plain, write_whole
 from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule

@@ -21,7 +21,8 @@ from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..partition import Partitioner
-from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
+from ..pipeline.driver import build_loaded
+from ..pipeline.loading import LoadedModel, Model, Shapes, load_model
 from ..pipeline.pins import Pins
 from ..pipeline.ram import Limit, ram_limit, require_ram
 from ..pipeline.requantize import Requantize

@@ -19,7 +19,8 @@ from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
 from ..partition import Consent, Consented, CostTable, OpRecord
-from ..pipeline.driver import LoadedModel, finish_build, start_build
+from ..pipeline.driver import finish_build, start_build
+from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
 from ..pipeline.ram import Limit

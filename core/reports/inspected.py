@@ -13,7 +13,8 @@ from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..lowering.work import BuffersOf, StepsOf, called_function
-from ..pipeline.driver import LoadedModel, make_artifact
+from ..pipeline.driver import make_artifact
+from ..pipeline.loading import LoadedModel
 from ..pipeline.ram import Limit
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build

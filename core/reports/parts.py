@@ -12,7 +12,7 @@ from ..lowering.fuse import is_view
 from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of
-from ..pipeline.driver import LoadedModel
+from ..pipeline.loading import LoadedModel
 from ..relay.evaluate import evaluate_all
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, tensors_of
 from ..relay.module import AnyFunction, IRModule, Spans, func_type

@@ -38,7 +38,7 @@ from ..contract.passes import PHASES
 from ..errors import UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
-from ..pipeline.driver import LoadedModel
+from ..pipeline.loading import LoadedModel
 from ..pipeline.ram import Limit
 from ..program import Program
 from ..relay.evaluate import evaluate

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ..artifact import Artifact
 from ..errors import UsageError
 from ..lowering.members import Members
-from ..pipeline.driver import LoadedModel, make_artifact
+from ..pipeline.driver import make_artifact
+from ..pipeline.loading import LoadedModel
 from ..pipeline.ram import Limit
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build

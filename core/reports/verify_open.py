@@ -14,7 +14,7 @@ from ..artifact import Artifact
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
 from ..lowering.members import Members
-from ..pipeline.driver import LoadedModel
+from ..pipeline.loading import LoadedModel
 from ..pipeline.ram import Limit
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature

@@ -122,7 +122,7 @@ def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
 
 def _read_models(subject: Subject) -> None:
     """Reads the models once, before anything else is done: a wrong path is said at once."""
-    from ..pipeline.driver import load_model
+    from ..pipeline.loading import load_model
 
     for path in subject.models:
         load_model(path, subject.members)

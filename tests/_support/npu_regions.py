@@ -11,7 +11,8 @@ import numpy as np
 import uma_ethosu_like.lower
 from uma.hookspecs import MatchedRegion
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Constant, Expr, Function, IRModule
 from uma.relay.evaluate import evaluate

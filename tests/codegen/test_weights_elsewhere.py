@@ -11,7 +11,8 @@ import pytest
 import uma
 from uma.errors import UsageError
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, make_artifact, start_build
+from uma.pipeline.driver import make_artifact, start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.program import Program, plan
 from uma.toolchain.discovery import find_compiler

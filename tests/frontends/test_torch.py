@@ -14,7 +14,7 @@ from tests._support.onnx_builder import OnnxBuilder
 import uma
 from uma.errors import ModelError, UsageError
 from uma.frontends.torch import exported_content, is_exported
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.relay import Call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise

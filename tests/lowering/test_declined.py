@@ -14,7 +14,8 @@ from uma.errors import PluginError
 from uma.hookspecs import Declined, Fusion, Refuse, Strategy
 from uma.lowering.declines import Decline
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
 from uma.relay import Function, IRModule, call

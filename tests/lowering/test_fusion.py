@@ -18,7 +18,8 @@ from tests._support.small_models import NET
 from uma.errors import ModelError
 from uma.hookspecs import ChannelBounds, Fusion, Lowered, Pattern, Strategy
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
 from uma.relay import (

@@ -28,7 +28,8 @@ import uma
 from uma.errors import ModelError, PluginError, UsageError
 from uma.hookspecs import Fusion, Lowered, Pattern, Strategy
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import LoadedModel, build_loaded
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel
 from uma.pipeline.stages import Build, Form
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const

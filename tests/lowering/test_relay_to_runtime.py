@@ -16,8 +16,9 @@ from uma.artifact import Artifact
 from uma.errors import DeviceError, ModelError, PluginError
 from uma.hookspecs import Extern, Refuse, Routine
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import LoadedModel, make_artifact
+from uma.pipeline.driver import make_artifact
 from uma.pipeline.dump import Dumper, read_dump
+from uma.pipeline.loading import LoadedModel
 from uma.pipeline.stages import STAGES, Build
 from uma.plugins import PluginHost
 from uma.program import Call as Step

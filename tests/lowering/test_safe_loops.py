@@ -17,7 +17,8 @@ from uma.errors import InternalError, ModelError, PluginError, TextError
 from uma.hookspecs import CustomOp, Lowered, Pass, Strategy
 from uma.lowering.members import resolve_targets
 from uma.pipeline import stages
-from uma.pipeline.driver import load_model, lower_loaded
+from uma.pipeline.driver import lower_loaded
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.program.text import parse_program
 from uma.relay import Call, Function, GlobalVar, IRModule, call

@@ -10,7 +10,8 @@ from tests.pipeline.test_generated_c import MATRIX_UNIT, PLUGINS, STREAM_MACHINE
 
 from uma.artifact import Artifact
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import LoadedModel, finish_build, load_model, lower_loaded, start_build
+from uma.pipeline.driver import finish_build, lower_loaded, start_build
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.program import Call, Program
 from uma.program.plan import live_ranges
 from uma.reports.explain import explain

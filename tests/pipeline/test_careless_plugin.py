@@ -23,7 +23,8 @@ import uma
 from uma.errors import PluginError
 from uma.hookspecs import Lowered
 from uma.lowering.members import Members
-from uma.pipeline.driver import LoadedModel, finish_build, start_build
+from uma.pipeline.driver import finish_build, start_build
+from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginHost
 from uma.program import Program
 from uma.relay import (

@@ -18,7 +18,8 @@ from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Planned
 from uma.pipeline import build, contest, measured, timing
 from uma.pipeline.contest import best_plan
-from uma.pipeline.driver import LoadedModel, build_loaded
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel
 from uma.pipeline.measured import Ran
 from uma.pipeline.ram import Limit
 from uma.plugins import PluginHost, default_host

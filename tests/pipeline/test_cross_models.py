@@ -15,7 +15,8 @@ from uma.artifact import load
 from uma.errors import RequirementError, ToolchainError, UsageError
 from uma.lowering.members import resolve_targets
 from uma.machines import RUNNERS, Machine
-from uma.pipeline.driver import build, build_loaded, load_model
+from uma.pipeline.driver import build, build_loaded
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import (
     FixedPoint,

@@ -22,8 +22,9 @@ import uma
 from uma.errors import ModelError, PluginError, TextError, UsageError
 from uma.hookspecs import Code, hookimpl
 from uma.pipeline import STAGES
-from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, load_model, lower_loaded
+from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, lower_loaded
 from uma.pipeline.dump import Dumper, read_dump
+from uma.pipeline.loading import load_model
 from uma.plain_files import write_whole
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program, parse_program, print_program

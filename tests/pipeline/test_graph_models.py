@@ -14,7 +14,8 @@ import uma
 from uma.artifact import Artifact, load
 from uma.errors import UsageError
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import build_loaded, load_model
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import load_model
 from uma.reports.verify import verify
 from uma.runtime.tensors import random_array
 

@@ -23,7 +23,8 @@ from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Code, Library, Lowered, Pattern, Strategy
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import build_loaded, load_model
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import IRModule, TensorType, Var, call
 from uma.relay.evaluate import evaluate

@@ -10,7 +10,8 @@ import pytest
 
 from uma.errors import RequirementError
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import finish_build, load_model, start_build
+from uma.pipeline.driver import finish_build, start_build
+from uma.pipeline.loading import load_model
 from uma.pipeline.pins import Pins
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import Explanation, explain

@@ -21,8 +21,9 @@ from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Lowered, Pass, Pattern, Refuse
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import LoadedModel, build_loaded, finish_build, load_model, lower_loaded, start_build
+from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.pipeline.pins import Pins, pin_layers
 from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry, PluginHost

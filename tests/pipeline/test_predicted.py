@@ -12,7 +12,7 @@ from tests._support.conv_nets import tc_resnet8, to_onnx
 from uma.artifact.random_inputs import random_inputs
 from uma.lowering.members import Member, resolve_targets
 from uma.partition import Collage, CostTable
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.relay import Call, IRModule, post_order
 from uma.relay.expr import macs_of

@@ -12,7 +12,7 @@ from tests._support.c_programs import NATIVE, STRICT
 from tests._support.real_models import FILES, INT8
 
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
 from uma.relay.expr import Call

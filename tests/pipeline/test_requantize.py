@@ -14,7 +14,7 @@ from tests._support.plugins import members_of, module_of, toy
 import uma
 from uma.errors import UsageError
 from uma.partition import Consent
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.pipeline.requantize import consent_to, project_requantize
 from uma.program import Program
 from uma.project import ProjectError

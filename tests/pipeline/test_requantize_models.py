@@ -11,7 +11,8 @@ from tests._support.real_models import FILES, INT8
 
 import uma
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.reports.explain import explain
 

@@ -25,8 +25,9 @@ from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Code, Fusion, Pass, Refuse, Strategy
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import build_loaded, finish_build, load_model, lower_loaded, start_build
+from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
+from uma.pipeline.loading import load_model
 from uma.pipeline.pins import pin_layers
 from uma.plugins import PluginHost
 from uma.program import Program, plan

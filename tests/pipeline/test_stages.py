@@ -13,8 +13,8 @@ from tests._support.relay_strategies import modules
 from uma.errors import InternalError
 from uma.lowering.loops import simplify_all
 from uma.pipeline import stages
-from uma.pipeline.driver import load_model
 from uma.pipeline.dump import print_form
+from uma.pipeline.loading import load_model
 from uma.pipeline.stages import STAGES, Form
 from uma.program import Program
 from uma.program.text import parse_program

@@ -25,7 +25,8 @@ from uma.errors import ModelError, TextError, UsageError
 from uma.lowering import sequence
 from uma.lowering.members import resolve_targets
 from uma.pipeline import STAGES, build
-from uma.pipeline.driver import build_loaded, load_model
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.relay.module import Signature
 from uma.reports.verify import verify

@@ -18,7 +18,8 @@ from tests._support.tflite_builder import TFLiteBuilder
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import build, build_loaded, load_model, lower_loaded
+from uma.pipeline.driver import build, build_loaded, lower_loaded
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import (
     Call,

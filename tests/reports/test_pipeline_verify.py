@@ -29,7 +29,8 @@ from uma.contract.passes import Pass
 from uma.errors import ModelError, VerificationError
 from uma.lowering.members import resolve_targets
 from uma.pipeline import driver, stages
-from uma.pipeline.driver import LoadedModel, build_loaded, load_model
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.plugins import PluginHost, default_host
 from uma.program import Plan, Program
 from uma.program import plan as real_plan

@@ -22,7 +22,8 @@ from uma.artifact import Artifact
 from uma.errors import UsageError
 from uma.json_record import read
 from uma.markup import element, html_of, printable
-from uma.pipeline.driver import LoadedModel, finish_build
+from uma.pipeline.driver import finish_build
+from uma.pipeline.loading import LoadedModel
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain
 from uma.reports.report import FORMATS, Measured, Report, make_report, write_report

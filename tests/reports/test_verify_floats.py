@@ -13,7 +13,8 @@ from tests._support.te_lowerings import lowered
 
 from uma.hookspecs import Lowered, Pass
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import LoadedModel, build_loaded, load_model
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.plugins import default_host
 from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate, evaluate_all

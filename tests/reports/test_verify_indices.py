@@ -12,7 +12,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 import uma
 from uma.errors import UsageError
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.relay import IRModule
 from uma.reports.index_inputs import index_extents
 from uma.reports.oracles import litert, onnxruntime

@@ -13,7 +13,8 @@ from tests._support.te_lowerings import lowered
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.artifact import QuantizationRecord, TensorRecord
-from uma.pipeline.driver import LoadedModel, build_loaded
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel
 from uma.relay import Function, Var, call
 from uma.relay.text import print_module
 from uma.relay.types import TensorType

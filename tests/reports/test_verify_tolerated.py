@@ -17,7 +17,7 @@ from uma.contract.passes import PHASES
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Tolerance
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model
+from uma.pipeline.loading import load_model
 from uma.pipeline.tolerate import tolerated_passes
 from uma.plugins import PluginHost
 from uma.program import Program

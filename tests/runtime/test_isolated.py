@@ -23,7 +23,8 @@ from tests._support.stream_plugin import plugin
 import uma
 from uma.artifact import Artifact
 from uma.errors import DeviceError, InternalError, PluginError, ToolchainError
-from uma.pipeline.driver import LoadedModel, build_loaded
+from uma.pipeline.driver import build_loaded
+from uma.pipeline.loading import LoadedModel
 from uma.relay import Var, call, const
 from uma.relay.types import TensorType
 from uma.runtime.isolated import Image, IsolatedModel, Isolation

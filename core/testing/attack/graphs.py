@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import DeviceError, UmaError
 from ...lowering.members import Members, resolve_targets
-from ...pipeline.driver import LoadedModel, build_loaded
+from ...pipeline.driver import build_loaded
+from ...pipeline.loading import LoadedModel
 from ...relay.evaluate import evaluate
 from ...relay.expr import Expr, Tuple, Var, call
 from ...relay.types import TensorType

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...lowering.members import Members
-from ...pipeline.driver import load_model
+from ...pipeline.loading import load_model
 from ...pipeline.stages import Build
 from ...relay.expr import Constant, Expr, Function, Var
 from ...relay.module import IRModule

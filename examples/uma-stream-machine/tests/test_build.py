@@ -20,7 +20,8 @@ import uma_stream_machine.stream
 from uma.cli import main
 from uma.errors import DeviceError, InternalError
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, lower_loaded, start_build
+from uma.pipeline.driver import lower_loaded, start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Call, Program, Wait, plan
 from uma.program.check import check_plan

@@ -15,7 +15,8 @@ import uma
 from uma.hookspecs import Extern
 from uma.lowering.members import resolve_targets
 from uma.lowering.regions import regions_of
-from uma.pipeline.driver import LoadedModel, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate

@@ -12,7 +12,8 @@ from tests._support.tflite_builder import litert
 
 import uma
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import explain
 

@@ -17,7 +17,8 @@ from tests._support.op_chains import FORMATS, Chain, model_of, pairs, suffix_of,
 from tests._support.programs import interpret_program
 
 from uma.lowering.members import Members, resolve_targets
-from uma.pipeline.driver import LoadedModel, build_loaded, load_model, lower_loaded
+from uma.pipeline.driver import build_loaded, lower_loaded
+from uma.pipeline.loading import LoadedModel, load_model
 from uma.program import Program
 from uma.relay import IRModule
 from uma.relay.evaluate import evaluate

@@ -17,7 +17,8 @@ import uma
 from uma.cli import main
 from uma.errors import DeviceError
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.costs import region_costs
 from uma_ethosu_like import lower

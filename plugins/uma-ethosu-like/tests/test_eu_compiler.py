@@ -21,7 +21,8 @@ import uma_ethosu_like.plan
 from uma.cli import main
 from uma.hookspecs import Refuse
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.relay import (
     Expr,
     FixedPoint,

@@ -11,7 +11,8 @@ import pytest
 
 from uma.lowering.members import resolve_targets
 from uma.lowering.regions import regions_of
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma_ethosu_like.cost import Event, Work, stream_cycles, timeline
 from uma_ethosu_like.machine import Machine

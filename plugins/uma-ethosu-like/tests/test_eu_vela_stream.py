@@ -23,7 +23,8 @@ from uma.cli import main
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.hookspecs import MatchedRegion
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate

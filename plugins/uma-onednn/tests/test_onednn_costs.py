@@ -12,7 +12,8 @@ from uma.lowering.members import resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline import contest
 from uma.pipeline.contest import best_plan
-from uma.pipeline.driver import LoadedModel, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain

@@ -14,7 +14,8 @@ import uma_onednn.library
 from uma.errors import DeviceError, ToolchainError, UsageError
 from uma.hookspecs import Library, Runtime
 from uma.lowering.members import resolve_targets
-from uma.pipeline.driver import LoadedModel, start_build
+from uma.pipeline.driver import start_build
+from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import Match, Mismatch, match
