@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -278,7 +279,7 @@ def _tflite_pair_of_bytes(net: TFLite, op: str, x: Value) -> Value:
 
 @_tflite("TRANSPOSE RESHAPE PAD CONCATENATION STRIDED_SLICE SPACE_TO_DEPTH", *_ANY)
 def _tflite_move(net: TFLite, op: str, x: Value) -> Value:
-    ints = lambda values: net.builder.constant(values, "int32")  # noqa: E731  # three letters instead of four lines
+    ints = partial(net.builder.constant, dtype="int32")
     if op == "CONCATENATION":
         y = net.result(x, (*x.shape[:-1], 2 * x.shape[-1]))
         net.builder.op(op, [x.name, x.name], [y.name], axis=len(x.shape) - 1)

@@ -39,11 +39,9 @@ def exact(x: np.ndarray, sizes: Sequence[int], before: Parameters, after: Parame
     for axis, count in enumerate(sizes):
         if count != x.shape[axis]:
             scale = Fraction(count, x.shape[axis])
-            values = np.apply_along_axis(
-                lambda line: np.array(resized(line, count, mode, kernel, scale, **attrs), object),  # noqa: B023
-                axis,
-                values,
-            )
+            lines = np.moveaxis(values, axis, -1)
+            rows = [resized(line, count, mode, kernel, scale, **attrs) for line in lines.reshape(-1, lines.shape[-1])]
+            values = np.moveaxis(np.array(rows, object).reshape(*lines.shape[:-1], count), -1, axis)
     factor = Fraction(float(F(before[0]))) / Fraction(float(F(after[0])))
     limits = np.iinfo(x.dtype)
     stored = [min(max(round(value * factor) + after[1], limits.min), limits.max) for value in values.reshape(-1)]
