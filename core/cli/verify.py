@@ -355,7 +355,7 @@ def _error(
                 hint = f"{output.exact.describe(_AGAINST[output.against])}; {hint}"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
-            if deviations and output.against == deviations[0].runtime:
+            if deviations and output.against == deviations[0].rule.runtime:
                 hint += f"; {_AGAINST[output.against]} is known to deviate in {'; in '.join(map(str, deviations))}"
             samples = (*found.samples, f"{found.samples[0]}, once more")
             where = f"sample {samples[output.frame]!r}, {output.frame + 1} of {len(samples)} runs"

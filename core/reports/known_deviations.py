@@ -76,19 +76,15 @@ class KnownDeviation:
     """A layer in which a runtime deviates from the text of the operator.
 
     Args:
-        runtime: the oracle's name.
         layer: the node's name, or that of its first output.
-        op: the ONNX operator.
-        description: what the runtime does, and what is exact.
+        rule: what the runtime does there.
     """
 
-    runtime: str
     layer: str
-    op: str
-    description: str
+    rule: KnownRule
 
     def __str__(self) -> str:
-        return f"layer {self.layer} ({self.op}): {self.description}"
+        return f"layer {self.layer} ({self.rule.op}): {self.rule.description}"
 
 
 def _has_mode(*modes: bytes) -> Callable[[Layer], bool]:
@@ -153,7 +149,7 @@ def find_deviations(file: Path, runtime: str) -> tuple[KnownDeviation, ...]:
     for layer in graph.layers():
         rule = next((rule for rule in rules if rule.op == layer.node.op_type and rule.concerns(layer)), None)
         if rule is not None and graph.deviates(layer, runtime):
-            deviations.append(KnownDeviation(runtime, layer.name, rule.op, rule.description))
+            deviations.append(KnownDeviation(layer.name, rule))
     return tuple(deviations)
 
 
