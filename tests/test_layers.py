@@ -30,6 +30,7 @@ LAYERS = [
         "compilers",
         "distribution",
         "floating_point",
+        "formatting",
         "import_budget",
         "interning",
         "interruptible",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
+from ..formatting import format_percent
 from ..markup import Child, element, html_of, table
 from ..target.values import shorten
 from .footprint import footprint, memory_peaks
@@ -68,4 +69,4 @@ def profile_html(profile: Profile) -> str:
 
 def _timed(call: CallTime, longest: float, whole: float) -> tuple[Child, Child, Child]:
     style = f"width:{8 * call.median_ns / longest:.2f}em;height:.7em;background:currentColor;opacity:.55"
-    return f"{call.median_ns / 1e3:,.2f}", f"{call.median_ns / whole:.1%}", element("div", {"style": style})
+    return f"{call.median_ns / 1e3:,.2f}", format_percent(call.median_ns / whole), element("div", {"style": style})

@@ -64,10 +64,42 @@ exit codes: 0 done; 1 a fault of UMA; 2 usage; 3 bad model or input; 4 a stated 
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports what is wrong with the arguments as every other error is reported."""
+    """Reports errors as `UsageError` with the nearest valid name, and accepts obvious variants of a flag's name."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def parse_known_args(  # type: ignore[override]  # argparse has an overload for each type of namespace
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = list(sys.argv[1:] if args is None else args)
+        if self._subparsers is None:  # else most of the words belong to a command
+            end = words.index("--") if "--" in words else len(words)
+            words[:end] = [self._flag(word) if word.startswith("--") else word for word in words[:end]]
+        return super().parse_known_args(words, namespace)
+
+    def _flag(self, word: str) -> str:
+        """Return ``--max_ram=1`` or ``--targets`` as ``--max-ram=1`` and ``--target``; an unknown flag is an error."""
+        name, equals, value = word.partition("=")
+        dashed = name.replace("_", "-")
+        for known in (name, dashed, dashed.removesuffix("s"), f"{dashed}s"):
+            if known in self._option_string_actions:
+                return f"{known}{equals}{value}"
+        from ..target.values import shown, suggest
+
+        flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        raise UsageError(f"unknown flag {shown(name)}", hint=f"{suggest(name, flags)}see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        from ..target.values import shown, suggest
+
+        choices = [str(choice) for choice in action.choices]
+        what = f"argument {'/'.join(action.option_strings) or action.metavar}: invalid choice: {shown(value)}"
+        if isinstance(action, argparse._SubParsersAction):
+            what = f"unknown command {shown(value)}"
+        raise UsageError(what, hint=f"{suggest(str(value), choices)}choose from {', '.join(choices)}")
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -34,7 +34,7 @@ _LIMITS = {
     "max-rom": "bytes of ROM: weights and code",
     "max-cycles": "cycles of each accelerator, as its simulator counts, else as its plugin estimates",
 }
-_PERCENTAGE = re.compile(r"[0-9]{1,3}(\.[0-9]{1,9})?%")
+_PERCENTAGE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?(%?)")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,13 +82,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _share(text: str) -> float:
-    """``95%`` as 0.95."""
-    # Without its sign 0.95 might be meant for 95%. A decimal, as 99.9 / 100 is more than 0.999 in binary.
-    share = Decimal(text[:-1]) / 100 if _PERCENTAGE.fullmatch(text) else Decimal(-1)
+    """Return ``95%`` or ``95`` as 0.95."""
+    number = _PERCENTAGE.fullmatch(text)
+    share = Decimal(number[1]) / 100 if number else Decimal(-1)  # exact: 99.9 / 100 is more than 0.999 in binary
     if not 0 <= share <= 1:
         from ..target.kind import shown
 
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no percentage: write it like 95%")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a percentage; write it like 95%")
+    if number and not number[2] and 0 < share <= Decimal("0.01"):
+        hundredfold = f"{Decimal(number[1]) * 100:f}".rstrip("0").rstrip(".")
+        raise argparse.ArgumentTypeError(f"{text} can mean {text}% or {hundredfold}%; write the percent sign")
     return float(share)
 
 

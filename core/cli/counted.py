@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from ..formatting import format_percent
 from ..target.values import shorten
 from .output import Output
 
@@ -70,7 +71,7 @@ def _numbers(instructions: int, cycles: int, macs: int | None, profile: Profile,
         return ("-", "-", str(macs) if macs else "-", "-", "-", "-")
     return (
         str(instructions),
-        f"{instructions / (profile.counts.instructions or 1):.1%}",
+        format_percent(instructions / (profile.counts.instructions or 1)),
         str(macs) if macs else "-",
         f"{instructions / macs:.2f}" if macs else "-",
         str(cycles),

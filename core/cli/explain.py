@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..formatting import format_percent
 from ..target.values import shorten
 from .common import add_model_arguments, add_output_arguments, read_model
 from .deciding import known_costs, say_cautions
@@ -159,7 +160,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         _say_otherwise(found.otherwise, out)
     shares = found.shares()
     head, cells = _cost_columns([share.cost for share in shares])
-    rows = [(s.label, str(s.ops), str(s.macs), f"{s.macs / (found.macs or 1):.1%}") for s in shares]
+    rows = [(s.label, str(s.ops), str(s.macs), format_percent(s.macs / (found.macs or 1))) for s in shares]
     out.columns(
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )

@@ -33,9 +33,9 @@ def max_ram(args: argparse.Namespace) -> Limit | None:
 
 def amount(name: str, text: str) -> int:
     """``64K`` as a number."""
-    from ..reports.limits import units
+    from ..reports.limits import parse_amount
 
     try:
-        return units(text, name)
+        return parse_amount(text, name)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

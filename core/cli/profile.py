@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolchainError
+from ..formatting import format_percent
 from ..target.values import shorten
 from .counted import counts_record, show_counts
 from .output import Output
@@ -120,7 +121,7 @@ def _show_times(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> No
     total_ns = sum(call.median_ns for call in timed)
     rows = []
     for call in profile.calls:
-        us, share = f"{call.median_ns / 1e3:.2f}", f"{call.median_ns / (total_ns or 1):.1%}"
+        us, share = f"{call.median_ns / 1e3:.2f}", format_percent(call.median_ns / (total_ns or 1))
         rows.append(
             (
                 shorten(", ".join(call.layers), 36),
@@ -130,7 +131,7 @@ def _show_times(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> No
                 *(("-", "-") if call.is_simulated else (us, share)),
                 str(call.macs) if call.macs else "-",
                 "-" if call.gops is None else f"{call.gops:.1f}",
-                "-" if (reached := _share_of_peak(call, peaks)) is None else f"{reached:.1%}",
+                "-" if (reached := _share_of_peak(call, peaks)) is None else format_percent(reached),
                 str(call.nbytes),
             )
         )
@@ -139,7 +140,7 @@ def _show_times(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> No
     all_macs = sum(call.times * (call.macs or 0) for call in profile.calls)
     all_bytes = sum(call.times * call.nbytes for call in profile.calls)
     at_peak_ns = sum((_share_of_peak(call, peaks) or 0.0) * call.median_ns for call in timed)
-    of_peak = f"{at_peak_ns / total_ns:.1%}" if at_peak_ns else "-"
+    of_peak = format_percent(at_peak_ns / total_ns) if at_peak_ns else "-"
     total = (f"{total_ns / 1e3:.2f}", "100.0%", str(all_macs) if all_macs else "-", gops, of_peak, str(all_bytes))
     times = ("times",) if profile.ways else ()
     head = ("layer", "kernel", "on", *times, "us", "share", "MACs", "GOP/s", "of peak", "bytes")
@@ -170,7 +171,7 @@ def _shown_way(one: WayTime, total_ns: float) -> tuple[str, ...]:
     else:
         what = f"taken {one.times:,} times of {one.entered:,}"
     layers = shorten(", ".join(one.layers), 36) or one.way
-    return layers, what, f"{one.median_ns / 1e3:.2f}", f"{one.median_ns / (total_ns or 1):.1%}"
+    return layers, what, f"{one.median_ns / 1e3:.2f}", format_percent(one.median_ns / (total_ns or 1))
 
 
 def _in_time(name: str, counted: Mapping[str, int], clock: Clock | None) -> str:
@@ -180,7 +181,7 @@ def _in_time(name: str, counted: Mapping[str, int], clock: Clock | None) -> str:
     if name == clock.cycles:
         return f" ({clock.seconds(counted) * 1e3:.3f} ms at {clock.hz:g} Hz)"
     share = clock.utilisation(counted)
-    return "" if share is None else f" ({share:.1%} of {clock.cycles})"
+    return "" if share is None else f" ({format_percent(share)} of {clock.cycles})"
 
 
 def _show_parts(parts: Sequence[PartCounts], clock: Clock | None, out: Output) -> None:
@@ -196,6 +197,6 @@ def _show_parts(parts: Sequence[PartCounts], clock: Clock | None, out: Output) -
         if timed is not None:
             row.append(f"{timed.seconds(part.counted) * 1e3:.3f}")
             share = timed.utilisation(part.counted) if busy else None
-            row += [] if not busy else ["" if share is None else f"{share:.1%}"]
+            row += [] if not busy else ["" if share is None else format_percent(share)]
         rows.append(tuple(row))
     out.columns(("layer", *names, *(["ms"] if timed else []), *(["utilisation"] if busy else [])), rows)

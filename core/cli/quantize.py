@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ..errors import UsageError
+from ..formatting import format_percent
 from ..target.quantised import QuantisedForm, Scales
 from ..target.values import shorten
 from .common import (
@@ -99,10 +99,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     head = ("output", "same class", "largest difference", "mean difference", "signal to noise")
     out.columns(head, [_told(one) for one in made.agreement])
     consent = made.offloaded_with_consent
-    more = "" if consent is None else f", {_percent(consent)} with --requantize fixed-point"
+    more = "" if consent is None else f", {format_percent(consent)} with --requantize fixed-point"
     out.line(
-        f"accelerators have {_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
-        f"{_percent(made.offloaded_before)}"
+        f"accelerators have {format_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
+        f"{format_percent(made.offloaded_before)}"
     )
     for note in made.notes:
         out.line(f"note: {note}")
@@ -139,15 +139,11 @@ def _settings(form: QuantisedForm) -> dict[str, str]:
 def _told(one: Agreement) -> tuple[str, ...]:
     return (
         shorten(one.output, 60),
-        "-" if one.top1 is None else _percent(one.top1),
+        "-" if one.top1 is None else format_percent(one.top1),
         f"{one.largest:.3g}",
         f"{one.mean:.3g}",
         "equal" if one.snr_db is None else f"{one.snr_db:.1f} dB",
     )
-
-
-def _percent(share: float) -> str:
-    return f"{math.floor(share * 1000) / 10}%"  # rounded up it might look like all
 
 
 def _build_command(args: argparse.Namespace, output: Path, consent: bool) -> str:

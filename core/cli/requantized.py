@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from ..formatting import format_percent
 from ..target.values import shorten
 from .output import Output
 
@@ -16,10 +16,8 @@ __all__ = ["part", "requantized_record", "say_consent", "say_requantized"]
 
 
 def part(equal: int, compared: int) -> str:
-    """A part for people, which is all only where it is."""
-    if equal == compared:
-        return "100 %"
-    return f"{min(100 * equal / compared, 99.999):.5g} %"
+    """Return ``equal / compared`` as a percentage with three digits after the point."""
+    return format_percent(equal / compared, digits=3)
 
 
 def say_consent(found: Explanation, out: Output) -> None:
@@ -40,7 +38,7 @@ def say_consent(found: Explanation, out: Output) -> None:
         out.columns(("layer", "target", "rounds", "off by"), rows)
     elif found.with_consent is not None:
         of_what = "MACs" if found.macs else "ops"
-        share = f"{math.floor(found.with_consent * 1000) / 10:g} %"  # rounded up it might look like all
+        share = format_percent(found.with_consent)
         out.line(f"accelerators would have {share} of the {of_what} with --requantize fixed-point")
 
 

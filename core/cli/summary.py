@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..formatting import format_percent
 from .output import Output
 
 if TYPE_CHECKING:
@@ -42,14 +42,10 @@ def say_shares(rows: Sequence[dict[str, Any]], out: Output) -> None:
     """The same for people; of accelerators that have little, the way to the reasons."""
     width = max((len(row["target"]) for row in rows), default=0)
     for row in rows:
-        macs = "" if row["macs_share"] is None else f", {_percent(row['macs_share'])} of the multiply-accumulates"
-        out.line(f"  {row['target']:<{width}}  {_percent(row['ops_share'])} of the ops{macs}")
+        macs = "" if row["macs_share"] is None else f", {format_percent(row['macs_share'])} of the multiply-accumulates"
+        out.line(f"  {row['target']:<{width}}  {format_percent(row['ops_share'])} of the ops{macs}")
     if any(row["ops_share"] < 1 for row in rows):
         out.line(f"  why not more: {rows[0]['why']}")
-
-
-def _percent(share: float) -> str:
-    return f"{math.floor(share * 1000) / 10}%"  # rounded up it might look like all
 
 
 def say_footprint(memory: Footprint) -> dict[str, str]:

@@ -242,6 +242,7 @@ def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
         "allowed": attribute.allowed(),
         "default": None if attribute.default is None else as_json(cast("Value", attribute.default)),
         "required": attribute.required,
+        "known": list(attribute.known),
         "also": list(attribute.also),
         "deprecated": list(attribute.deprecated),
     }

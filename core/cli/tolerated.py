@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..formatting import format_percent
 from .output import Output
 from .requantized import part
 
@@ -26,7 +27,7 @@ def say_passes(found: Explanation, out: Output) -> None:
         )
     if found.with_tolerance is not None:
         of_what = "MACs" if found.macs else "ops"
-        share = f"{math.floor(found.with_tolerance * 1000) / 10:g} %"  # rounded up it might look like all
+        share = format_percent(found.with_tolerance)
         options = " ".join(f"--tolerate {one.name}" for one in found.withheld)
         out.line(f"accelerators would have {share} of the {of_what} with {options}")
 

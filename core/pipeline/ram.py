@@ -20,12 +20,12 @@ __all__ = [
     "few",
     "named_step",
     "over",
+    "parse_amount",
     "ram_bytes",
     "ram_limit",
     "ram_problems",
     "require_ram",
     "step_layers",
-    "units",
 ]
 
 LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
@@ -34,7 +34,8 @@ LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
 SHOWN = 5
 """How many buffers, layers or regions are named."""
 
-_AMOUNT = re.compile(r"([0-9]{1,15})([KMG]?)", re.ASCII | re.IGNORECASE)
+_AMOUNT = re.compile(r"([0-9]{1,15}) ?([A-Z]*)", re.ASCII | re.IGNORECASE)
+_UNIT = re.compile(r"([KMG]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,25 @@ class Limit:
     said: str
 
 
-def units(text: str, name: str) -> int:
-    """``64K`` as a number.
+def parse_amount(text: str, name: str) -> int:
+    """Return ``64K`` as a number.
 
     Args:
-        text: a number, or one with ``K``, ``M`` or ``G`` behind it, in either case.
-        name: of the limit.
+        text: a number, with ``K``, ``M`` or ``G`` after it where thousands are meant. In bytes it may go on with ``B``
+            or ``iB``, which change nothing: ``64KiB`` and ``64 kb`` are ``64K``. Case does not matter.
+        name: the limit, a key of `LIMITS`, which has the value of ``K``.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text has another form, or an unknown unit.
     """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:40]!r} is no amount: write it like 64K")
-    power = " KMG".index(found[2].upper() or " ")
-    return int(found[1]) * int(LIMITS[name] ** power)
+    amount = _AMOUNT.fullmatch(text)
+    if amount is None:
+        raise ValueError(f"{text[:40]!r} is not an amount; write it like 64K")
+    unit = _UNIT.fullmatch(amount[2])
+    if unit is None or (unit[0] != unit[1] and LIMITS[name] != 1024):
+        raise ValueError(f"unknown unit {amount[2][:40]!r} in {text[:40]!r}; use K, M or G")
+    power = " KMG".index(unit[1].upper() or " ")
+    return int(amount[1]) * int(LIMITS[name] ** power)
 
 
 def ram_limit(given: object) -> Limit | None:
@@ -77,9 +82,9 @@ def ram_limit(given: object) -> Limit | None:
         return None
     text = given if isinstance(given, str) else str(given) if type(given) is int else ""
     try:
-        return Limit(units(text, "max-ram"), "max_ram")
+        return Limit(parse_amount(text, "max-ram"), "max_ram")
     except ValueError as error:
-        raise UsageError(f"max_ram={given!r} is no amount", hint='give bytes, or a text like "64K"') from error
+        raise UsageError(f"max_ram={given!r} is not an amount", hint='give bytes, or a text like "64K"') from error
 
 
 def ram_bytes(program: Program, memory: Plan) -> int:

@@ -207,8 +207,13 @@ class PluginHost:
                     f"target kind {kind!r} is not there: plugin {entry.distribution} {entry.version} is disabled {by}"
                 )
                 return UsageError(what, hint="name another target, or have the plugin enabled again")
-        from ..target.kind import COMPOSITE
+        from ..target.kind import COMPOSITE, TargetKind
 
+        for name, one in self.kinds().items():
+            for attribute in one.attributes if isinstance(one, TargetKind) else ():
+                if kind in attribute.known:
+                    hint = f"did you mean '{name} -{attribute.name}={kind}'?"
+                    return UsageError(f"there is no target kind {shown(kind)}", hint=hint)
         names = self.names()
         installed = f"installed kinds: {', '.join(names)}" if names else "no plugin is installed"
         return UsageError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +12,7 @@ from ..artifact.random_inputs import random_inputs
 from ..contract.cost import Cost
 from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
+from ..formatting import format_percent
 from ..lowering.blame import blaming
 from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
@@ -246,7 +246,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         """Who has how much, and each layer with where it went and why not elsewhere."""
         shares = [
-            (one.label, f"{one.ops:,}", f"{one.macs:,}", f"{one.macs / (self.macs or 1):.1%}") for one in self.shares()
+            (one.label, f"{one.ops:,}", f"{one.macs:,}", format_percent(one.macs / (self.macs or 1)))
+            for one in self.shares()
         ]
         layers: list[Sequence[Child]] = []
         for layer in self.layers:
@@ -500,9 +501,8 @@ def require_offload(found: Explanation, least: float) -> None:
     shown = [f"    {line}" for line in found.layer_lines(left[:10])]
     if len(left) > 10:
         shown.append(f"    and {len(left) - 10} more")
-    have = math.floor(found.offloaded * 1000) / 10  # rounded up it might look like enough
     of_what = "multiply-accumulates" if found.macs else "ops (the model has no multiply-accumulates)"
-    what = f"accelerators have {have}% of the {of_what}, {least * 100:g}% are required"
+    what = f"accelerators have {format_percent(found.offloaded)} of the {of_what}, {least * 100:g}% are required"
     raise RequirementError(
         "\n".join([what, *shown]),
         where=found.name,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
-from ..pipeline.ram import LIMITS, SHOWN, Limit, few, over, ram_problems, units
+from ..pipeline.ram import LIMITS, SHOWN, Limit, few, over, parse_amount, ram_problems
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
     from ..artifact import Artifact, ArtifactRecord
     from .costs import RegionCost
 
-__all__ = ["LIMITS", "Cycles", "Limit", "accelerator_cycles", "project_limits", "require_limits", "units"]
+__all__ = ["LIMITS", "Cycles", "Limit", "accelerator_cycles", "parse_amount", "project_limits", "require_limits"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def project_limits() -> dict[str, Limit]:
     """What the project limits: ``max-ram``, ``max-rom`` and ``max-cycles`` in ``[tool.uma]``, by name.
 
     Raises:
-        ProjectError: as `find_project`; or a limit is no amount.
+        ProjectError: as `find_project`; or a limit is not an amount.
     """
     project = find_project()
     if project is None:
@@ -51,10 +51,10 @@ def project_limits() -> dict[str, Limit]:
         if value is None:
             continue
         try:
-            amount = units(value if isinstance(value, str) else str(value) if type(value) is int else "", name)
+            amount = parse_amount(str(value), name)
         except ValueError as error:
             where, hint = f"{project.path}, in [tool.uma]", f'write {name} = "64K", or a whole number'
-            raise ProjectError(f"{name} is no amount", where=where, hint=hint) from error
+            raise ProjectError(f"{name}: {error}", where=where, hint=hint) from error
         found[name] = Limit(amount, f"{name} in [tool.uma] of pyproject.toml")
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
+from ..formatting import format_percent
 from ..json_record import plain
 from ..pipeline.ram import few, named_step
 from ..program import Program
@@ -81,7 +82,7 @@ class MemoryFound:
 def _said(strips: StripsRecord) -> str:
     """What strips cost and bring."""
     layers = f" up to {few(strips.layers)}" if strips.layers else ""
-    more = f"{strips.added / max(strips.products, 1):.1%}"
+    more = format_percent(strips.added / max(strips.products, 1))
     said = f"{strips.count} strips of the {strips.columns} columns{layers}: {strips.added:,} products more, {more}"
     if strips.ram_before is None or strips.ram_bytes is None:
         return said
@@ -100,7 +101,7 @@ def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = []
     for number, point in enumerate(rows.points):
         chains = [f"{few(chain[0])} to {few(chain[-1])} ({len(chain)})" for chain in point.chains]
-        added = f"{point.added / max(rows.instructions, 1):.1%}"
+        added = format_percent(point.added / max(rows.instructions, 1))
         built = "built" if number == rows.chosen else ""
         cells.append((f"{point.ram_bytes:,}", f"{point.arena_bytes:,}", added, "; ".join(chains) or "none", built))
     return cells

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import VerificationError
+from ..formatting import format_percent
 from ..relay.transform.float_forms import FormCheck
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ class Accuracy:
     total: int
 
     def __str__(self) -> str:
-        return f"{self.correct} of {self.total} labels, {100 * self.correct / self.total:.2f}%"
+        return f"{self.correct} of {self.total} labels, {format_percent(self.correct / self.total, digits=2)}"
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ class Attribute:
             printable and at most `MAX_VALUE_CHARS` characters long in any case.
         unit: of numbers. In bytes ``256K`` may be written, with K, M and G for powers of 1024; in Hz ``16M``, with k,
             M and G for powers of 1000.
+        known: texts worth offering where the value is free text, such as names of CPUs: shells complete them, and an
+            unknown target kind of such a name is answered with ``KIND -ATTRIBUTE=NAME``.
         also: other names under which it may be given.
         deprecated: names that it had before: they may still be given, with a warning that says this one.
 
@@ -72,6 +74,7 @@ class Attribute:
     multiple_of: int | None = None
     pattern: str | None = None
     unit: Literal["bytes", "Hz"] | None = None
+    known: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
 
@@ -103,6 +106,8 @@ class Attribute:
                 re.compile(self.pattern)
             except re.error as error:
                 raise PluginError(f"attribute {self.name!r}: its pattern is no regular expression: {error}") from error
+        fits = isinstance(self.known, tuple) and (not self.known or item is str)
+        self._require(fits and None not in map(self._accept, self.known), "'known' is a tuple of texts that it accepts")
         if self.default is not None:
             self._require(not self.required, "what is required has no default")
             try:
@@ -216,7 +221,7 @@ class Attribute:
 
     def _misfit(self, value: object, path: str) -> UsageError:
         item = self._item
-        texts = [choice for choice in item if isinstance(choice, str)] if isinstance(item, tuple) else []
+        texts = [choice for choice in item if isinstance(choice, str)] if isinstance(item, tuple) else self.known
         near = suggest(value, texts) if isinstance(value, str) else ""
         return UsageError(
             f"{shown(value)} does not fit attribute {path!r}", hint=f"{near}it takes {self.allowed()}: {self.help}"

@@ -185,4 +185,6 @@ class _Reader:
         if item is bool:
             return ("true", "false")
         default = attribute.default
+        if attribute.known:
+            return map(spell, attribute.known)
         return [spell(default)] if isinstance(default, (str, int, float)) else ()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
+from ..target.values import suggest
 from .discovery import INSTALL_HINT, Compiler
 from .stack import Measured, measuring_flags, stack_bytes
 from .tools import Running, ending, excerpt, no_thread, run
@@ -204,6 +205,14 @@ class _Folder:
             hint=INSTALL_HINT,
         )
         if status != 0:
+            if cpu := next((one for pattern in _UNKNOWN_CPU if (one := pattern.search(text))), None):
+                valid = _VALID_CPUS.search(text)
+                near = suggest(cpu[1], re.findall(r"[\w.+-]+", valid[1]) if valid else ())
+                raise ToolchainError(
+                    f"{compiler.name} does not know the CPU {cpu[1]!r}",
+                    where=shlex.join(command),
+                    hint=f"{near}-mcpu takes native, or a CPU that this compiler knows",
+                )
             raise ToolchainError(
                 f"{compiler.name} could not {what} ({ending(status)})\n{excerpt(text)}".rstrip("\n"),
                 where=shlex.join(command),
@@ -302,6 +311,20 @@ def try_link(
             hint="make room there, or choose another one with TMPDIR",
         ) from error
     return status == 0, text
+
+
+_UNKNOWN_CPU = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"error: bad value '([\w.+-]+)' for '-m(?:arch|cpu)='",  # gcc for x86
+        r"error: unknown target CPU '([\w.+-]+)'",  # clang
+        r"error: unrecognized -mcpu target: ([\w.+-]+)",  # gcc for Arm
+        r"error: unknown value '([\w.+-]+)' for '-mcpu'",  # gcc for AArch64
+        r"error: '-mcpu=([\w.+-]+)': unknown CPU",  # gcc for RISC-V
+        r"does not support '-m(?:arch|cpu)=([\w.+-]+)'",  # clang for Arm
+    )
+)
+_VALID_CPUS = re.compile(r"valid (?:arguments|target CPU values)[^\n]*? are: ([^\n;]*)")
 
 
 def _hint(text: str) -> str | None:

@@ -29,7 +29,7 @@ def _follow(target: Target) -> Mapping[str, object]:
 C = TargetKind(
     "c",
     (
-        Attribute("mcpu", str, default="native", pattern=r"[a-z0-9.+-]+", help="CPU"),
+        Attribute("mcpu", str, default="native", pattern=r"[a-z0-9.+-]+", known=("cortex-m0", "cortex-m4"), help="CPU"),
         Attribute("mtriple", str, pattern=r"[a-z0-9-]+", help="machine"),
         Attribute("cflags", ListOf(str), default=[], help="flags"),
     ),

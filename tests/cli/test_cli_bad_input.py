@@ -32,11 +32,12 @@ class TestArguments:
         ("arguments", "what"),
         [
             ([], "the following arguments are required: COMMAND"),
-            (["buld"], "invalid choice: 'buld'"),
+            (["buld"], "unknown command 'buld'"),
             (["build"], "the following arguments are required: MODEL, --target"),
             (["build", "net.py"], "the following arguments are required: --target"),
-            (["build", "net.py", "--targ", "c"], "the following arguments are required: --target"),
-            (["build", "net.py", "--target", "c", "--fast"], "unrecognized arguments: --fast"),
+            (["build", "net.py", "--targ", "c"], "unknown flag '--targ'"),
+            (["build", "net.py", "--target", "c", "--fast"], "unknown flag '--fast'"),
+            (["build", "net.py", "--target", "c", "-z"], "unrecognized arguments: -z"),
             (["build", "net.py", "--target", "c", "-q", "-v"], "not allowed with argument"),
             (["run", "net.py", "--target", "c", "--repeat", "many"], "invalid int value: 'many'"),
             (["verify", "net.py", "--target", "c", "--against", "oracle"], "invalid choice: 'oracle'"),
@@ -45,7 +46,26 @@ class TestArguments:
     def test_what_the_parser_finds(self, uma: Uma, arguments: list[str], what: str) -> None:
         said = uma(*arguments).error(2)
         assert what in said.splitlines()[0]
-        assert said.splitlines()[1].startswith("  hint: see uma ")
+        hint = said.splitlines()[1]
+        assert hint.startswith("  hint: ") and ("see uma " in hint or "choose from " in hint)
+
+    @pytest.mark.parametrize(
+        ("arguments", "name"),
+        [
+            (["buld", "net.py"], "build"),
+            (["build", "net.py", "--tragets", "c"], "--target"),
+            (["build", "net.py", "--target", "c", "--require-ofload=9"], "--require-offload"),
+            (["verify", "net.py", "--target", "c", "--against", "litertt"], "litert"),
+        ],
+    )
+    def test_the_nearest_name_is_suggested(self, uma: Uma, arguments: list[str], name: str) -> None:
+        assert f"  hint: did you mean '{name}'? " in uma(*arguments).error(2)
+
+    def test_plurals_and_underscores_are_accepted(self, uma: Uma) -> None:
+        build = ("build", "net.py", "--targets", "c", "--stop_after", "import", "--no-warn", "-q")
+        assert "unknown flag '--no-warn'" in uma(*build).error(2)
+        assert uma(*(word for word in build if word != "--no-warn")).code == 0
+        assert "unrecognized arguments: " in uma("build", "net.py", "--target", "c", "--", "--target").error(2)
 
     @pytest.mark.parametrize(
         ("arguments", "what"),

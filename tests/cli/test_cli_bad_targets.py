@@ -20,7 +20,7 @@ NPU = accelerator(
     Attribute("clock", float, help="clock"),
     Attribute("dense", bool, help="no zeros are skipped"),
     Attribute("mode", ("fast", "small"), help="mode"),
-    Attribute("note", str, help="text"),
+    Attribute("note", str, known=("mk2-large",), help="text"),
     Attribute("gains", ListOf(float), help="gains"),
     Attribute("table", MapOf(int), help="cycles by op"),
     Attribute("parts", ListOf(Target), help="what it is made of"),
@@ -31,6 +31,8 @@ ABOUT = Alias("about", "composite -host=round", help="in a circle")
 BAD = [
     # Unknown kinds and attributes.
     ("npuu", 1, "there is no target kind 'npuu'"),
+    ("mk2-large", 1, "did you mean 'npu -note=mk2-large'?"),
+    ("npu -note='mk2 large", 11, "quote"),
     ("plain -accelerators=npu,nup", 25, "there is no target kind 'nup'"),
     ('{"kind": "npuu"}', 10, "there is no target kind 'npuu'"),
     ("plain -acelerators=npu", 7, "did you mean 'accelerators'?"),

@@ -39,7 +39,7 @@ def test_a_project_limits_and_the_command_line_says_more(uma: Uma, installed: No
     assert uma(*given, "--max-ram", "1M").code == 0
     assert uma("build", "net.py", "--target", "plain", "--stop-after", "canonicalise", "-q").code == 0
     (folder / "pyproject.toml").write_text("[tool.uma]\nmax-ram = 1.5\n")
-    assert uma(*given).error(2).startswith("max-ram is no amount\n")
+    assert uma(*given).error(2).startswith("max-ram: '1.5' is not an amount; write it like 64K\n")
 
 
 def test_cycles_are_those_of_accelerators(uma: Uma, installed: None, folder: Path) -> None:
@@ -55,9 +55,10 @@ def test_cycles_are_those_of_accelerators(uma: Uma, installed: None, folder: Pat
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--max-ram", "64KB"], "argument --max-ram: '64KB' is no amount: write it like 64K"),
-        (["--max-rom", "-1"], "argument --max-rom: '-1' is no amount"),
-        (["--max-cycles", "many"], "argument --max-cycles: 'many' is no amount: write it like 64K"),
+        (["--max-ram", "64q"], "argument --max-ram: unknown unit 'q' in '64q'; use K, M or G"),
+        (["--max-rom", "-1"], "argument --max-rom: '-1' is not an amount; write it like 64K"),
+        (["--max-cycles", "many"], "argument --max-cycles: 'many' is not an amount; write it like 64K"),
+        (["--max-cycles", "64kb"], "argument --max-cycles: unknown unit 'kb' in '64kb'; use K, M or G"),
         (["--max-ram", "1", "--stop-after", "lower"], "--max-ram is for whole builds"),
     ],
 )

@@ -115,7 +115,7 @@ def test_what_it_changes_is_put_back_and_said(
     ("word", "code", "said"),
     [
         ("bad", 5, "plugin uma-bad 1.0 cannot be imported: ModuleNotFoundError"),
-        ("npy", 2, "argument COMMAND: invalid choice: 'npy'"),
+        ("npy", 2, "unknown command 'npy'"),
     ],
 )
 def test_without_a_plugin_that_works_there_is_one_error(

@@ -36,7 +36,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def test_explain_tells_what_it_would_bring(uma: Uma, install: Callable[..., None]) -> None:
     install(products=["qnn.conv2d"])
     done = uma("explain", "m.onnx", *TARGETS)
-    assert "accelerators would have 99.8 % of the MACs with --requantize fixed-point\n" in done.out
+    assert "accelerators would have 99.8% of the MACs with --requantize fixed-point\n" in done.out
     assert any(line.split() == ["npu", "0", "0", "0.0%"] for line in done.out.splitlines())
     record = uma("explain", "m.onnx", *TARGETS, "--json").json
     assert record["requantize"] == {"said": [], "layers": [], "offloaded_with_consent": 7936 / 7948}

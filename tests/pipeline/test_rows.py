@@ -16,7 +16,7 @@ from uma.errors import RequirementError, UsageError
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
-from uma.pipeline.ram import named_step, step_layers
+from uma.pipeline.ram import named_step, ram_limit, step_layers
 from uma.pipeline.rows import FREE
 from uma.plugins import default_host
 from uma.program import Rows
@@ -111,11 +111,16 @@ def test_a_limit_that_nothing_reaches_says_what_is_alive_and_by_how_much_it_miss
     assert "alive at the peak of ram, step " in text and " bytes, int8[" in text
 
 
-@pytest.mark.parametrize("given", ["64k ", "", "1.5K", -1, 2.0, True])
-def test_a_limit_that_is_no_amount_is_said(given: object) -> None:
-    with pytest.raises(UsageError, match="is no amount") as caught:
+@pytest.mark.parametrize("given", ["64q", "", "1.5K", -1, 2.0, True])
+def test_a_limit_that_is_not_an_amount_is_an_error(given: object) -> None:
+    with pytest.raises(UsageError, match="is not an amount") as caught:
         uma.build(small_net(), "c", max_ram=given)  # type: ignore[call-overload]  # what the test is about
     assert caught.value.hint == 'give bytes, or a text like "64K"'
+
+
+def test_a_limit_may_name_its_unit_in_full() -> None:
+    amounts = [ram_limit(text) for text in ("64K", "64kb", "64 KiB", "65536", "65536 B", 65536)]
+    assert {one.amount for one in amounts if one is not None} == {65536} and None not in amounts
 
 
 def test_hosts_with_little_ram_take_rows_that_add_next_to_nothing() -> None:

@@ -56,6 +56,7 @@ def rests(text: str) -> list[str]:
         ("npu -dense=", ["true", "false"]),
         ("npu -array_dim=", ["8"]),
         ("npu -clock_hz=2", ["50000.0"]),
+        ("c -mcpu=cortex-m", ["0", "4"]),
         ("npu -note=", []),
         ("npu -gains=1,", []),
         ("npu -note='a b' -array", ["_dim="]),

@@ -436,6 +436,27 @@ class TestCompiling:
         assert error.value.hint is not None
         assert "libc6-dev" in error.value.hint
 
+    @pytest.mark.parametrize(
+        ("message", "near"),
+        [
+            ("cc1: error: bad value 'haswel' for '-march=' switch\ncc1: note: valid arguments to '-march=' switch are: "
+             "core2 haswell; did you mean 'haswell'?", "haswell"),
+            ("error: unknown target CPU 'haswel'\nnote: valid target CPU values are: core2, haswell", "haswell"),
+            ("gcc: error: unrecognized -mcpu target: haswel\ngcc: note: valid arguments are: arm8 haswell", "haswell"),
+            ("cc1: error: unknown value 'haswel' for '-mcpu'\ncc1: note: valid arguments are: cortex-a34", ""),
+            ("cc1: error: '-mcpu=haswel': unknown CPU\ncc1: error: unknown cpu 'haswel' for '-mtune'", ""),
+            ("clang: error: the clang compiler does not support '-mcpu=haswel'", ""),
+        ],
+    )  # fmt: skip
+    def test_unknown_cpu(self, fake: Fake, tmp_path: Path, message: str, near: str) -> None:
+        (tmp_path / "message").write_text(message)
+        path = fake("cc", f'while read line; do echo "$line"; done < {tmp_path}/message; echo "$line"; exit 1')
+        with pytest.raises(ToolchainError) as error:
+            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+        assert error.value.what == "cc does not know the CPU 'haswel'"
+        suggestion = f"did you mean '{near}'? " if near else ""
+        assert error.value.hint == f"{suggestion}-mcpu takes native, or a CPU that this compiler knows"
+
     def test_disk_full_for_the_compiler(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", "echo 'x.o: write failed: No space left on device'; exit 1")
         with pytest.raises(ToolchainError, match="hint: the disk is full"):

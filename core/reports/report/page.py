@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from xml.etree.ElementTree import Element
 
+from ...formatting import format_percent
 from ...markup import element, html_of
 from ...target.values import shorten
 from ..memory import point_cells
@@ -127,7 +128,7 @@ class _Page:
         ]
         has = {target.label: target.macs for target in report.targets if target.macs}
         if report.macs:
-            legend = [(self._swatch(label), label, f"{macs / report.macs:.1%}") for label, macs in has.items()]
+            legend = [(self._swatch(label), label, format_percent(macs / report.macs)) for label, macs in has.items()]
             tiles.append(tile("multiply-accumulates", f"{report.macs:,}", self._stack(has), legend))
         cycles = [target for target in report.targets if target.cycles]
         times = [step.time_us for step in report.steps if step.time_us is not None]

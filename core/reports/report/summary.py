@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from ...formatting import format_percent
 from ...target.values import shorten
 from .records import LayerRow, MemoryRow, Report
 
@@ -52,7 +52,7 @@ def _where(report: Report) -> str:
         for target in report.targets
         if target.cycles
     ]
-    macs = f", {_share(report.offloaded)} of the {_macs(report.macs)}" if report.macs else ""
+    macs = f", {format_percent(report.offloaded)} of the {_macs(report.macs)}" if report.macs else ""
     rest = f"; {_told(hosts)} runs the rest" if len(taken) < len(counted) else ""
     in_cycles = f" ({', '.join(cycles)})" if cycles else ""
     who = f"{_told(accelerators)} {'runs' if len(accelerators) == 1 else 'run'}"
@@ -96,7 +96,7 @@ def _takes(report: Report) -> str:
 def _what_to_try(report: Report) -> str:
     if report.reasons and report.reasons[0].macs * 20 >= report.macs:
         first = report.reasons[0]
-        of = f"{_share(first.macs / report.macs)} of the work" if report.macs else _count(first.layers, "layer")
+        of = f"{format_percent(first.macs / report.macs)} of the work" if report.macs else _count(first.layers, "layer")
         return f"Try first to lift that reason, in the model or by the target's attributes: it holds {of} back."
     memory = host_memory(report)
     if memory is not None and memory.peak_bytes * 4 >= report.ram_bytes:
@@ -138,7 +138,3 @@ def _count(number: int, what: str) -> str:
 
 def _macs(macs: int) -> str:
     return _count(macs, "multiply-accumulate")
-
-
-def _share(share: float) -> str:
-    return f"{math.floor(share * 1000) / 10:g}%"  # rounded up it might look like all

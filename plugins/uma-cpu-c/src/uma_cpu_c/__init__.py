@@ -9,7 +9,7 @@ from uma.hookspecs import Code, Pass, Pattern, Strategy, hookimpl
 from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
-from .cpus import canonicalise, cpu_flags, machine_of
+from .cpus import KNOWN_CPUS, canonicalise, cpu_flags, machine_of
 from .features import features_of
 from .small import core_of
 from .strategies import passes_of, patterns_of, strategies_of
@@ -32,6 +32,7 @@ KIND = TargetKind(
             pattern=r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}",
             help="CPU to compile for, as the C compiler names it (x86-64-v3, cortex-a72), native, or one of a "
             "microcontroller (cortex-m0, cortex-m4f), which gives triple, compiler and flags",
+            known=KNOWN_CPUS,
         ),
         Attribute(
             "mtriple",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping, Sequence
 
 from uma.compilers import refused_flags
@@ -10,7 +11,7 @@ from uma.errors import UsageError
 from uma.machines import Machine, alike, find_runner
 from uma.target import Target
 
-__all__ = ["CORTEX_M", "canonicalise", "cpu_flags", "machine_of"]
+__all__ = ["CORTEX_M", "KNOWN_CPUS", "canonicalise", "cpu_flags", "machine_of"]
 
 _SOFT = ("-mthumb", "-mfloat-abi=soft")
 _FPV4 = ("-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
@@ -37,6 +38,30 @@ CORTEX_M: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What compilers call a microcontroller's CPU, and its flags. An ``f`` at the end, which compilers do not know, says
 that it has a floating-point unit."""
 
+KNOWN_CPUS = (
+    *("native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cortex-a53", "cortex-a72", "cortex-a76", "neoverse-n1"),
+    *CORTEX_M,
+)
+"""CPUs that shells complete and errors suggest; compilers know more."""
+
+_CHIPS = tuple(
+    (re.compile(pattern, re.IGNORECASE), core)
+    for pattern, core in (
+        (r"stm32[cfglu]0.*|rp2040|(at)?samd(2[01]|1[01]).*|(at)?sam[lc]21.*|lpc8.*|mkl.*", "cortex-m0plus"),
+        (r"stm32(f[12]|l1).*|(at)?sam3.*|lpc1[378].*|gd32f1.*", "cortex-m3"),
+        (r"nrf51.*", "cortex-m0"),
+        (r"nrf528(05|10|11).*|stm32wl.*", "cortex-m4"),
+        (r"stm32(f[34]|g4|l4|wb[0-9]).*|nrf52.*|(at)?sam[de]5[134].*|(at)?sam4.*", "cortex-m4f"),
+        (r"tm4c.*|msp432.*|mk64.*|k64f|apollo[23].*|cy8c6.*|max32[56].*|max78.*|gd32f[34].*", "cortex-m4f"),
+        (r"efr32[bfm]g1.*|cc13[125].*|cc26[45].*", "cortex-m4f"),
+        (r"stm32[fh]7.*|(i?mx|mimx)rt1[01].*|(at)?sam([esv]7).*", "cortex-m7f"),
+        (r"stm32(h5|l5|u[35]|wba).*|nrf(53|54|91).*|rp2350|lpc55.*|(i?mx|mimx)rt[56].*|efr32[bfm]g2.*", "cortex-m33f"),
+        (r"stm32n6.*|apollo5.*|ae[13]01.*|ensemble.*", "cortex-m55"),
+        (r"ra8.*", "cortex-m85"),
+    )
+)
+"""The core of a microcontroller by its vendor's name of the chip, first match; from the vendors' product tables."""
+
 _CORTEX_M_TRIPLE = "arm-none-eabi"
 _GENERIC = "generic"
 """The CPU of another machine of which nothing is said."""
@@ -50,12 +75,17 @@ def canonicalise(target: Target) -> dict[str, object]:
     """What follows for another machine: its triple, its compiler, the CPU as compilers call it, and flags.
 
     Raises:
-        UsageError: what was given contradicts itself, or a flag is not allowed.
+        UsageError: what was given contradicts itself, a flag is not allowed, or ``-mcpu`` names a chip or
+            an unknown microcontroller.
     """
     given = target.attrs
     cflags = _texts(given.get("cflags"))
     mcpu, cc, runner = (None if given.get(name) is None else str(given[name]) for name in ("mcpu", "cc", "runner"))
+    if mcpu is not None and (core := next((core for chip, core in _CHIPS if chip.fullmatch(mcpu)), None)):
+        raise UsageError(f"-mcpu={mcpu} names a chip, not a CPU; its core is {core}", hint=f"write -mcpu={core}")
     triple = _triple(target)
+    if triple is None and mcpu is not None and mcpu.startswith("cortex-m"):
+        raise UsageError(f"-mcpu={mcpu} is not a known microcontroller", hint=f"known are {', '.join(CORTEX_M)}")
     _check_flags(cflags, names_cpu=triple is None or mcpu not in (None, _GENERIC))
     _check_abi(cflags, platform.machine() if triple is None else triple)
     if triple is None:
