@@ -322,7 +322,8 @@ class TestTargets:
         assert (record["default_host"], record["derives"]) == ("plain", True)
         nothing = ("choices", "low", "high", "multiple_of", "unit", "pattern", "default")
         usual: dict[str, object] = dict.fromkeys(nothing)
-        usual = {**usual, "type": "str", "holds": "one", "required": False, "also": [], "deprecated": []}
+        usual = {**usual, "type": "str", "holds": "one", "required": False}
+        usual |= {"known": [], "also": [], "deprecated": []}
         changes: list[dict[str, object]] = [
             {"name": "mode", "type": "choice", "choices": ["fast", "small"], "default": "fast"},
             {"name": "spad", "type": "int", "unit": "bytes", "low": 1, "high": 4096, "also": ["spad_bytes"]},
