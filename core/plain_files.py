@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import os
 import secrets
@@ -10,7 +11,9 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["Staged", "open_plain", "size_of", "write_whole"]
+from .errors import UsageError
+
+__all__ = ["Staged", "open_plain", "size_of", "unreadable", "write_whole"]
 
 
 def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
@@ -36,6 +39,33 @@ def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, what: str = "the file") -> UsageError:
+    """Return the error for a file that a user named and `open_plain` or a read refused.
+
+    Args:
+        path: as it was named; where nothing has that name, the nearest name in its folder is suggested.
+        error: what was raised; a ValueError where the path holds a null character or the bytes are not UTF-8.
+        what: the role of the file, as in ``"the cost table"``.
+    """
+    name = os.fspath(path)
+    if isinstance(error, FileNotFoundError):
+        folder, base = os.path.split(name)
+        names = os.listdir(folder or os.curdir) if os.path.isdir(folder or os.curdir) else ()
+        near = difflib.get_close_matches(base, names, n=1)
+        hint = f"did you mean {os.path.join(folder, near[0])!r}?" if near else "check the path"
+        if what == "the file":
+            return UsageError(f"there is no file {name}", hint=hint)
+        return UsageError(f"{what} does not exist", where=name, hint=hint)
+    if isinstance(error, IsADirectoryError):
+        return UsageError(f"{name} is a folder", hint="name a file in it")
+    if isinstance(error, UnicodeDecodeError):
+        problem = f"{what} is not UTF-8 text: {error.reason} at byte {error.start}"
+        return UsageError(problem, where=name, hint="store it as UTF-8")
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    hint = "make it readable for this user" if isinstance(error, PermissionError) else "name a regular file"
+    return UsageError(f"cannot read {what}: {reason}", where=name, hint=hint)
 
 
 def size_of(file: BinaryIO) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from uma.errors import UsageError
 from uma.pipeline.measured import write_kept
-from uma.plain_files import Staged, write_whole
+from uma.plain_files import Staged, open_plain, unreadable, write_whole
 from uma.runtime.files import save_arrays, write_plain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,3 +155,35 @@ def test_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert os.fstat(file.fileno()).st_size == len(b"content")
     with pytest.raises(OSError, match="no plain file"):
         write_whole("/dev/null", b"content")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("modle.onnx", "there is no file {0}/modle.onnx\n  hint: did you mean '{0}/model.onnx'?"),
+        ("zzz", "there is no file {0}/zzz\n  hint: check the path"),
+        ("none/zzz", "there is no file {0}/none/zzz\n  hint: check the path"),
+        ("folder", "{0}/folder is a folder\n  hint: name a file in it"),
+        ("fifo", "cannot read the file: it is no plain file\n  where: {0}/fifo\n  hint: name a regular file"),
+        ("nul\0", "cannot read the file: embedded null byte\n  where: {0}/nul\0\n  hint: name a regular file"),
+        ("latin", "the file is not UTF-8 text: {1} at byte 0\n  where: {0}/latin\n  hint: store it as UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_error_with_a_hint(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    path = f"{tmp_path}/{name}"
+    with pytest.raises((OSError, ValueError)) as caught, open_plain(path) as file:
+        file.read().decode()
+    reason = caught.value.reason if isinstance(caught.value, UnicodeDecodeError) else ""
+    assert str(unreadable(path, caught.value)) == message.format(tmp_path, reason)
+
+
+def test_a_file_that_may_not_be_read_and_one_with_a_role(tmp_path: Path) -> None:
+    error = unreadable("costs.json", PermissionError(13, "Permission denied"), "the cost table")
+    assert str(error).endswith("cannot read the cost table: Permission denied\n  where: costs.json\n  hint: make it "
+                               "readable for this user")  # fmt: skip
+    error = unreadable(tmp_path / "none.json", FileNotFoundError(2, "No such file"), "the cost table")
+    assert error.what == "the cost table does not exist" and error.where == str(tmp_path / "none.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import ModelError, UsageError
 from ..import_budget import IMPORT_LIMIT
-from ..plain_files import open_plain, size_of
+from ..plain_files import open_plain, size_of, unreadable
 from ..relay.custom import FindImporter, no_importer
 from .fixed import Fixed
 from .model import HYBRID, MAX_FILE_BYTES, ImportedModel
@@ -69,13 +69,8 @@ def _read(path: Path) -> bytes:
             if size > MAX_FILE_BYTES:
                 raise ModelError("the model file is larger than 2 GiB", where=str(path))
             return file.read(size)
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UsageError(f"{path} is a folder", hint="name the model file in it") from error
     except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
+        raise unreadable(path, error) from error
 
 
 def _import(
@@ -89,7 +84,7 @@ def _import(
     import_limit: int,
 ) -> ImportedModel:
     if not data:
-        raise ModelError("the model file is empty")
+        raise ModelError("the model file is empty", hint="download or export it again")
     if is_tflite(data):
         from .tflite import from_tflite
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of, write_whole
+from ..plain_files import open_plain, size_of, unreadable, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         file = open_plain(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
+        raise unreadable(path, error) from error
     try:
         with file:
             head = file.read(len(MAGIC_PREFIX))

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
-from ..errors import ModelError, UsageError
-from ..plain_files import open_plain
+from ..errors import ModelError
+from ..plain_files import open_plain, unreadable
 
 __all__ = ["Entry", "Place", "Trace", "TracedDevice", "TracedMemory", "parse_trace", "read_trace"]
 
@@ -125,7 +125,7 @@ def read_trace(path: Path) -> Trace:
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise ModelError("the file is no trace of devices: it is not text in UTF-8", where=str(path)) from error
-        raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
+        raise unreadable(path, error) from error
 
 
 def parse_trace(lines: Iterable[str], name: str = "trace") -> Trace:

@@ -251,7 +251,7 @@ def test_files_that_are_no_data(net: Path, tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=what) as caught:
             quantize(net, ["stream_machine", "c"], tmp_path / name)
         assert caught.value.where == str(tmp_path / name)
-    with pytest.raises(UsageError, match="cannot read the file"):
+    with pytest.raises(UsageError, match="there is no file"):
         quantize(net, ["stream_machine", "c"], tmp_path / "none.npz")
 
 

@@ -57,7 +57,7 @@ def test_a_state_of_nothing(tmp_path: Path) -> None:
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write the state"):
         STATE.write(tmp_path / "none" / "state.npz")
-    with pytest.raises(UsageError, match="cannot read the file"):
+    with pytest.raises(UsageError, match="there is no file"):
         SessionState.read(tmp_path / "none.npz")
 
 
