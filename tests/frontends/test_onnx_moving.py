@@ -133,7 +133,7 @@ GATHER_FAULTS: dict[str, tuple[str, Inputs, dict[str, Any]]] = {
         {"reduction": "mean"},
     ),
     "its indices (1,) and updates (2,) differ in shape": ("ScatterElements", [floats(3), below(1, 1), floats(2)], {}),
-    "its updates of shape (2, 2) do not fit indices of shape (2, 1)": (
+    "its updates have the shape (2, 2), not (2, 3)": (
         "ScatterND",
         [floats(4, 3), below(1, 2, 1), floats(2, 2)],
         {},

@@ -9,7 +9,8 @@ from typing import Any
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import broadcast_shapes
-from ...tir.form.dtype import bits, is_float
+from ...tir.form.dtype import is_float
+from ..compositions import bit_cast
 from .context import Context, Converter
 from .proto import dtype_name
 
@@ -149,13 +150,7 @@ def _shift(c: Context) -> Expr:
 
 
 def _bit_cast(c: Context) -> Expr:
-    """The same bits as another type of as many; a bool is a byte that is 0 or 1."""
-    data, dtype = c.expr(0), dtype_name(c.node.integer("to"), "its result")
-    if data.dtype == dtype:
-        return data
-    if data.dtype == "bool" and bits(dtype) == 8:
-        return c.cast(data, dtype)
-    return c.call("bitcast", data, dtype=dtype)
+    return bit_cast(c, c.expr(0), dtype_name(c.node.integer("to"), "its result"))
 
 
 def _is_nan(c: Context) -> Expr:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...tir.form.dtype import is_float, is_integer
+from ..compositions import positions, rows
 from .context import Context, Converter
-from .gather import positions, rows
 
 __all__ = ["AREAS"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
@@ -11,7 +10,8 @@ from ...errors import ModelError
 from ...import_budget import require_memory
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
 from ...relay.qdq import constant_value
-from ...tir.form.extents import Dim, bound
+from ...tir.form.extents import Dim
+from ..builder import Builder
 from .counts import Counts
 from .narrow import Narrow
 from .proto import Node
@@ -33,7 +33,7 @@ def is_constant(expr: Expr) -> bool:
 
 
 @dataclass
-class Context:
+class Context(Builder):
     """One node with its inputs.
 
     Args:
@@ -120,10 +120,6 @@ class Context:
         require_memory(256 * array.size)
         return tuple(array.reshape(-1).tolist())
 
-    def reserve(self, *extents: Dim) -> None:
-        """Require the memory of so many numbers of 8 bytes, before they are made; see `require_memory`."""
-        require_memory(8 * math.prod(bound(extents)))
-
     def constant(self, value: np.ndarray) -> Constant:
         """A constant that is not the model's own."""
         return const(value)
@@ -145,27 +141,6 @@ class Context:
         made = TupleGetItem(of, index)
         self.built.append(made)
         return made
-
-    def reshape(self, data: Expr, shape: Sequence[int]) -> Expr:
-        """``data`` under another shape; itself where it has that shape."""
-        return data if data.shape == tuple(shape) else self.call("reshape", data, newshape=tuple(shape))
-
-    def cast(self, data: Expr, dtype: str) -> Expr:
-        """``data`` of another dtype; itself where it has that one."""
-        return data if data.dtype == dtype else self.call("cast", data, dtype=dtype)
-
-    def scalar(self, value: float, like: Expr) -> Constant:
-        """``value`` in the dtype of ``like``; ModelError if that holds no such number."""
-        import numpy as np
-
-        try:
-            return const(np.array(value, like.dtype))
-        except (OverflowError, ValueError) as error:
-            raise ModelError(f"it needs the number {value}, which {like.dtype} does not hold") from error
-
-    def scaled(self, data: Expr, factor: float) -> Expr:
-        """``data`` times ``factor``; itself where that is 1."""
-        return data if factor == 1 else self.call("multiply", data, self.scalar(factor, data))
 
     def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
         """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""

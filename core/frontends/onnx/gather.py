@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr
 from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import is_integer
+from ..compositions import index_parts, positions, reversed_sequences, rows, scattered_rows
 from .context import Context, Converter
 
-__all__ = ["GATHER", "positions", "rows"]
-
-
-def positions(c: Context, extent: int, rank: int, axis: int) -> Constant:
-    """0, 1, ... along one dimension of ``rank``, int32."""
-    import numpy as np
-
-    c.reserve(extent)
-    return c.constant(np.arange(extent, dtype=np.int32).reshape([-1 if d == axis else 1 for d in range(rank)]))
+__all__ = ["GATHER"]
 
 
 def _from_front(c: Context, indices: Expr, extent: int) -> Expr:
@@ -36,31 +29,6 @@ def _from_front(c: Context, indices: Expr, extent: int) -> Expr:
     signed = c.cast(indices, "int32")
     negative = c.call("less", signed, c.scalar(0, signed))
     return c.call("where", negative, c.call("add", signed, c.scalar(extent, signed)), signed)
-
-
-def _numbered(c: Context, extents: Sequence[int], places: Sequence[Expr]) -> Expr:
-    """The number in row-major order of the element of ``extents`` that places, which broadcast, name."""
-    made: Expr | None = None
-    for d, place in enumerate(places):
-        step = c.scaled(place, math.prod(extents[d + 1 :]))
-        made = step if made is None else c.call("add", made, step)
-    assert made is not None
-    return made
-
-
-def rows(c: Context, data: Expr, places: Sequence[Expr]) -> Expr:
-    """What stands in ``data`` at places along its first dimensions: ``data[places[0], places[1], ...]``.
-
-    Args:
-        c: the node.
-        data: of any dtype.
-        places: int32, from the front, one for each of the first dimensions; they broadcast.
-
-    Returns:
-        The shape to which the places broadcast, then the other dimensions of the data.
-    """
-    leading, rest = data.shape[: len(places)], data.shape[len(places) :]
-    return c.call("take", c.reshape(data, (math.prod(leading), *rest)), _numbered(c, leading, places), axis=0)
 
 
 def _gather_elements(c: Context) -> Expr:
@@ -86,14 +54,9 @@ def _tuples(c: Context, data: Expr, indices: Expr, batch: int) -> list[Expr]:
     if not 0 <= batch <= len(outer) or not 1 <= count <= len(data.shape) - batch or outer[:batch] != data.shape[:batch]:
         raise ModelError(f"its indices, of shape {indices.shape}, do not fit data of shape {data.shape}")
     places: list[Expr] = [positions(c, extent, len(outer), d) for d, extent in enumerate(outer[:batch])]
-    for number in range(count):
-        if isinstance(indices, Constant):
-            part: Expr = c.constant(indices.data[..., number])
-        else:
-            begin, end = (*(0 for _ in outer), number), (*outer, number + 1)
-            part = c.reshape(c.call("strided_slice", indices, begin=begin, end=end, strides=[1] * len(end)), outer)
-        places.append(_from_front(c, part, data.shape[batch + number]))
-    return places
+    extents = data.shape[batch : batch + count]
+    parts = zip(index_parts(c, indices, count), extents, strict=True)
+    return [*places, *(_from_front(c, part, extent) for part, extent in parts)]
 
 
 def _gather_nd(c: Context) -> Expr:
@@ -120,17 +83,8 @@ def _scatter_elements(c: Context) -> Expr:
 
 
 def _scatter_nd(c: Context) -> Expr:
-    """Each tuple of indices names a row of the data; rows are numbered then."""
-    data, indices, updates = c.expr(0), c.expr(1), c.expr(2)
-    places = _tuples(c, data, indices, 0)
-    leading, rest = data.shape[: len(places)], data.shape[len(places) :]
-    if updates.shape != (*indices.shape[:-1], *rest):
-        raise ModelError(f"its updates of shape {updates.shape} do not fit indices of shape {indices.shape}")
-    count = math.prod(indices.shape[:-1])
-    flat = (math.prod(leading), math.prod(rest)), (count, 1), (count, math.prod(rest))
-    given = data, _numbered(c, leading, places), updates
-    args = (c.reshape(arg, shape) for arg, shape in zip(given, flat, strict=True))
-    return c.reshape(c.call("scatter", *args, axis=0, reduction=_reduction(c)), data.shape)
+    data = c.expr(0)
+    return scattered_rows(c, data, _tuples(c, data, c.expr(1), 0), c.expr(2), _reduction(c))
 
 
 def _max_unpool(c: Context) -> Expr:
@@ -167,18 +121,8 @@ def _max_unpool(c: Context) -> Expr:
 
 
 def _reverse_sequence(c: Context) -> Expr:
-    """The first elements of each sequence, as many as its length says, turned round."""
-    data, lengths = c.expr(0), c.expr(1)
     time, batch = c.node.integer("time_axis", 0), c.node.integer("batch_axis", 1)
-    if {time, batch} != {0, 1} or len(data.shape) < 2 or lengths.shape != (data.shape[batch],):
-        raise ModelError(f"its lengths of shape {lengths.shape} do not fit data of shape {data.shape}")
-    shape = tuple(data.shape[d] if d == batch else 1 for d in range(2))
-    length = c.reshape(c.cast(lengths, "int32"), shape)
-    at = positions(c, data.shape[time], 2, time)
-    turned = c.call("subtract", c.call("subtract", length, c.scalar(1, at)), at)
-    place = c.call("where", c.call("less", at, length), turned, at)
-    own = positions(c, data.shape[batch], 2, batch)
-    return rows(c, data, [place, own] if time == 0 else [own, place])
+    return reversed_sequences(c, c.expr(0), c.expr(1), time, batch)
 
 
 def _tensor_scatter(c: Context) -> Expr:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr
 from ...relay.ops.common import broadcast_shapes, normalise_axis
+from ..compositions import repeated
 from .context import Context, Converter
 
-__all__ = ["MOVES", "repeated"]
+__all__ = ["MOVES"]
 
 # --- repetition ------------------------------------------------------------------------------------------------------
 
@@ -19,23 +20,6 @@ def _expand(c: Context) -> Expr:
     if any(extent < 1 for extent in asked):
         raise ModelError(f"it expands data to the shape {asked}")
     return c.call("broadcast_to", data, shape=broadcast_shapes(data.shape, asked))
-
-
-def repeated(c: Context, data: Expr, counts: Sequence[int], each: bool) -> Expr:
-    """``data`` repeated along every dimension: element by element, or as a whole."""
-    if min(counts, default=1) < 1:
-        raise ModelError(f"it repeats {tuple(counts)} times")
-    apart: list[int] = []
-    wide: list[int] = []
-    for count, extent in zip(counts, data.shape, strict=True):
-        if count > 1:
-            apart += (extent, 1) if each else (1, extent)
-            wide += (extent, count) if each else (count, extent)
-        else:
-            apart.append(extent)
-            wide.append(extent)
-    shape = [count * extent for count, extent in zip(counts, data.shape, strict=True)]
-    return c.reshape(c.call("broadcast_to", c.reshape(data, apart), shape=wide), shape)
 
 
 def _tile(c: Context) -> Expr:

@@ -10,6 +10,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
 from ...tir.form.dtype import bounds, is_float, is_integer
+from ..compositions import local_response, one_hot, positions
 from .arith import reduced_axes
 from .context import Context, Converter, Value
 from .windows import channels_first, channels_last, moved_window
@@ -165,15 +166,7 @@ def _normalised(op: str) -> Converter:
 
 def _hard(c: Context, data: Expr, axis: int) -> Expr:
     place = c.call("argmax", data, axis=axis, keepdims=True, dtype="int32")
-    return c.cast(c.call("equal", place, _count_up(c, data.shape[axis], "int32", len(data.shape) - axis)), data.dtype)
-
-
-def _count_up(c: Context, extent: int, dtype: str, rank: int) -> Expr:
-    """0, 1, ... along the first of ``rank`` dimensions."""
-    import numpy as np
-
-    c.reserve(extent)
-    return c.constant(np.arange(extent, dtype=dtype).reshape(extent, *(1 for _ in range(rank - 1))))
+    return c.cast(c.call("equal", place, positions(c, data.shape[axis], len(data.shape) - axis, 0)), data.dtype)
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
@@ -214,10 +207,8 @@ def _one_hot(c: Context) -> Expr:
     below = c.call("less", indices, c.scalar(0, indices))
     indices = c.call("where", below, c.call("add", indices, c.scalar(depth, indices)), indices)
     axis = normalise_axis(c.node.integer("axis", -1), len(indices.shape) + 1)
-    apart = c.reshape(indices, (*indices.shape[:axis], 1, *indices.shape[axis:]))
-    chosen = c.call("equal", apart, _count_up(c, depth, "int64", len(apart.shape) - axis))
     off, on = (c.reshape(c.call("strided_slice", values, begin=(i,), end=(i + 1,), strides=(1,)), ()) for i in (0, 1))
-    return c.call("where", chosen, on, off)
+    return one_hot(c, indices, depth, on, off, axis)
 
 
 # --- running sums ----------------------------------------------------------------------------------------------------
@@ -330,21 +321,13 @@ def _mean_variance(c: Context) -> Expr:
 
 
 def _local_response(c: Context) -> Expr:
-    """``data / (bias + alpha / size * sum of squares) ** beta``, the sum over ``size`` channels around each."""
+    """Over ``size`` channels around each element."""
     node, data = c.node, c.expr(0)
     size = node.integer("size")
     if len(data.shape) < 3 or size < 1:
         raise ModelError(f"it sums over {size} channels of data of shape {data.shape}")
-    rows = c.reshape(data, (*data.shape[:2], math.prod(data.shape[2:])))
-    squares = c.call("multiply", rows, rows)
-    window = {"pool_size": (size,), "padding": ((size - 1) // 2, size // 2), "count_include_pad": True}
-    mean = c.reshape(c.call("nn.avg_pool1d", squares, **window), data.shape)
-    alpha, bias, beta = node.real("alpha", 1e-4), node.real("bias", 1.0), node.real("beta", 0.75)
-    base = c.call("add", c.scaled(mean, alpha), c.scalar(bias, data))
-    if beta == 0.75 and alpha >= 0 and bias > 0:
-        root = c.call("sqrt", base)  # of a positive number: its power of 0.75 is by roots exact to two units
-        return c.call("divide", data, c.call("multiply", root, c.call("sqrt", root)))
-    return c.call("divide", data, c.call("power", base, c.scalar(beta, data)))
+    real = {name: node.real(name, value) for name, value in (("alpha", 1e-4), ("bias", 1.0), ("beta", 0.75))}
+    return local_response(c, data, 1, ((size - 1) // 2, size // 2), **real)
 
 
 REDUCTIONS: Mapping[str, Converter] = {

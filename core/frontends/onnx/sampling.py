@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ...errors import ModelError
 from ...relay.expr import Expr
+from ..compositions import positions, rows
 from .context import Context, Converter
-from .gather import positions, rows
 
 __all__ = ["SAMPLING"]
 
