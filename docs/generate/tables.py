@@ -124,7 +124,8 @@ def operators() -> str:
             "reference kernels have them, bit for bit. Weights of `int8`, `uint8` or `int4` beside `float32` are "
             "dequantised, or, of `int8`, [computed with as LiteRT does](build.md#hybrid-layers). Of what TFLite Micro "
             "has and this table has not, LiteRT has no kernel to compare with: `ADD_N`, `CUMSUM` and `DIV` of `int8`, "
-            "`SUM` of `int16`, an LSTM of `int16`.\n",
+            "`SUM` of `int16`, an LSTM of `int16`. `LOCAL_RESPONSE_NORMALIZATION` follows TensorFlow and LiteRT's "
+            "default kernel; the window of LiteRT's reference kernel lacks the last channel.\n",
             table(
                 ("operator", "of", "data"),
                 [(code(name), tflite[name], ", ".join(DTYPES_OF.get(name, ()))) for name in sorted(tflite)],

@@ -262,7 +262,10 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "shape of a scalar": (one("SHAPE", ([], "float32", {}), result=([1], "int32", {})), "its data has no dimensions"),
     "shape in floats": (one("SHAPE", F2, result=([1], "float32", {})), "its result is float32"),
     "of quantised numbers": (one("SQUARE", B2, result=B2), "' is quantised"),
-    "negative alpha": (one("LEAKY_RELU", B2, result=B2, alpha=-0.5), "its alpha is -0.5.*takes? one from 0 on"),
+    "negative alpha": (
+        one("LEAKY_RELU", B2, result=B2, alpha=-0.5),
+        "its alpha is -0.5.*quantised numbers take one from 0 on",
+    ),
     "resized to nothing": (
         one("RESIZE_NEAREST_NEIGHBOR", ([1, 2, 2, 1], "float32", {}), INTS([0, 2]), result=F2),
         r"it resizes data of 4 dimensions to \(0, 2\)",

@@ -12,6 +12,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 from tests.frontends.test_tflite_faults import B2, BYTES, F2, IMAGE, INTS, W2, Build, Q, message, one
 
 from uma.errors import ModelError
+from uma.frontends.tflite.supported import REFUSED
 from uma.relay.expr import Var, call
 from uma.relay.op import FixedPoint
 from uma.relay.types import TensorType
@@ -24,6 +25,35 @@ REAL_KERNEL = np.zeros([1, 1, 1, 1], np.float32)
 
 def transposed(shape: Sequence[int], weight: Any, **options: Any) -> Build:
     return one("TRANSPOSE_CONV", INTS(shape), weight, IMAGE, result=IMAGE, **{**TRANSPOSED, **options})
+
+
+SOLID = {"padding": 1, "strideD": 1, "strideH": 1, "strideW": 1}
+CUBE, T2, RANGE = ([1] * 5, "float32", {}), ([2], "bool", {}), {"min": -1.0, "max": 1.0, "numBits": 8}
+
+
+def top(k: Any, dtype: str = "float32") -> Build:
+    def build(builder: TFLiteBuilder) -> int:
+        operand = builder.input(k[0], k[1]) if isinstance(k, tuple) else builder.constant(k)
+        values, places = builder.tensor([1], dtype), builder.tensor([1], "int32")
+        builder.op("TOPK_V2", [builder.input([2], dtype), operand], [values, places])
+        return values
+
+    return build
+
+
+ONE = np.float32(1)
+
+
+def hot(indices: Any, depth: Any, on: Any = ONE, axis: int = 0) -> Build:
+    return one("ONE_HOT", indices, depth, on, np.float32(0), result=F2, axis=axis)
+
+
+def scattered(indices: Any, updates: Any, shape: Sequence[int]) -> Build:
+    return one("SCATTER_ND", INTS(indices), updates, INTS(shape), result=F2)
+
+
+def turned(lengths: Any, **options: Any) -> Build:
+    return one("REVERSE_SEQUENCE", ([1, 2], "float32", {}), lengths, result=([1, 2], "float32", {}), **options)
 
 
 FAULTS: dict[str, tuple[Build, str]] = {
@@ -84,7 +114,57 @@ FAULTS: dict[str, tuple[Build, str]] = {
     ),
     "length of a scalar": (one("L2_NORMALIZATION", ([], "float32", {}), result=([], "float32", {})), "no dimensions"),
     "length scale": (one("L2_NORMALIZATION", B2, result=B2), "its result has scale 0.5 and zero point 3, not 1/128"),
+    "sorted": (one("TOPK_V2", F2, INTS(1), result=([1], "float32", {}), outputs=2), "its results are float32, float32"),
+    "sorted too many": (top(INTS(3)), "it takes 3 of 2 elements"),
+    "sorted by data": (top(([], "int32", {})), "its k is no constant"),
+    "sorted truths": (top(INTS(1), "bool"), "it takes numbers, not bool"),
+    "response of codes": (one("LOCAL_RESPONSE_NORMALIZATION", BYTES, result=BYTES, radius=1), "it is of int8"),
+    "response of a row": (one("LOCAL_RESPONSE_NORMALIZATION", F2, result=F2), "data of 1 dimensions, not 4"),
+    "response around": (one("LOCAL_RESPONSE_NORMALIZATION", IMAGE, result=IMAGE, radius=-1), "it has the radius -1"),
+    "any of numbers": (one("REDUCE_ANY", W2, INTS([0]), result=W2), "it is of int32, its result of int32"),
+    "all over nothing": (one("REDUCE_ALL", T2, INTS([]), result=T2), "it reduces over no axes"),
+    # Counts and tiles
+    "tiles": (one("TILE", F2, INTS([2, 2]), result=F2), "its 2 multiples do not fit 1 dimensions"),
+    "no tiles": (one("TILE", F2, INTS([-1]), result=F2), r"it repeats \(-1,\) times"),
+    "tiles by data": (one("TILE", F2, ([1], "int32", {}), result=F2), "its multiples is no constant"),
+    "tiles of codes": (one("TILE", B2, INTS([1]), result=([2], "int8", TENTH)), "different scales or zero points"),
+    "rank in floats": (one("RANK", F2, result=([], "float32", {})), "its result is float32"),
+    "range of bytes": (one("RANGE", *[np.int8(1)] * 3, result=([1], "int8", {})), "it is of int8.*float32, int32"),
+    "range to data": (one("RANGE", INTS(0), ([], "int32", {}), INTS(1), result=W2), "its limit is not known at import"),
+    "range of rows": (one("RANGE", INTS([0, 1]), INTS(1), INTS(1), result=W2), "it takes three numbers, not 2, 1, 1"),
+    "range without steps": (one("RANGE", INTS(0), INTS(1), INTS(0), result=W2), "it counts from 0 to 1 by 0"),
+    "range the other way": (one("RANGE", *map(np.float32, (0, 1, -1)), result=F2), "it counts from 0.0 to 1.0 by -1.0"),
+    # Places
+    "hot axis": (hot(INTS([1]), INTS(2), axis=2), "it makes 2 elements along axis 2 of indices of shape"),
+    "hot depth": (hot(INTS([1]), INTS(-1)), "it makes -1 elements along axis 0"),
+    "hot by reals": (hot(F2, INTS(2)), "its indices are float32"),
+    "hot values": (hot(INTS([1]), INTS(2), np.float32([1, 2])), "its values have 2 and 1 elements, not 1"),
+    "scattered rows": (scattered([[0]], ([1, 2], "float32", {}), [2]), r"have the shape \(1, 2\), not \(1,\)"),
+    "scattered outside": (scattered([[2]], ([1], "float32", {}), [2]), "leave the 2 elements of axis 0"),
+    "scattered too far": (scattered([[0, 0]], ([1], "float32", {}), [2]), r"of shape \(1, 2\) do not fit data of"),
+    "scattered to another": (scattered([[0]], W2, [2]), "it turns int32 into float32"),
+    "sequences of one axis": (turned(INTS([1]), seqDim=0, batchDim=0), "lie along axis 0, those of axis 0, in data of"),
+    "sequences elsewhere": (turned(INTS([1]), seqDim=2, batchDim=0), "lie along axis 2, those of axis 0, in data of"),
+    "lengths": (turned(INTS([1, 1]), seqDim=1), r"its lengths of shape \(2,\) do not fit data of shape \(1, 2\)"),
+    "lengths of reals": (turned(np.float32([1]), seqDim=1), "its lengths are float32.*supported: int32, int64"),
+    "long sequence": (turned(INTS([3]), seqDim=1), "a length of 3 is over the 2 elements of axis 1"),
+    # Functions of floats
+    "sign of int64": (one("SIGN", np.int64([1]), result=([1], "int64", {})), "it is of int64.*float32, float64, int32"),
+    "sign of codes": (one("SIGN", ([2], "int32", Q), result=([2], "int32", Q)), "' is quantised"),
+    "angle of integers": (one("ATAN2", W2, W2, result=W2), "it is of int32.*supported: float32, float64"),
+    "bits of truth": (one("BITCAST", T2, result=([2], "int16", {})), "it reads bool as int16.*of bool its bytes"),
+    "truth of bits": (one("BITCAST", B2, result=T2), "it reads int8 as bool"),
+    "bits of rows": (one("BITCAST", B2, result=([], "int32", {})), "as int32: 4 elements, along the last"),
+    "fake of codes": (one("FAKE_QUANT", B2, result=B2, **RANGE), "it is of int8.*supported: float32"),
+    "fake narrow": (one("FAKE_QUANT", F2, result=F2, **RANGE, narrowRange=True), "its range is narrow.*in LiteRT"),
+    "fake bits": (one("FAKE_QUANT", F2, result=F2, **{**RANGE, "numBits": 17}), "it has 17 bits.*supported: 2 to 16"),
+    "fake range": (one("FAKE_QUANT", F2, result=F2, min=1.0, max=1.0, numBits=8), "its range is from 1.0 to 1.0"),
+    "fake infinity": (one("FAKE_QUANT", F2, result=F2, min=-3e38, max=3e38, numBits=8), "its range is from -3.* to 3"),
     # Products
+    "solid rank": (one("CONV_3D", IMAGE, REAL_KERNEL, result=IMAGE, **SOLID), "must have 5 dimensions"),
+    "solid codes": (one("CONV_3D", *[([1] * 5, "int8", Q)] * 2, result=([1] * 5, "int8", Q), **SOLID), "it is of int8"),
+    "solid strides": (one("CONV_3D", *[CUBE] * 2, result=CUBE, **{**SOLID, "strideD": 0}), r"strides \(0, 1, 1\)"),
+    "solid depth": (one("CONV_3D", CUBE, ([1, 1, 1, 2, 1], "float32", {}), result=CUBE, **SOLID), "takes 2 channels"),
     "int16 zero point": (
         one("BATCH_MATMUL", *[([2, 2], "int16", Q)] * 2, result=([2, 2], "int16", TENTH)),
         "its int16 has a zero point that is not 0",
@@ -114,6 +194,38 @@ def test_operators_that_are_refused(name: str) -> None:
 
 def assert_matches(said: str, expected: str) -> None:
     assert re.search(expected, said, re.DOTALL), said
+
+
+NOTHING, EMPTY = ([0], "float32", {}), r"of shape \(0,\) has no elements, which is not supported: remove the operator"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        one("FILL", INTS([0]), np.float32(1), result=NOTHING),
+        one("GATHER", F2, INTS([]), result=NOTHING),
+        one("SLICE", F2, INTS([0]), INTS([0]), result=NOTHING),
+        one("STRIDED_SLICE", F2, INTS([1]), INTS([1]), INTS([1]), result=NOTHING),
+        one("RESHAPE", F2, INTS([0, 2]), result=NOTHING),
+        one("TILE", F2, INTS([0]), result=NOTHING),
+        one("SCATTER_ND", INTS([[0]]), ([1], "float32", {}), INTS([0]), result=NOTHING),
+        one("RANGE", *[np.float32(1)] * 3, result=NOTHING),
+    ],
+)
+def test_results_without_elements_are_refused_by_name(build: Build) -> None:
+    builder = TFLiteBuilder()
+    model = builder.finish(build(builder))
+    layer = builder.graph.tensors[builder.graph.operators[0].outputs[0]].name
+    assert_matches(message(model), rf"  '{layer}' \(.*{EMPTY}")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_complex_numbers_are_refused_by_name(name: str) -> None:
+    builder = TFLiteBuilder()
+    model = builder.finish(one(name, F2, INTS([1]), result=F2)(builder))
+    assert_matches(
+        message(model), rf"\({name}\): this operator is not supported \(.*move the transform out of the model"
+    )
 
 
 # --- what keeps values -----------------------------------------------------------------------------------------------

@@ -260,6 +260,7 @@ def _tflite_seeds() -> tuple[bytes, ...]:
     """Models of the repository's builder: networks, and several of each operator."""
     from hypothesis import HealthCheck, Phase, given, settings
     from tests._support import (  # noqa: F401 - they register their cases
+        tflite_indexed_cases,
         tflite_pairs_cases,
         tflite_picks_cases,
         tflite_recurrent_cases,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...errors import ModelError
-from ...relay.expr import Expr, call, const
+from ...relay.expr import Expr, TupleGetItem, call, const
 from ...tir.form.dtype import is_integer
+from ..compositions import local_response
 from .arith import exponent_scale
 from .layer import Importer, Layer, quantisation
 
@@ -67,10 +68,33 @@ def _l2_normalization(layer: Layer) -> Expr:
     return call("qnn.l2_normalize", data, input_zero_point=zero_point)
 
 
+def _top(layer: Layer) -> list[Expr]:
+    """The largest elements along the last dimension, in order, and their places."""
+    data, k = layer.value(0), layer.integer(1, "k")
+    if layer.outputs != 2 or layer.output(1).dtype not in ("int32", "int64"):
+        raise ModelError(f"its results are {', '.join(layer.output(i).dtype for i in range(layer.outputs))}")
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    made = call("topk", data, k=k, axis=-1, dtype=layer.output(1).dtype)
+    return [TupleGetItem(made, position) for position in range(2)]
+
+
+def _local_response(layer: Layer) -> Expr:
+    """Over the channels of an image, the last dimension."""
+    data, options = _plain(layer, "float32"), layer.options
+    radius = options["radius"]
+    if len(data.shape) != 4 or radius < 0:
+        raise ModelError(f"it has the radius {radius} and data of {len(data.shape)} dimensions, not 4")
+    radius = min(radius, data.shape[3] - 1)
+    alpha = options["alpha"] * (2 * radius + 1)  # of a mean, where the kernel has a sum
+    return local_response(layer, data, 3, (radius, radius), alpha=alpha, bias=options["bias"], beta=options["beta"])
+
+
 ALONG: dict[str, Importer] = {
     "ARG_MAX": _place("argmax"),
     "ARG_MIN": _place("argmin"),
     "CUMSUM": _running_sum,
     "L2_NORMALIZATION": _l2_normalization,
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "LOG_SOFTMAX": _log_softmax,
+    "TOPK_V2": _top,
 }

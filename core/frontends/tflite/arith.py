@@ -350,6 +350,19 @@ def _reduce_max(layer: Layer) -> Expr:
     return call("reshape", call("nn.global_max_pool", data), newshape=shape)
 
 
+def _truth(op: str) -> Importer:
+    """Whether one of bool holds, or all: the largest or smallest of their bytes."""
+
+    def build(layer: Layer) -> Expr:
+        if {layer.tensor(0).dtype, layer.output().dtype} != {"bool"}:
+            raise ModelError(f"it is of {layer.tensor(0).dtype}, its result of {layer.output().dtype}")
+        data = layer.value(0)
+        how = {"axis": _axes(layer, len(data.shape)), "keepdims": bool(layer.options["keep_dims"])}
+        return layer.cast(call(op, layer.cast(data, "uint8"), **how), "bool")
+
+    return build
+
+
 def _divided(multiplier: int, shift: int, count: int) -> tuple[int, int]:
     """A fixed point divided by ``count``, as TFLite's reference MEAN does: rounded down, by shifting first."""
     bits = min(count.bit_length() - 1, 32, 31 + shift)
@@ -372,6 +385,8 @@ ARITH: dict[str, Importer] = {
     "MINIMUM": _extremum("minimum"),
     "MUL": _multiply,
     "QUANTIZE": _quantize,
+    "REDUCE_ALL": _truth("min"),
+    "REDUCE_ANY": _truth("max"),
     "REDUCE_MAX": _reduce_max,
     "REDUCE_MIN": _reduce_min,
     "RELU": _relu(0.0, math.inf, "int16"),

@@ -39,6 +39,7 @@ from .reader import Graph, Operator, Tensor, read
 from .recurrent import RECURRENT
 from .resize import RESIZE
 from .shape import SHAPE
+from .supported import REFUSED
 from .transposed import TRANSPOSED
 from .variables import VARIABLE_OPERATORS, Variables
 
@@ -49,6 +50,8 @@ __all__ = ["OPERATORS", "from_tflite"]
 
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
+
+_EMPTY = "has no elements, which is not supported: remove the operator"
 
 OPERATORS: dict[str, Importer] = {
     **ALONG,
@@ -328,7 +331,9 @@ class _Converter:
             error.where = error.where or f"{operator.layer!r} ({operator.name})"
             raise
         except ModelError as error:
-            hint = f" ({error.hint})" if error.hint else ""
+            known = operator.name in OPERATORS
+            empty = next((f"its result of shape {t.shape} {_EMPTY}" for t in outputs if known and 0 in t.shape), "")
+            hint = f" ({error.hint or empty})" if error.hint or empty else ""
             self._faults.append(f"  {operator.layer!r} ({operator.name}): {error.what}{hint}")
             values = [self._stand_in(tensor) for tensor in outputs]
         else:
@@ -390,7 +395,7 @@ class _Converter:
     def _importer(self, operator: Operator) -> Importer:
         if operator.custom_code is None:
             if operator.name not in OPERATORS:
-                raise ModelError("this operator is not supported")
+                raise ModelError("this operator is not supported", hint=REFUSED.get(operator.name))
             return OPERATORS[operator.name]
         importer = self._custom("tflite", operator.custom_code)
         if importer is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from ...errors import ModelError
 from ...relay.expr import Call, Expr, call, const
 from ...relay.op import get_op
-from ...tir.form.dtype import is_integer
+from ...tir.form.dtype import bits, is_integer
+from ..compositions import bit_cast
 from .layer import Importer, Layer, quantisation
 from .quotients import quotient_of_uint8
 
@@ -85,11 +88,93 @@ def _sum_of_several(layer: Layer) -> Expr:
     return made
 
 
+def _sign(layer: Layer) -> Call:
+    layer.dtypes("float32", "float64", "int32")
+    return call("sign", *operands(layer, 1))
+
+
+def _angle(layer: Layer) -> Expr:
+    """The angle of the point (x, y) from its octant: that of C's ``atan2``, also of zeros and infinities."""
+    dtype = layer.dtypes("float32", "float64")
+    y, x = operands(layer, 2)
+    up, right = call("abs", y), call("abs", x)
+    # (Two zeros have the slope 0, two infinities 1.)
+    slope = call("divide", call("minimum", up, right), call("maximum", up, right))
+    angle = call("atan", call("where", call("equal", up, right), call("sign", up), slope))
+    angle = call("where", call("greater", up, right), call("subtract", const(math.pi / 2, dtype), angle), angle)
+    angle = call("where", _has_sign(x), call("subtract", const(math.pi, dtype), angle), angle)
+    return call("where", _has_sign(y), call("negative", angle), angle)
+
+
+def _has_sign(value: Expr) -> Expr:
+    """Return whether floats are below 0, or -0."""
+    codes = call("bitcast", value, dtype=f"int{bits(value.dtype)}")
+    return call("less", codes, const(0, codes.dtype))
+
+
+def _bit_cast(layer: Layer) -> Expr:
+    """The first bits first where a number becomes several, along a new last dimension, or several become one."""
+    import numpy as np
+
+    data, dtype = layer.value(0), layer.output().dtype
+    if "bool" in (data.dtype, dtype):
+        if dtype not in ("bool", "int8", "uint8") or data.dtype != "bool":
+            raise ModelError(f"it reads {data.dtype} as {dtype}", hint="supported: of bool its bytes")
+        return bit_cast(layer, data, dtype)
+    source, target = bits(data.dtype), bits(dtype)
+    if source == target:
+        return bit_cast(layer, data, dtype)
+    wide, count = f"uint{max(source, target)}", max(source, target) // min(source, target)
+    steps = const(np.arange(count) * min(source, target), wide)
+    codes = bit_cast(layer, data, f"uint{source}")
+    if source > target:
+        apart = call("right_shift", layer.reshape(codes, (*data.shape, 1)), steps)
+        return bit_cast(layer, layer.cast(apart, f"uint{target}"), dtype)
+    if data.shape[-1:] != (count,):
+        raise ModelError(f"it reads {data.type} as {dtype}: {count} elements, along the last dimension, are one")
+    moved = call("left_shift", layer.cast(codes, wide), steps)
+    return bit_cast(layer, call("sum", moved, axis=(-1,)), dtype)
+
+
+def _fake_quantised(layer: Layer) -> Expr:
+    """Floats as they are after quantisation: TFLite's ``NudgeQuantizationRange`` and ``FakeQuantizeArray``."""
+    import numpy as np
+
+    layer.dtypes("float32")
+    (data,) = operands(layer, 1)
+    low, high, width = (layer.options[name] for name in ("min", "max", "num_bits"))
+    if layer.options["narrow_range"]:
+        raise ModelError("its range is narrow", hint="supported: the whole range, as in LiteRT")
+    if not 2 <= width <= 16:
+        raise ModelError(f"it has {width} bits", hint="supported: 2 to 16")
+    f32 = np.float32
+    steps = f32(2**width - 1)
+    with np.errstate(all="ignore"):
+        scale = (f32(high) - f32(low)) / steps
+        inverse = f32(1) / scale
+        zero = np.clip(-f32(low) / scale, f32(0), steps)
+        zero = np.floor(zero + f32(0.5)) if zero - np.floor(zero) >= 0.5 else np.floor(zero)
+        least, most = -zero * scale, (steps - zero) * scale
+    if not (scale > 0 and np.isfinite([inverse, least, most]).all()):
+        raise ModelError(f"its range is from {low} to {high}")
+    first = const(least)
+    limited = call("clip", data, a_min=float(least), a_max=float(most))
+    steps_up = call("multiply", call("subtract", limited, first), const(inverse))
+    whole = call("floor", steps_up)
+    is_half = call("greater_equal", call("subtract", steps_up, whole), const(0.5, "float32"))
+    whole = call("where", is_half, call("add", whole, const(1.0, "float32")), whole)
+    return call("add", call("multiply", whole, const(scale)), first)
+
+
 ELEMENTWISE: dict[str, Importer] = {
     **{name: named(op) for name, op in _NAMES.items()},
     "ADD_N": _sum_of_several,
+    "ATAN2": _angle,
+    "BITCAST": _bit_cast,
     "DIV": _divide,
+    "FAKE_QUANT": _fake_quantised,
     "FLOOR_DIV": _floor_div,
     "NEG": _negative,
+    "SIGN": _sign,
     "SQUARE": _square,
 }

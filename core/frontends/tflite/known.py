@@ -6,9 +6,11 @@ and so is what follows from it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
+from ...import_budget import require_memory
 from ...relay.expr import Expr, const
 from ...relay.ops.common import broadcast_shapes, normalise_axes
 from .layer import Importer, Layer
@@ -61,8 +63,39 @@ def _broadcast_args(layer: Layer) -> Expr:
     return const(np.array(broadcast_shapes(*shapes), dtype))
 
 
+def _rank(layer: Layer) -> Expr:
+    if layer.output().dtype != "int32":
+        raise ModelError(f"its result is {layer.output().dtype}")
+    return const(len(layer.value(0).shape), "int32")
+
+
+def _range(layer: Layer) -> Expr:
+    """Numbers from a first one on, each of them the last one plus a step, as the kernel adds them up in float32."""
+    import numpy as np
+
+    dtype = layer.dtypes("float32", "int32", "int64")
+    numbers = [_known(layer, position, what) for position, what in enumerate(("start", "limit", "delta"))]
+    if any(number.size != 1 for number in numbers):
+        raise ModelError(f"it takes three numbers, not {', '.join(str(number.size) for number in numbers)}")
+    start, limit, delta = (number.item() for number in numbers)
+    if dtype == "float32":
+        with np.errstate(all="ignore"):
+            quotient = float((np.float32(limit) - np.float32(start)) / np.float32(delta))
+        count = math.ceil(quotient) if math.isfinite(quotient) else 0
+    else:
+        count = -((start - limit) // delta) if delta else 0
+    if count < 1:
+        raise ModelError(f"it counts from {start} to {limit} by {delta}")
+    require_memory(8 * count)
+    steps = np.full(count, delta, dtype)
+    steps[0] = start
+    return const(np.cumsum(steps, dtype=dtype))
+
+
 KNOWN: dict[str, Importer] = {
     "BROADCAST_ARGS": _broadcast_args,
+    "RANGE": _range,
+    "RANK": _rank,
     "REDUCE_PROD": _product,
     "SHAPE": _shape,
 }

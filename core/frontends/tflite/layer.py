@@ -11,6 +11,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import get_op
 from ...tir.form.dtype import INTEGERS, bounds, is_integer
+from ..builder import Builder
 from .reader import Operator, Tensor
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def channel_axis(tensor: Tensor) -> int:
     return found.axis if found is not None and len(found.scale) > 1 else -1
 
 
-class Layer:
+class Layer(Builder):
     """One operator, its operands and its results.
 
     Every method raises ModelError for what the operator does not have, or what is not supported of it. ``remarks`` are

@@ -55,14 +55,14 @@ def same_padding(extents: Sequence[int], taps: Sequence[int], strides: Sequence[
 
 def window(layer: Layer, extents: Sequence[int], taps: Sequence[int], dilation: Sequence[int]) -> dict[str, object]:
     """The attributes ``strides`` and ``padding`` of a convolution or pool."""
-    strides = (layer.options["stride_h"], layer.options["stride_w"])
+    strides = tuple(layer.options[f"stride_{side}"] for side in "dhw"[-len(taps) :])
     if min(strides) < 1 or min(dilation) < 1:
         raise ModelError(f"it has strides {strides} and dilation {tuple(dilation)}")
     scheme = layer.options["padding"]
     if scheme not in (0, 1):
         raise ModelError(f"it has the padding scheme {scheme}")
     spans = [(tap - 1) * step + 1 for tap, step in zip(taps, dilation, strict=True)]
-    padding = same_padding(extents, spans, strides) if scheme == 0 else (0, 0, 0, 0)
+    padding = same_padding(extents, spans, strides) if scheme == 0 else (0,) * 2 * len(taps)
     return {"strides": strides, "padding": padding}
 
 
@@ -178,6 +178,18 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
     scale = fixed_point(factors, "double")
     return requantised(layer, biased(layer, sums, sums), of_15_bits(scale) if dtype == "int16" else scale)
+
+
+def _convolution_3d(layer: Layer) -> Expr:
+    """Weight: (depth, height, width, in, out)."""
+    layer.dtypes("float32")
+    data, weight = layer.value(0), layer.value(1)
+    if len(data.shape) != 5 or len(weight.shape) != 5:
+        raise ModelError("its data and weight must have 5 dimensions")
+    dilation = tuple(layer.options[f"dilation_{side}"] for side in "dhw")
+    attrs = window(layer, data.shape[1:4], weight.shape[:3], dilation)
+    product = call("nn.conv3d", data, weight, dilation=dilation, **attrs)
+    return layer.activated(biased(layer, product, product))
 
 
 def _hybrid_convolution(layer: Layer, data: Expr, weight: Expr, depthwise: bool, attrs: Mapping[str, object]) -> Expr:
@@ -338,6 +350,7 @@ def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:
 LINEAR: dict[str, Importer] = {
     "BATCH_MATMUL": _batch_matmul,
     "CONV_2D": _convolution,
+    "CONV_3D": _convolution_3d,
     "DEPTHWISE_CONV_2D": _depthwise,
     "FULLY_CONNECTED": _fully_connected,
 }

@@ -5,13 +5,12 @@ Indices that are computed and leave the data are brought into it; there is no sa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...import_budget import require_memory
 from ...relay.expr import Constant, Expr, call, const
 from ...tir.form.dtype import is_integer
+from ..compositions import index_parts, one_hot, positions, reversed_sequences, rows, scattered_rows
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisations
 from .shape import axis_of, raw
 
@@ -35,26 +34,6 @@ def _within(indices: Expr, extent: int, axis: int) -> Expr:
     return call("clip", indices, a_min=0, a_max=extent - 1)
 
 
-def _rows(data: Expr, places: Sequence[Expr]) -> Expr:
-    """``data[places[0], places[1], ...]``: places along the first dimensions, which broadcast with one another."""
-    leading, rest = data.shape[: len(places)], data.shape[len(places) :]
-    number: Expr | None = None
-    for d, place in enumerate(places):
-        step = math.prod(leading[d + 1 :])
-        own = place if step == 1 else call("multiply", place, const(step, place.dtype))
-        number = own if number is None else call("add", number, own)
-    assert number is not None
-    return call("take", call("reshape", data, newshape=(math.prod(leading), *rest)), number, axis=0)
-
-
-def _along(extent: int, rank: int, axis: int, dtype: str) -> Constant:
-    """0, 1, ... along one dimension of ``rank``."""
-    import numpy as np
-
-    require_memory(8 * extent)
-    return const(np.arange(extent, dtype=dtype).reshape([-1 if d == axis else 1 for d in range(rank)]))
-
-
 def _gather(layer: Layer) -> Expr:
     """Along one axis; of each batch with indices of its own, where there are dimensions of batches."""
     data, indices = raw(layer), _indices(layer, 1)
@@ -74,28 +53,24 @@ def _gather(layer: Layer) -> Expr:
     chosen = _within(indices, data.shape[axis], axis)
     own = indices.shape[batch:]
     chosen = call("reshape", chosen, newshape=(*indices.shape[:batch], *(1 for _ in range(batch, axis)), *own))
-    before = [_along(data.shape[d], axis + len(own), d, indices.dtype) for d in range(axis)]
-    return _rows(data, [*before, chosen])
+    before = [positions(layer, data.shape[d], axis + len(own), d, indices.dtype) for d in range(axis)]
+    return rows(layer, data, [*before, chosen])
 
 
 def _gather_nd(layer: Layer) -> Expr:
     """The last dimension of the indices names a place along each of the first dimensions of the data."""
     data, indices = raw(layer), _indices(layer, 1)
     layer.same_quantisation(layer.tensor(0), layer.output())
+    return rows(layer, data, _places(layer, indices, data.shape))
+
+
+def _places(layer: Layer, indices: Expr, shape: Sequence[int]) -> list[Expr]:
+    """Return the places along each of the first dimensions of a shape that the last dimension of indices names."""
     count = indices.shape[-1] if indices.shape else 0
-    if not 1 <= count <= len(data.shape):
-        raise ModelError(f"its indices of shape {indices.shape} do not fit data of shape {data.shape}")
-    outer = indices.shape[:-1]
-    places = []
-    for number in range(count):
-        if isinstance(indices, Constant):
-            part: Expr = const(indices.data[..., number])
-        else:
-            begin, end = (*(0 for _ in outer), number), (*outer, number + 1)
-            part = call("strided_slice", indices, begin=begin, end=end, strides=[1] * len(end))
-            part = call("reshape", part, newshape=outer)
-        places.append(_within(part, data.shape[number], number))
-    return _rows(data, places)
+    if not 1 <= count <= len(shape):
+        raise ModelError(f"its indices of shape {indices.shape} do not fit data of shape {tuple(shape)}")
+    parts = zip(index_parts(layer, indices, count), shape, strict=False)
+    return [_within(part, extent, axis) for axis, (part, extent) in enumerate(parts)]
 
 
 def _embedding_lookup(layer: Layer) -> Expr:
@@ -150,7 +125,7 @@ def _update_slice(layer: Layer) -> Expr:
     for d, (extent, size) in enumerate(zip(data.shape, update.shape, strict=True)):
         first = call("strided_slice", start, begin=[d], end=[d + 1], strides=[1])
         first = call("clip", first, a_min=0, a_max=extent - size)
-        place = call("subtract", _along(extent, 1, 0, start.dtype), first)
+        place = call("subtract", positions(layer, extent, 1, 0, start.dtype), first)
         # Places of 1, 1, ..., extent, ..., 1: for each axis of its own.
         here = call(
             "logical_and",
@@ -164,10 +139,50 @@ def _update_slice(layer: Layer) -> Expr:
     return call("where", inside, update, data)
 
 
+def _scatter_nd(layer: Layer) -> Expr:
+    """Sums of updates at the places that indices name, 0 elsewhere; of bool, whether one of them holds."""
+    updates, shape = raw(layer, 1), layer.integers(2, "shape")
+    layer.same_quantisation(layer.tensor(1), layer.output())
+    zeros = call("broadcast_to", layer.scalar(0, updates), shape=shape)
+    places = _places(layer, _indices(layer, 0), shape)
+    if updates.dtype != "bool":
+        return scattered_rows(layer, zeros, places, updates, "add")
+    codes = scattered_rows(layer, layer.cast(zeros, "uint8"), places, layer.cast(updates, "uint8"), "max")
+    return layer.cast(codes, "bool")
+
+
+def _one_hot(layer: Layer) -> Expr:
+    indices, depth = _indices(layer, 0), layer.integer(1, "depth")
+    on, off = raw(layer, 2), raw(layer, 3)
+    layer.same_quantisation(layer.output(), layer.tensor(2), layer.tensor(3))
+    rank, axis = len(indices.shape), layer.options["axis"]
+    if depth < 1 or not -1 <= axis <= rank:
+        raise ModelError(f"it makes {depth} elements along axis {axis} of indices of shape {indices.shape}")
+    if on.tensor.size != 1 or off.tensor.size != 1:
+        raise ModelError(f"its values have {on.tensor.size} and {off.tensor.size} elements, not 1")
+    axis = rank if axis == -1 else axis
+    return one_hot(layer, indices, depth, layer.reshape(on, ()), layer.reshape(off, ()), axis)
+
+
+def _reverse_sequence(layer: Layer) -> Expr:
+    data, lengths = raw(layer), layer.value(1)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    if lengths.dtype not in ("int32", "int64"):
+        raise ModelError(f"its lengths are {lengths.dtype}", hint="supported: int32, int64")
+    time, batch = layer.options["seq_dim"], layer.options["batch_dim"]
+    made = reversed_sequences(layer, data, lengths, time, batch)
+    if isinstance(lengths, Constant) and lengths.data.max() > data.shape[time]:
+        raise ModelError(f"a length of {lengths.data.max()} is over the {data.shape[time]} elements of axis {time}")
+    return made
+
+
 PICKS: dict[str, Importer] = {
     "DYNAMIC_UPDATE_SLICE": _update_slice,
     "EMBEDDING_LOOKUP": _embedding_lookup,
     "GATHER": _gather,
     "GATHER_ND": _gather_nd,
+    "ONE_HOT": _one_hot,
+    "REVERSE_SEQUENCE": _reverse_sequence,
     "REVERSE_V2": _reverse,
+    "SCATTER_ND": _scatter_nd,
 }

@@ -8,6 +8,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr, TupleGetItem, call, const
 from ...relay.op import Bounds
 from ...relay.scaling import find_fixed_point
+from ..compositions import repeated
 from .layer import Importer, Layer, quantisation
 
 __all__ = ["SHAPE", "axis_of", "raw"]
@@ -193,6 +194,14 @@ def _broadcast_to(layer: Layer) -> Expr:
     return call("broadcast_to", data, shape=layer.integers(1, "shape"))
 
 
+def _tile(layer: Layer) -> Expr:
+    data, counts = raw(layer), layer.integers(1, "multiples")
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    if len(counts) != len(data.shape):
+        raise ModelError(f"its {len(counts)} multiples do not fit {len(data.shape)} dimensions")
+    return repeated(layer, data, counts, each=False)
+
+
 def _pack(layer: Layer) -> Expr:
     parts = [raw(layer, i) for i in range(max(1, layer.count))]
     layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
@@ -236,6 +245,7 @@ SHAPE: dict[str, Importer] = {
     "SPLIT_V": _split_v,
     "SQUEEZE": _squeeze,
     "STRIDED_SLICE": _strided_slice,
+    "TILE": _tile,
     "TRANSPOSE": _transpose,
     "UNPACK": _unpack,
     "ZEROS_LIKE": _zeros,

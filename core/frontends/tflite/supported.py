@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["DTYPES_OF"]
+__all__ = ["DTYPES_OF", "REFUSED"]
 
 _F = ("float32",)
 _BYTES = ("int8", "uint8")
 _CODES = (*_BYTES, "int16")
 _WHOLE = ("int32", "int64")
 _ALL = (*_F, *_CODES, *_WHOLE, "bool")
+_OTHERS = ("float64", "uint16", "uint32", "uint64")
 
 
 def _each(names: str, *dtypes: str) -> dict[str, tuple[str, ...]]:
@@ -44,7 +45,7 @@ DTYPES_OF: dict[str, tuple[str, ...]] = {
     **_each("REDUCE_PROD SHAPE BROADCAST_ARGS", *_WHOLE),
     **_each("QUANTIZE", *_F, *_CODES, "int32"),
     **_each("DEQUANTIZE", *_CODES, "float16"),
-    **_each("CAST", *_ALL, "float64", "uint16", "uint32", "uint64"),
+    **_each("BITCAST CAST TILE", *_ALL, *_OTHERS),
     **_each("EMBEDDING_LOOKUP", *_F, *_CODES),
     **_each("SVDF UNIDIRECTIONAL_SEQUENCE_LSTM", *_F, "int8"),
     **_each("ZEROS_LIKE", *_F, *_WHOLE),
@@ -52,7 +53,20 @@ DTYPES_OF: dict[str, tuple[str, ...]] = {
     **_each("BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND DEPTH_TO_SPACE SPACE_TO_DEPTH", *_ALL),
     **_each("GATHER GATHER_ND REVERSE_V2 DYNAMIC_UPDATE_SLICE SELECT SELECT_V2", *_ALL),
     **_each("BROADCAST_TO EXPAND_DIMS FILL PACK RESHAPE RESIZE_NEAREST_NEIGHBOR SLICE SPLIT SPLIT_V", *_ALL),
+    **_each("ATAN2", *_F, "float64"),
+    **_each("SIGN", *_F, "float64", "int32"),
+    **_each("CONV_3D FAKE_QUANT LOCAL_RESPONSE_NORMALIZATION", *_F),
+    **_each("TOPK_V2", *_F, *_CODES, *_WHOLE),
+    **_each("RANGE", *_F, *_WHOLE),
+    **_each("REDUCE_ALL REDUCE_ANY", "bool"),
+    **_each("ONE_HOT RANK REVERSE_SEQUENCE SCATTER_ND", *_ALL),
     **_each("SQUEEZE STRIDED_SLICE TRANSPOSE UNPACK", *_ALL),
 }
 """Of its data: integers of 8 and 16 bits are quantised, or plain where nothing is computed of them. (Weights beside
 float32 may be int8, uint8 or int4, which are dequantised.)"""
+
+REFUSED: dict[str, str] = dict.fromkeys(
+    ("COMPLEX_ABS", "IMAG", "REAL", "RFFT2D"),
+    "nothing computes with complex numbers: move the transform out of the model, or write it as matrix products",
+)
+"""Operators that are not planned, and what to do instead."""

@@ -245,6 +245,6 @@ register_op(
         compute=_topk_compute,
         loops=_topk_loops,
         kind="opaque",
-        specials=Specials("largest", "of several NaN that of the lower place is first"),
+        specials=Specials("largest", "of several NaN that of the lower place is first", tflite="sorted by chance"),
     )
 )
