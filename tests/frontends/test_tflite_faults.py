@@ -95,6 +95,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "running sum of codes": (one("CUMSUM", ([2], "int32", Q), INTS(0), result=([2], "int32", Q)), "' is quantised"),
     "operand missing": (one("ADD", F2, result=F2), "operand 1 is missing"),
     "no operands": (one("CONCATENATION", result=F2), "operand 0 is missing"),
+    "no summands": (one("ADD_N", result=F2), "operand 0 is missing"),
     "operand absent": (one("ADD", F2, None, result=F2), "operand 1 is missing"),
     "results": (one("TANH", F2, result=F2, outputs=2), "it has 2 results, not 1"),
     "result shape": (one("TANH", F2, result=([3], "float32", {})), r"'t1' is \(3,\) float32 in the file and Tensor"),

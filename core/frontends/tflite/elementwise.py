@@ -82,7 +82,7 @@ def _floor_div(layer: Layer) -> Call:
 
 
 def _sum_of_several(layer: Layer) -> Expr:
-    made, *others = operands(layer, layer.count)
+    made, *others = operands(layer, max(1, layer.count))
     for other in others:
         made = call("add", made, other)
     return made
