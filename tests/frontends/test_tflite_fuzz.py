@@ -143,9 +143,38 @@ def kept() -> bytes:
     return builder.finish(last)
 
 
+def sorted_rows() -> bytes:
+    """What is tiled, sorted, counted and scattered."""
+    builder = TFLiteBuilder()
+    x = builder.input([2, 3])
+    tiles, bits, rows = builder.tensor([2, 6]), builder.tensor([2, 2], "int32"), builder.tensor([4, 3])
+    values, places, signs = builder.tensor([2, 2]), builder.tensor([2, 2], "int32"), builder.tensor([2, 2])
+    hot, turned, angles, near = builder.tensor([2, 2, 3]), *(builder.tensor([2, 2]) for _ in range(3))
+    builder.op("TILE", [x, builder.constant([1, 2], "int32")], [tiles])
+    builder.op("TOPK_V2", [tiles, builder.constant(2, "int32")], [values, places])
+    limits = [builder.constant(number, "float32") for number in (2.0, -1.0)]
+    builder.op("ONE_HOT", [places, builder.constant(3, "int32"), *limits], [hot], axis=-1)
+    builder.op("REVERSE_SEQUENCE", [values, builder.constant([1, 2], "int32")], [turned], seqDim=1, batchDim=0)
+    builder.op("SIGN", [turned], [signs])
+    builder.op("ATAN2", [signs, values], [angles])
+    builder.op("FAKE_QUANT", [angles], [near], min=-3.0, max=3.0, numBits=8)
+    builder.op("BITCAST", [near], [bits])
+    builder.op("SCATTER_ND", [builder.constant([[3], [0]], "int32"), x, builder.constant([4, 3], "int32")], [rows])
+    return builder.finish(hot, bits, rows)
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return quantised_network(), float_network(), movements(), variables(), picture(), kept(), nested_control()
+    return (
+        quantised_network(),
+        float_network(),
+        movements(),
+        variables(),
+        picture(),
+        kept(),
+        nested_control(),
+        sorted_rows(),
+    )
 
 
 def load(data: bytes) -> None:
