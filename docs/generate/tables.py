@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from uma.compilers import KNOWN_COMPILERS
-from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.convert import CONVERTERS, OTHER_DOMAINS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
@@ -111,6 +111,7 @@ def operators() -> str:
     tflite |= dict.fromkeys(CONTROL, "other graphs of the file: [control flow](relay.md#control-flow)")
     onnx = dict.fromkeys(FOLDERS, _KNOWN_NOTE)
     onnx |= {name: _BOTH_NOTE if name in FOLDERS else _TFLITE_NOTE for name in CONVERTERS}
+    onnx |= {f"{domain}.{name}": _TFLITE_NOTE for domain, rows in OTHER_DOMAINS.items() for name in rows}
     return "\n".join(
         [
             heading(1, "Supported operators"),
@@ -144,6 +145,16 @@ def operators() -> str:
             "An `If` that a run decides, a `Loop`, and a longer `Scan` become [control flow](relay.md#control-flow), "
             "which hosts run: shapes are the same in both branches and in every turn, and what a loop puts together "
             "from its turns has a constant number of these. The layers within are named after the node: `loop/add`.\n",
+            "Operators of other domains have the domain before their name; a plugin that imports one of them overrides "
+            "the core. Those of `com.microsoft` on floats are what onnxruntime's optimiser writes: save models with "
+            "`ORT_ENABLE_EXTENDED`, because `ORT_ENABLE_ALL` packs convolutions for one machine. `Attention` has no "
+            "past state, and `MatMulNBits` has weights of 2, 4 or 8 bits without `g_idx`.\n",
+            "Operators of QONNX give integers of `int8` or `uint8` for up to 8 bits, as QuantizeLinear, Clip and "
+            "DequantizeLinear do; more bits stay `float32`. Scales and zero points of integers are constants, one "
+            "number or one per channel. QONNX adds the zero point before it rounds: a layer before a `Quant` with an "
+            "odd zero point, or with a `rounding_mode` other than `ROUND`, is rounded in `float32`. `Trunc` of 8-bit "
+            "integers of the same scale shifts them. In version 1 a `Trunc` of anything else stays `float32`, because "
+            "it has no limits.\n",
             "Opsets are those in which an operator got the forms that are read. Types are those that its first input "
             "may have in ONNX's own tests, which were tried; of operators of onnxruntime's, and of those that ONNX "
             "tests in company only, none is told.\n",

@@ -15,10 +15,16 @@ IR_VERSION = 9
 
 
 class OnnxBuilder:
-    """One graph, built node by node; tensors are named by the caller or numbered."""
+    """One graph, built node by node; tensors are named by the caller or numbered.
 
-    def __init__(self, opset: int = 17) -> None:
+    Args:
+        opset: version of ONNX's operators.
+        domains: version of the operators of each other domain.
+    """
+
+    def __init__(self, opset: int = 17, **domains: int) -> None:
         self.opset = opset
+        self.domains = domains
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.initializers: list[onnx.TensorProto] = []
@@ -61,7 +67,8 @@ class OnnxBuilder:
         """The model as it is, right or wrong; its outputs have names only."""
         declared = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self.nodes, "test", self.inputs, declared, self.initializers)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
+        opsets = [helper.make_opsetid(domain, version) for domain, version in {"": self.opset, **self.domains}.items()]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
     def build(self, *outputs: str) -> bytes:
         """The file, which onnx finds right."""

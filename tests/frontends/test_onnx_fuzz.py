@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -201,9 +202,75 @@ def _controlled() -> bytes:
     return data
 
 
+def _optimised() -> bytes:
+    """Operators that onnxruntime's optimiser writes."""
+    rng = np.random.default_rng(5)
+    own: dict[str, Any] = {"domain": "com.microsoft"}
+    b = OnnxBuilder(17, **{"com.microsoft": 1})
+
+    def weight(*shape: int) -> str:
+        return b.constant(rng.standard_normal(shape), "float32")
+
+    x = b.node(
+        "FusedConv", b.input("x", [1, 2, 4, 4]), weight(4, 2, 3, 3), weight(4), weight(1, 4, 2, 2),
+        activation="LeakyRelu", activation_params=[0.1], **own,
+    )  # fmt: skip
+    rows = b.node("FastGelu", b.node("Reshape", x, b.constant([4, 4], "int64")), weight(4), **own)
+    rows = b.node(
+        "FusedGemm", rows, weight(4, 4), weight(4), transB=1, activation="Elu", activation_alpha=0.5, **own
+    )  # fmt: skip
+    rows = b.node("QuickGelu", b.node("FusedMatMul", rows, rows, transB=1, alpha=0.5, **own), alpha=1.5, **own)
+    ids, mask = b.input("ids", [1, 4], "int32"), b.constant([[1, 1, 1, 0]], "int32")
+    tables = weight(5, 4), weight(4, 4), weight(2, 4)
+    words = b.node("EmbedLayerNormalization", ids, ids, *tables, weight(4), weight(4), mask, outputs=2, **own)
+    mixed = b.node(
+        "Attention", words[0], weight(4, 12), weight(12), words[1], num_heads=2, unidirectional=1, scale=0.3,
+        qkv_hidden_sizes=[4, 4, 4], **own,
+    )  # fmt: skip
+    mixed = b.node("BiasGelu", b.node("Add", mixed, rows), weight(4), **own)
+    mixed = b.node("SkipLayerNormalization", mixed, mixed, weight(4), weight(4), epsilon=1e-5, **own)
+    mixed = b.node("SkipSimplifiedLayerNormalization", mixed, mixed, weight(4), **own)
+    mixed = b.node("SimplifiedLayerNormalization", mixed, weight(4), axis=-1)
+    packed = b.constant(rng.integers(0, 255, (3, 1, 8)), "uint8"), weight(3, 1), b.constant([[3], [4], [5]], "uint8")
+    return b.model(
+        b.node("MatMulNBits", mixed, *packed, N=3, K=4, bits=4, block_size=16, **own), x
+    ).SerializeToString()  # fmt: skip
+
+
+def _qonnx() -> bytes:
+    """A convolution and a product of QONNX."""
+    rng = np.random.default_rng(6)
+    own: dict[str, Any] = {"domain": "qonnx.custom_op.general"}
+    b = OnnxBuilder(17, **{"qonnx.custom_op.general": 2})
+
+    def numbers(*values: float) -> list[str]:
+        return [b.constant(value, "float32") for value in values]
+
+    x = b.node("Quant", b.input("x", [1, 2, 4, 4]), *numbers(0.25, 1, 8), signed=1, narrow=0, **own)
+    scales = b.constant(rng.uniform(0.1, 0.2, (3, 1, 1, 1)), "float32")
+    weight = b.constant(rng.standard_normal((3, 2, 3, 3)), "float32")
+    weight = b.node("Quant", weight, scales, *numbers(0, 3), signed=1, narrow=1, rounding_mode="HALF_UP", **own)
+    y = b.node("Relu", b.node("Conv", x, weight))
+    y = b.node("Quant", y, *numbers(0.1, 0, 8), signed=0, narrow=0, **own)
+    y = b.node("Trunc", y, *numbers(0.1, 0, 8, 0.4, 6), signed=0, rounding_mode="FLOOR", **own)
+    matrix = b.node("BipolarQuant", b.constant(rng.standard_normal((12, 5)), "float32"), *numbers(0.5), **own)
+    y = b.node("MatMul", b.node("Reshape", y, b.constant([1, 12], "int64")), matrix)
+    return b.model(b.node("Quant", y, *numbers(0.5, 0, 4), signed=1, narrow=1, **own)).SerializeToString()
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return _quantised(), _shapes(), _floats(), _composed(), _recurrent(), _controlled(), _narrow()
+    return (
+        _quantised(),
+        _shapes(),
+        _floats(),
+        _composed(),
+        _recurrent(),
+        _controlled(),
+        _narrow(),
+        _optimised(),
+        _qonnx(),
+    )
 
 
 def test_the_seeds_are_right() -> None:

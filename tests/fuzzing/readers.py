@@ -59,12 +59,15 @@ def _load_tflite(data: bytes) -> None:
 
 @functools.cache
 def _onnx_seeds() -> tuple[bytes, ...]:
-    """Models of the repository's builder, and ONNX's own models of one operator, also with their inputs fixed."""
+    """Models of the repository's builder, models of one operator of onnxruntime's, and ONNX's own models of one
+    operator, also with their inputs fixed.
+    """
     from onnx import numpy_helper
     from tests._support.onnx_suite import load
+    from tests.frontends.test_onnx_contributed import CASES, model
     from tests.frontends.test_onnx_fuzz import seeds
 
-    made = list(seeds())
+    made = [*seeds(), *(model(case(np.random.default_rng(0)), computed=True)[0] for case in CASES.values())]
     for case in load(["node"]):
         made.append(case.model.SerializeToString())
         if case.sets and all(isinstance(array, np.ndarray) for array in case.sets[0][0]):

@@ -39,6 +39,7 @@ from .arith import ARITH
 from .asked import Asked
 from .composed import COMPOSED
 from .context import Context, Converter, Value
+from .contributed import CONTRIBUTED
 from .control import branches, loop, scan_loop
 from .counts import Counts
 from .custom import convert_custom
@@ -61,6 +62,7 @@ from .open_values import OPEN_CONVERTERS, computed, is_open_value
 from .optional import OPTIONAL
 from .pooled_regions import POOLED_REGIONS
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
+from .qonnx import QONNX
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
@@ -106,6 +108,15 @@ CONVERTERS: Mapping[str, Converter] = {
     **WINDOWS,
 }
 """How each op of ONNX's own domain becomes expressions, by its name."""
+
+OTHER_DOMAINS = {"com.microsoft": CONTRIBUTED, "qonnx.custom_op.general": QONNX}
+"""Operators of other domains: how each becomes expressions, and the names of its attributes. A function of the model
+or a plugin's importer of the same name overrides these."""
+
+_KEPT_QUANTISED = ("DequantizeLinear", *QONNX)
+"""Operators whose results stay dequantised integers where they are known at import."""
+
+_PACKED_HINT = "save it with ORT_ENABLE_EXTENDED: ORT_ENABLE_ALL packs tensors for one machine"
 
 QDQ_HINT = "quantise it statically, in the QDQ form: quantize_static(..., quant_format=QuantFormat.QDQ) of onnxruntime"
 _QUANTISED = ("ConvInteger", "DynamicQuantize", "MatMulInteger", "QGemm", "QLinear")
@@ -494,8 +505,13 @@ class _Importer:
         importer = self._custom("onnx", f"{node.domain}::{node.op}")
         if importer is None and _is_quantised(node):
             raise ModelError("this operator is not supported")
+        if importer is None and (row := OTHER_DOMAINS.get(node.domain, {}).get(node.op)) is not None:
+            _require_attributes(node, row[1].split())
+            return row[0]
         if importer is None:
             hint = "no plugin of this build imports it: name a target of the one that does"
+            if node.domain == "com.microsoft.nchwc":
+                hint = _PACKED_HINT
             raise ModelError("this operator is not supported", hint=hint)
         return partial(convert_custom, importer)
 
@@ -543,7 +559,8 @@ class _Importer:
             raise ModelError(f"it has {len(context.node.outputs)} results; one is supported")
         made = converter(context)
         known_only = not of_open and not any(isinstance(value, Expr) for value in context.values)
-        if is_own and op != "DequantizeLinear" and known_only:
+        is_core = is_own or converter is OTHER_DOMAINS.get(context.node.domain, {}).get(op, (None,))[0]
+        if is_core and op not in _KEPT_QUANTISED and known_only:
             made = _computed(context, made)
         if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
@@ -566,15 +583,20 @@ def _check_attributes(node: Node) -> None:
     # (An operator that another domain shares has a version that is not ONNX's.)
     opset = node.opset if node.opset in OPSETS else OPSETS[-1]
     known = _attributes(node.op, opset)
+    if known is not None:
+        hint = None
+        if onnx.defs.onnx_opset_version() < opset:
+            hint = f"the package 'onnx' that is installed knows opsets to {onnx.defs.onnx_opset_version()}: update it"
+        _require_attributes(node, known, hint)
+
+
+def _require_attributes(node: Node, known: Collection[str], hint: str | None = None) -> None:
+    """ModelError where a node has an attribute that is not among ``known``, with ``hint`` or the nearest name."""
     for name in node.attributes:
-        if known is not None and name not in known:
+        if name not in known:
             close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known)) or 'none'}"
-            if onnx.defs.onnx_opset_version() < opset:
-                hint = (
-                    f"the package 'onnx' that is installed knows opsets to {onnx.defs.onnx_opset_version()}: update it"
-                )
-            raise ModelError(f"it has no attribute {name!r} in this opset", hint=hint)
+            nearest = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known)) or 'none'}"
+            raise ModelError(f"it has no attribute {name!r} in this opset", hint=hint or nearest)
 
 
 @cache

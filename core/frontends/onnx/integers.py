@@ -304,5 +304,6 @@ MICROSOFT: Mapping[str, frozenset[str]] = {
     "QLinearMul": frozenset(),
     "QLinearSigmoid": frozenset(),
     "QLinearSoftmax": frozenset({"axis", "opset"}),
+    "SimplifiedLayerNormalization": frozenset({"axis", "epsilon", "stash_type"}),
 }
-"""Those that are onnxruntime's alone, of the domain com.microsoft, and their attributes."""
+"""Those that are onnxruntime's alone, in the domain com.microsoft or ONNX's, and their attributes."""

@@ -13,15 +13,20 @@ from .context import Context, Converter
 __all__ = ["NORM"]
 
 
-def _layer_norm(c: Context) -> Expr:
-    data = c.expr(0)
-    axes = range(normalise_axis(c.node.integer("axis", -1), len(data.shape)), len(data.shape))
-    made = c.call("nn.layer_norm", data, axis=axes, epsilon=c.node.real("epsilon", 1e-5))
-    made = c.call("multiply", made, c.expr(1))
-    made = c.call("add", made, c.expr(2)) if c.has(2) else made
-    if made.shape != data.shape:
-        raise ModelError(f"its scale or bias does not fit data of shape {data.shape}")
-    return made
+def _over_last(op: str) -> Converter:
+    """Return the converter of a normalisation by ``op`` over the dimensions from an axis on, scaled and shifted."""
+
+    def convert(c: Context) -> Expr:
+        data = c.expr(0)
+        axes = range(normalise_axis(c.node.integer("axis", -1), len(data.shape)), len(data.shape))
+        made = c.call(op, data, axis=axes, epsilon=c.node.real("epsilon", 1e-5))
+        made = c.call("multiply", made, c.expr(1))
+        made = c.call("add", made, c.expr(2)) if c.has(2) else made
+        if made.shape != data.shape:
+            raise ModelError(f"its scale or bias does not fit data of shape {data.shape}")
+        return made
+
+    return convert
 
 
 def _instance_norm(c: Context) -> Expr:
@@ -58,5 +63,6 @@ def _scaled_groups(c: Context, groups: int, scaled: int) -> Expr:
 NORM: Mapping[str, Converter] = {
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
-    "LayerNormalization": _layer_norm,
+    "LayerNormalization": _over_last("nn.layer_norm"),
+    "SimplifiedLayerNormalization": _over_last("nn.rms_norm"),
 }

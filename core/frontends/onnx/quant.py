@@ -96,9 +96,10 @@ def dequantized(c: Context, data: Expr, index: int, axis: int) -> Expr:
         channel = axis if len(given.scale) > 1 else -1
         return c.call("qnn.dequantize", data, scale=given.scale, zero_point=given.zero_point, axis=channel)
     seen, scale, zero_point = _spread(c, data, index, axis)
-    steps = c.cast(seen, "int32")
+    exact = zero_point.dtype if zero_point is not None and is_float(zero_point.dtype) else "int32"
+    steps = c.cast(seen, exact)
     if zero_point is not None:
-        steps = c.call("subtract", steps, c.cast(zero_point, "int32"))
+        steps = c.call("subtract", steps, c.cast(zero_point, exact))
     return c.reshape(c.call("multiply", c.cast(steps, scale.dtype), scale), data.shape)
 
 
