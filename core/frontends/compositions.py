@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..relay.expr import Constant, Expr, const
 from ..tir.form.dtype import bits
+from ..tir.form.extents import Dim, bound
 from .builder import Builder
 
 __all__ = [
@@ -25,12 +26,17 @@ __all__ = [
 # --- indices ---------------------------------------------------------------------------------------------------------
 
 
-def positions(b: Builder, extent: int, rank: int, axis: int, dtype: str = "int32") -> Constant:
+def positions(b: Builder, extent: Dim, rank: int, axis: int, dtype: str = "int32") -> Expr:
     """Return 0, 1, ... along one dimension of ``rank``."""
     import numpy as np
 
     b.reserve(extent)
-    return const(np.arange(extent, dtype=dtype).reshape([-1 if d == axis else 1 for d in range(rank)]))
+    (count,) = bound((extent,))
+    every = const(np.arange(count, dtype=dtype).reshape([-1 if d == axis else 1 for d in range(rank)]))
+    if count == extent:
+        return every
+    end = [extent if d == axis else 1 for d in range(rank)]
+    return b.call("strided_slice", every, begin=(0,) * rank, end=end, strides=(1,) * rank)
 
 
 def index_parts(b: Builder, indices: Expr, count: int) -> list[Expr]:

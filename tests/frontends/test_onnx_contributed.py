@@ -246,22 +246,35 @@ def test_random_forms(name: str, seed: int) -> None:
     compare(CASES[name](chance), computed=bool(seed % 2))
 
 
-def test_a_sequence_of_any_length() -> None:
-    """Attention with a mask over words, of a number of sequences and of words that a run says."""
+@pytest.mark.parametrize("form", ["keys", "ends", "unidirectional"])
+def test_sequences_of_any_length(form: str) -> None:
+    """Words, attention and a normalisation, of a number of sequences and of words that a run decides."""
     chance = np.random.default_rng(0)
     b = OnnxBuilder(17, **{MICROSOFT: 1})
-    x, mask = b.input("x", ["batch", "words", 6]), b.input("mask", ["batch", "words"], "int32")
+    ids, mask = b.input("ids", ["batch", "words"], "int32"), b.input("mask", ["batch", "words"], "int32")
+    tables = b.constant(floats(chance, 5, 6)), b.constant(floats(chance, 9, 6))
+    scales = b.constant(floats(chance, 6)), b.constant(floats(chance, 6))
+    x, ends, _ = b.node(
+        "EmbedLayerNormalization", ids, "", *tables, "", *scales, mask, outputs=3, domain=MICROSOFT
+    )  # fmt: skip
+    kept = {"keys": mask, "ends": ends, "unidirectional": ""}[form]
     weights = b.constant(floats(chance, 6, 12)), b.constant(floats(chance, 12))
-    y = b.node("Attention", x, *weights, mask, domain=MICROSOFT, num_heads=2)
+    flag = int(form == "unidirectional")
+    y = b.node("Attention", x, *weights, kept, domain=MICROSOFT, num_heads=2, unidirectional=flag)
     y = b.node("SkipLayerNormalization", y, y, b.constant(floats(chance, 4)), domain=MICROSOFT)
-    data = b.model(b.node("FastGelu", y, domain=MICROSOFT)).SerializeToString()
+    data = b.model(b.node("FastGelu", y, domain=MICROSOFT), ends).SerializeToString()
     module = canonicalise(import_model(data, shapes={"batch": "1..3", "words": "1..7"}).module)
     for batch, words in ((1, 1), (2, 7), (3, 4)):
-        inputs = {"x": floats(chance, batch, words, 6), "mask": np.ones((batch, words), np.int32)}
+        counts = chance.integers(1, words + 1, (batch, 1))
+        inputs = {
+            "ids": chance.integers(0, 5, (batch, words)).astype(np.int32),
+            "mask": (np.arange(words) < counts).astype(np.int32),
+        }
         extents = {"batch": batch, "words": words}
         given = {**inputs, **{name: np.array([value], np.int32) for name, value in extents.items()}}
-        (ours,) = evaluate(with_extents(module, extents), given)
-        np.testing.assert_allclose(ours, run_onnxruntime(data, inputs)[0], rtol=1e-5, atol=1e-5)
+        ours, theirs = evaluate(with_extents(module, extents), given), run_onnxruntime(data, inputs)
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(ours[1], theirs[1])
 
 
 def test_what_is_known_is_computed_at_import() -> None:

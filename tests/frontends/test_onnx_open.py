@@ -232,6 +232,10 @@ def stepped(b: OnnxBuilder, x: str) -> str:
     return str(b.node("Slice", x, ints(b, 0), ints(b, 9), ints(b, 1), ints(b, 2), name="rest"))
 
 
+def turned(b: OnnxBuilder, x: str) -> str:
+    return str(b.node("ReverseSequence", x, ints(b, 1), name="turn", batch_axis=0, time_axis=1))
+
+
 def recurrent(b: OnnxBuilder, x: str) -> str:
     """As many steps as a run says, in both directions."""
     weights = [b.constant(np.full(shape, 0.25), "float32") for shape in ((2, 4, 6), (2, 4, 1))]
@@ -260,6 +264,7 @@ REFUSED = (
     (twice, "fill"),
     (several, "count"),
     (stepped, "rest"),
+    (turned, "turn"),
 )
 
 

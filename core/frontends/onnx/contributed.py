@@ -14,11 +14,11 @@ from ...errors import ModelError
 from ...relay.expr import Constant, Expr
 from ...relay.ops.common import broadcast_shapes
 from ...tir.form.dtype import is_float
+from ..compositions import positions
 from .activations import ACTIVATIONS
 from .arith import ARITH
 from .context import Context, Converter, Value
 from .fold import limited
-from .gather import positions
 from .moves import MOVES
 from .narrow import NARROW
 from .quant import dequantized
@@ -211,7 +211,7 @@ def _embedding(c: Context) -> Sequence[Value]:
         raise ModelError("it has segment ids or a segment table without the other")
     if c.has(1):
         total = c.call("add", total, rows(4, _require_shape("segment_ids", c.expr(1), ids.shape)))
-    count: Value = np.zeros(limited(ids.shape[:1], np.int32), np.int32)
+    count: Expr = c.call("broadcast_to", c.constant(np.zeros(1, np.int32)), shape=ids.shape[:1])
     if c.has(7):
         mask = _require_shape("mask", c.expr(7), ids.shape)
         ones = c.cast(c.call("equal", mask, c.scalar(1, mask)), "int32")

@@ -14,6 +14,7 @@ from ...relay.evaluate import fold
 from ...relay.expr import Constant, Expr
 from ...relay.ops.common import broadcast_shapes
 from ...relay.qdq import dequantised
+from ...relay.visit import free_vars
 from ...tir.form.dtype import bounds
 from .context import Context, Converter
 
@@ -105,12 +106,18 @@ class _Form:
     axis: int
 
     def dequantized(self, c: Context, codes: Expr) -> Expr:
-        """Return the real numbers of `codes`, which become a constant if they follow from constants alone."""
-        known = fold([codes]) if c.is_known(0) else None
-        if known is not None:
-            c.built.clear()
-            codes = c.constant(known[0])
+        """Return the real numbers of `codes`, which become a constant where the data is one."""
+        codes = _folded(c, codes)
         return c.call("qnn.dequantize", codes, scale=self.scale, zero_point=self.zero_point, axis=self.axis)
+
+
+def _folded(c: Context, result: Expr) -> Expr:
+    """Return `result`, computed at once if the data and what it needs besides are known at import."""
+    known = fold([result]) if c.is_known(0) and not free_vars(result) else None
+    if known is None:
+        return result
+    c.built.clear()
+    return c.constant(known[0])
 
 
 def _form(limits: tuple[int, int], data: Expr, scale: Expr, zero_point: Expr) -> _Form | None:
@@ -144,7 +151,7 @@ def _real(c: Context, data: Expr, steps: Expr, limits: tuple[int, int] | None, s
     form = None if limits is None else _form(limits, data, scale, zero_point)
     if form is not None:
         return form.dequantized(c, c.cast(steps, form.dtype))
-    return c.call("multiply", c.call("subtract", c.cast(steps, scale.dtype), zero_point), scale)
+    return _folded(c, c.call("multiply", c.call("subtract", c.cast(steps, scale.dtype), zero_point), scale))
 
 
 def _clipped(c: Context, data: Expr, limits: tuple[int, int]) -> Expr:
