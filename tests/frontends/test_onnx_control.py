@@ -257,6 +257,14 @@ LOOPS = {
 }
 
 
+SHRINKING = """b (int64 i, bool c, float[3] s) => (bool d, float[3] t, int64[K] w) {
+    d = Identity (c)  t = Neg (s)
+    o = Constant <value_int = 1> ()  e = Constant <value_int = 3> ()  f = Sub (e, i)  w = Range (o, f, o) }"""
+LOOPS["its turns give parts of the shapes (2,) and (1,) for one result"] = loop(
+    "float[3] x", "n, , x", SHRINKING, "float[3] y, int64[A, B] z", "n = Constant <value_int = 2> ()"
+)
+
+
 @pytest.mark.parametrize("what", LOOPS)
 def test_loops_that_are_refused(what: str) -> None:
     with pytest.raises(ModelError) as caught:

@@ -387,6 +387,9 @@ def _unrolled(
     for gathered in parts:
         if not gathered:
             return None  # nobody knows the shape of what there is none of
+        shapes = dict.fromkeys(part.shape for part in gathered)
+        if len(shapes) > 1:
+            raise ModelError(f"its turns give parts of the shapes {' and '.join(map(str, shapes))} for one result")
         if not any(isinstance(part, Expr) for part in gathered):
             require_memory(sum(part.nbytes for part in gathered if not isinstance(part, Expr)))
             wholes.append(np.stack([part for part in gathered if not isinstance(part, Expr)]))
