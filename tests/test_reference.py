@@ -366,7 +366,7 @@ def ours(span: str) -> bool:
         names = {
             attr.name for kind in kinds if isinstance(kind, TargetKind) for attr in (*kind.attributes, *kind.common)
         }
-        return span in options or span.removeprefix("-") in names
+        return span in options or span.removeprefix("-").partition("=")[0] in names
     if "/" in span:
         return Path(repository.ROOT, span).exists()
     if span.startswith(("NAME_", "uma_")):
@@ -389,7 +389,16 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def _is_public(name: str) -> bool:
-    modules = ("uma", "uma.hookspecs", "uma.target", "uma.target.config", "uma.relay", "uma.relay.pattern", "uma.tir")
+    modules = (
+        "uma",
+        "uma.hookspecs",
+        "uma.target",
+        "uma.target.config",
+        "uma.relay",
+        "uma.relay.pattern",
+        "uma.tir",
+        "uma.tir.schedule",
+    )
     module, _, last = name.rpartition(".")
     for where in [module] if module else [*modules, "uma.tir.te"]:
         try:
