@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .quantisation import quantize
     from .relay import IRModule
     from .reports.asked import explain, targets, verify
+    from .reports.overviews import plan, report
     from .runtime.state import SessionState
     from .target import Alias, Attribute, Target, TargetKind
 
@@ -41,7 +42,9 @@ __all__ = [
     "explain",
     "hookimpl",
     "load",
+    "plan",
     "quantize",
+    "report",
     "targets",
     "verify",
 ]
@@ -59,7 +62,9 @@ _WHERE = {
     "explain": "reports.asked",
     "hookimpl": "hookspecs",
     "load": "artifact",
+    "plan": "reports.overviews",
     "quantize": "quantisation",
+    "report": "reports.overviews",
     "targets": "reports.asked",
     "verify": "reports.asked",
 }

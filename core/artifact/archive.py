@@ -14,13 +14,13 @@ from typing import BinaryIO
 
 from ..errors import ModelError, UmaError, UsageError
 from ..plain_files import open_plain, size_of
-from ..runtime.objects import OBJECTS_FOLDER, object_files
+from ..runtime.objects import object_files
 from ..runtime.replace import one_at_a_time, staging
 from .folder import MAX_METADATA_BYTES, intact
 from .record import METADATA_FILE, ArtifactRecord
 from .soundness import parse_record
 
-__all__ = ["is_archive", "names_archive", "read_archive", "write_archive"]
+__all__ = ["is_archive", "is_artifact", "names_archive", "read_archive", "write_archive"]
 
 _MAGIC = b"PK\x03\x04"
 _MAX_UNPACKED_BYTES = 1 << 29
@@ -44,14 +44,22 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def write_archive(path: Path, files: Mapping[str, bytes], metadata: str, objects: Mapping[str, bytes]) -> Path:
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Return whether ``path`` names an artifact, a folder or an archive, and not the file of a model."""
+    # (A path raises where its name is too long.)
+    return os.path.isdir(path) or is_archive(path)
+
+
+def write_archive(
+    path: Path, files: Mapping[str, bytes], metadata: str, folders: Mapping[str, Mapping[str, bytes]]
+) -> Path:
     """Write an artifact as the file ``path``; a kill at any moment leaves it whole, or the one that was there.
 
     Nothing is compressed: what compression gives differs from one version of zlib to the next.
 
     Args:
         path: the file. An artifact that is there is replaced; nothing else is.
-        files, metadata, objects: as `write_folder` takes them.
+        files, metadata, folders: as `write_folder` takes them.
 
     Returns:
         The file, without symbolic links.
@@ -62,8 +70,9 @@ def write_archive(path: Path, files: Mapping[str, bytes], metadata: str, objects
     if "\0" in os.fspath(path):
         raise UsageError("cannot write the artifact: there is a null character in the path", where=os.fspath(path))
     members = {**files, METADATA_FILE: metadata.encode()}
-    if objects:
-        members |= {f"{OBJECTS_FOLDER}/{name}": content for name, content in object_files(objects).items()}
+    for folder, inner in folders.items():
+        if inner:
+            members |= {f"{folder}/{name}": content for name, content in object_files(inner).items()}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for name, data in sorted(members.items()):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .. import json_record
 from ..arguments import path_of, told
 from ..errors import InternalError, ModelError, UsageError
+from ..runtime.objects import MODEL_FOLDER, OBJECTS_FOLDER
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
@@ -32,6 +33,7 @@ from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
 from .footprint import Footprint, footprint
+from .model_folder import SIZES_FILE, ModelSource, SavedModel, read_sizes, sizes_file
 from .profile import Profile, TicksSince, call_times, clocks_of
 from .record import ArtifactRecord
 from .soundness import problem
@@ -59,10 +61,12 @@ class Artifact:
         files: name to content of every file: C sources, headers, weights, example. Text is kept as UTF-8. A Makefile
             and a CMakeLists.txt are added if there are none.
         record: what it says of itself, but for ``files``, which is computed here.
+        built_from: the model that it was built from, and how; None if that is unknown.
 
     Attributes:
         record: all that it says of itself; read only.
         files: name to content of every file.
+        built_from: as given.
 
     Raises:
         InternalError: the two do not agree with the schema or with each other.
@@ -72,7 +76,9 @@ class Artifact:
     record: ArtifactRecord
     files: Mapping[str, bytes]
 
-    def __init__(self, files: Mapping[str, str | bytes], record: ArtifactRecord) -> None:
+    def __init__(
+        self, files: Mapping[str, str | bytes], record: ArtifactRecord, built_from: ModelSource | None = None
+    ) -> None:
         try:
             contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
             record = dataclasses.replace(record, files=file_table(contents))
@@ -93,13 +99,20 @@ class Artifact:
             )
         self.files = MappingProxyType(dict(sorted(contents.items())))
         self._compiled = Compiled(self.record, self.files)
+        self.built_from = built_from
+        self._sizes: tuple[int | None, int | None] | None = None
         self._lock = threading.RLock()
         self._model: NativeModel | EmulatedModel | None = None
         self._session: ModelSession | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is pickled and copied as its files: what was compiled or is running stays where it is."""
-        return Artifact, (dict(self.files), self.record)
+        """It is pickled and copied as its files: what was compiled or is running stays where it is, and so does a model
+        that is in memory."""
+        return Artifact, (
+            dict(self.files),
+            self.record,
+            self.built_from if isinstance(self.built_from, SavedModel) else None,
+        )
 
     def __repr__(self) -> str:
         return f"<Artifact {self.name}: {', '.join(self.record.targets)}>"
@@ -145,10 +158,13 @@ class Artifact:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
         if objects := self.objects():
-            return sum(map(code_bytes, objects.values()))
-        library = self._compiled.library()
-        with on_trial(library):
-            return text_bytes(library)
+            size = sum(map(code_bytes, objects.values()))
+        else:
+            library = self._compiled.library()
+            with on_trial(library):
+                size = text_bytes(library)
+        self._sizes = size, None if self._sizes is None else self._sizes[1]
+        return size
 
     @property
     def stack_bytes(self) -> int | None:
@@ -165,10 +181,13 @@ class Artifact:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
         if self.objects():
-            return self._stacks().get(f"{self.name}_run")
-        library = self._compiled.library()
-        with on_trial(library):
-            return symbol_value(library, STACK_SYMBOL)
+            size = self._stacks().get(f"{self.name}_run")
+        else:
+            library = self._compiled.library()
+            with on_trial(library):
+                size = symbol_value(library, STACK_SYMBOL)
+        self._sizes = None if self._sizes is None else self._sizes[0], size
+        return size
 
     @property
     def kernel_stack_bytes(self) -> Mapping[str, int]:
@@ -197,6 +216,17 @@ class Artifact:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
         return footprint(self.record, self.code_bytes, self.stack_bytes)
+
+    def known_footprint(self) -> Footprint:
+        """Return the same, with the sizes of code and stack only if they are known already: they were asked for, or the
+        artifact was saved with them, as `uma build` does. Nothing is compiled.
+
+        Raises:
+            ModelError: the folder ``model`` of the saved artifact is damaged.
+        """
+        if self._sizes is None:
+            self._sizes = read_sizes(b"" if self.built_from is None else self.built_from.files().get(SIZES_FILE, b""))
+        return footprint(self.record, *self._sizes)
 
     @property
     def emulator(self) -> str | None:
@@ -431,6 +461,9 @@ class Artifact:
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, or as that file if its name ends in ``.zip``; whole or not at all.
 
+        The model that it was built from goes into the folder ``model``, if it is known: `uma.verify`, `uma.explain` and
+        `uma.report` build it again from there.
+
         An archive has the same bytes each time. An artifact that is there already is replaced, with what its Makefile
         made, unless it was changed or something was added to it. Of several processes that save to
         one place the last one's artifact stays; one that is killed leaves the old artifact or the new one, whole.
@@ -449,7 +482,14 @@ class Artifact:
         """
         path = path_of(path, "an artifact")
         write = write_archive if names_archive(path) else write_folder
-        return write(path, self.files, self._text, self.objects() if objects else {})
+        folders = {OBJECTS_FOLDER: self.objects() if objects else {}, MODEL_FOLDER: self._model_files()}
+        return write(path, self.files, self._text, folders)
+
+    def _model_files(self) -> Mapping[str, bytes]:
+        """The content of the folder ``model``, with the sizes that are known."""
+        files = {} if self.built_from is None else self.built_from.files()
+        code_bytes, stack_bytes = self._sizes or (None, None)
+        return files if not files or code_bytes is None else {**files, SIZES_FILE: sizes_file(code_bytes, stack_bytes)}
 
     def export(self, format: str, path: str | os.PathLike[str], *, plugins: PluginHost | None = None) -> Path:
         """Write the artifact as the folder `path`, whole or not at all, in the form of a build system, or in one that a
@@ -491,4 +531,4 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
     """
     path = path_of(path, "an artifact")
-    return Artifact(*(read_archive(path) if is_archive(path) else read_folder(path)))
+    return Artifact(*(read_archive(path) if is_archive(path) else read_folder(path)), SavedModel(path))

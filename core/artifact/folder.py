@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import ModelError, UmaError, UsageError
 from ..runtime.files import read_plain
-from ..runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
+from ..runtime.objects import KEPT_FOLDERS, change_since_written, write_objects
 from ..runtime.replace import one_at_a_time, recover, replace_folder, staging
 from .export.makefile import makefile_products
 from .record import METADATA_FILE, ArtifactRecord, FileRecord
@@ -28,7 +28,10 @@ def file_table(contents: Mapping[str, bytes]) -> dict[str, FileRecord]:
 
 
 def write_folder(
-    path: str | os.PathLike[str], files: Mapping[str, bytes], metadata: str, objects: Mapping[str, bytes]
+    path: str | os.PathLike[str],
+    files: Mapping[str, bytes],
+    metadata: str,
+    folders: Mapping[str, Mapping[str, bytes]],
 ) -> Path:
     """Write an artifact as the folder ``path``; a kill at any moment leaves it whole, or the one that was there.
 
@@ -36,7 +39,7 @@ def write_folder(
         path: the folder. An artifact that is there is replaced, with what its Makefile made; nothing else is.
         files: name to content.
         metadata: the text of ``metadata.json``.
-        objects: for the folder ``objects``, which is written unless there are none.
+        folders: of `KEPT_FOLDERS`, each with its files; one without files is not written.
 
     Returns:
         The folder, without symbolic links.
@@ -48,8 +51,9 @@ def write_folder(
         for name, content in files.items():
             staged.joinpath(name).write_bytes(content)
         staged.joinpath(METADATA_FILE).write_text(metadata, encoding="utf-8", newline="\n")
-        if objects:
-            write_objects(staged / OBJECTS_FOLDER, objects)
+        for name, inner in folders.items():
+            if inner:
+                write_objects(staged / name, inner)
     return Path(os.path.realpath(path))
 
 
@@ -135,8 +139,7 @@ def _refuse_to_replace(folder: Path) -> None:
         ) from error
     known = {METADATA_FILE, *files}
     known |= {name for name in makefile_products(record) if (folder / name).is_file()}
-    if is_as_written(folder / OBJECTS_FOLDER):
-        known.add(OBJECTS_FOLDER)
+    known |= {name for name in KEPT_FOLDERS if change_since_written(folder / name) is None}
     if extra := sorted({item.name for item in folder.iterdir()} - known):
         raise UsageError(
             f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",

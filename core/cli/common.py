@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..artifact import Artifact, TensorRecord
     from ..frontends.open_shapes import AskedShape
     from ..lowering.members import Members
+    from ..pipeline.kept_model import KeptModel
     from ..pipeline.loading import LoadedModel
     from ..plugins import PluginHost
     from .output import Output
@@ -30,21 +31,43 @@ if TYPE_CHECKING:
 __all__ = [
     "add_input_arguments",
     "add_model_arguments",
+    "add_model_or_artifact",
     "add_output_arguments",
     "add_plugin_arguments",
     "add_shape_argument",
     "add_target_argument",
     "find_members",
     "given_inputs",
-    "is_artifact",
     "make_inputs",
     "model_or_artifact",
     "plugin_host",
+    "read_kept",
     "read_model",
     "shapes",
     "states",
     "target_text",
 ]
+
+_BUILD_OPTIONS = (
+    "target",
+    "name",
+    "shape",
+    "constant",
+    "state",
+    "pin",
+    "requantize",
+    "tolerate",
+    "hybrid",
+    "import_limit",
+    "io",
+    "strips",
+    "stream_input",
+    "partition",
+    "plan",
+    "costs",
+    "max_ram",
+)
+"""The options that an artifact has been built with, or without."""
 
 _SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
 _SEED = re.compile(r"[0-9]{1,40}")
@@ -139,6 +162,18 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
     )
     add_partition_arguments(parser)
     add_plugin_arguments(parser)
+
+
+def add_model_or_artifact(parser: argparse.ArgumentParser) -> None:
+    """The argument ``model`` of commands that read an artifact as well, by `read_kept`, and how to build a model."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL|ARTIFACT",
+        type=Path,
+        help="a TFLite or ONNX file, or a stage's text (.py); or an artifact, folder or .zip, which takes no option of "
+        "uma build",
+    )
+    add_model_arguments(parser, target_required=False)
 
 
 def add_target_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -259,6 +294,25 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     return members, loaded
 
 
+def read_kept(args: argparse.Namespace, out: Output, doing: str) -> tuple[Artifact | None, KeptModel]:
+    """The artifact, where the argument ``model`` names one; and the model, with its targets.
+
+    Args:
+        args: the command's arguments, those of `add_model_arguments` among them.
+        doing: as for `model_or_artifact`.
+
+    Raises:
+        UsageError, ModelError, PluginError: as for `model_or_artifact`, `read_kept_model` and `read_model`.
+    """
+    from ..pipeline.kept_model import KeptModel, read_kept_model
+
+    if (artifact := model_or_artifact(args, doing)) is not None:
+        out.step("build again")
+        return artifact, read_kept_model(artifact, plugin_host(args))
+    members, loaded = read_model(args, out)
+    return None, KeptModel(loaded, members)
+
+
 def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     """The artifact, where the argument ``model`` is the folder of one; None where it is a file.
 
@@ -270,28 +324,13 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
         UsageError: there is nothing of that name, or what goes with model files only was given, or is missing.
         ModelError: the artifact is damaged, or of another version.
     """
+    from ..artifact.archive import is_artifact
+
     if is_artifact(args.model):
         from ..artifact import load
+        from ..reports.asked import refuse_options
 
-        given = (
-            "target",
-            "name",
-            "shape",
-            "constant",
-            "pin",
-            "requantize",
-            "tolerate",
-            "hybrid",
-            "import_limit",
-            "io",
-            "strips",
-            "state",
-        )
-        options = (*given, "stream_input")
-        if any(getattr(args, option) for option in options):
-            *most, last = (f"--{option.replace('_', '-')}" for option in options)
-            hint = f"{', '.join(most)} and {last} go with model files"
-            raise UsageError("an artifact is built already", hint=hint)
+        refuse_options({f"--{name.replace('_', '-')}": getattr(args, name, None) for name in _BUILD_OPTIONS})
         return load(args.model)
     try:
         os.stat(args.model)
@@ -458,14 +497,6 @@ def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, st
     return found
 
 
-def is_artifact(path: Path) -> bool:
-    """Whether an argument names an artifact, a folder or an archive, and not the file of a model."""
-    from ..artifact.archive import is_archive
-
-    # (A path raises where its name is too long.)
-    return os.path.isdir(path) or is_archive(path)
-
-
 def make_inputs(args: argparse.Namespace, declared: Sequence[TensorRecord]) -> dict[str, np.ndarray]:
     """An array for every input of the model, as ``--inputs`` and ``--input`` say, else random.
 
@@ -496,6 +527,7 @@ def given_inputs(
         ModelError: a file does not hold what it should. Shapes and dtypes are left to the session.
     """
     from ..runtime.files import read_arrays
+    from ..target.values import suggest
 
     rows = {row.name: row for row in declared}
     hint = f"its inputs: {', '.join(map(repr, rows)) or 'none'}"
@@ -507,7 +539,7 @@ def given_inputs(
             unknown, separator, _ = text.partition("=")
             if not separator:
                 raise UsageError(f"--input {text!r} names no input", hint=_SOURCES)
-            raise UsageError(f"the model has no input {unknown!r}", hint=hint)
+            raise UsageError(f"the model has no input {unknown!r}", hint=suggest(unknown, rows) + hint)
         if name in given:
             raise UsageError(f"--input gives {name!r} twice")
         given[name] = _from_source(text[len(name) + 1 :], rows[name])
@@ -522,7 +554,7 @@ def given_inputs(
         unknown_names = [name for name in unknown_names if name.partition(":")[0] != labels]
     if unknown_names:
         what = f"the model has no input {unknown_names[0]!r}"
-        raise ModelError(what, where=str(args.inputs), hint=hint)
+        raise ModelError(what, where=str(args.inputs), hint=suggest(unknown_names[0], rows) + hint)
     return {**arrays, **given}
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..formatting import format_percent
 from ..target.values import shorten
-from .common import add_model_arguments, add_output_arguments, read_model
+from .common import add_model_or_artifact, add_output_arguments, read_kept
 from .deciding import known_costs, say_cautions
 from .declined import say_declined
 from .limits import add_limit_argument, max_ram
@@ -35,8 +34,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "them from each accelerator: the closest pattern, and the condition that failed.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser)
+    add_model_or_artifact(parser)
     add_limit_argument(parser)
     parser.add_argument(
         "--stream",
@@ -115,9 +113,10 @@ def _say_otherwise(found: Otherwise, out: Output) -> None:
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.explain import end_of_proofs, explain_loaded
 
-    limit = max_ram(args)
     known = known_costs(args)
-    members, loaded = read_model(args, out)
+    artifact, kept = read_kept(args, out, "explaining")
+    limit = max_ram(args) if artifact is None else kept.max_ram
+    members, loaded = kept.members, kept.loaded
     found = explain_loaded(
         loaded,
         members,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..partition import plan_record
-    from ..pipeline.contest import best_plan
-    from ..pipeline.driver import start_build
-    from ..reports.decided import decision_record
-    from ..reports.timeline import timeline_svg
+    from ..reports.overviews import make_plan, write_text
 
     if args.plan is not None:
         raise UsageError("uma plan makes plans, and repeats none", hint="give --plan to uma build")
@@ -51,51 +47,30 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("plans are made by the partitioner 'collage'", hint="leave out --partition")
     args.partition = "collage"
     members, loaded = read_model(args, out)
-    contest = best_plan(loaded, members, progress=out.step)
-    if contest.decision is not None:
-        plan = plan_record(contest.decision, members.texts, members.versions)
-    else:
-        # What is refused by its target is placed anew, so that it is lowered as well.
-        build = start_build(loaded, members, "lower", progress=out.step)
-        build.run(loaded.form, "lower")
-        found = decision_record(build)
-        if found is None:
-            raise UsageError("there is nothing to place", hint="the model is lowered already")
-        plan = found
-    plan["trials"] = [trial.record() for trial in contest.trials]
-    plan["taken"] = contest.record()
+    plan, contest = make_plan(loaded, members, out.step)
     if args.output is not None:
-        _write(args.output, "the plan", json.dumps(plan, indent=1) + "\n")
+        plan.save(args.output)
     if args.timeline is not None:
-        _write(args.timeline, "the timeline", timeline_svg(plan, loaded.name))
+        write_text(args.timeline, "the timeline", plan.timeline())
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
-    say_plan(plan, out)
+    say_plan(plan.record, out)
     say_cautions(members, out)
     say_trials(contest, out)
     for path in (args.output, args.timeline):
         if path is not None:
             out.line(f"in: {path}")
     out.notes(loaded.notes, loaded.simplified)
-    out.result(plan)
+    out.result(dict(plan.record))
     return 0
 
 
-def _write(path: Path, what: str, text: str) -> None:
-    from ..plain_files import write_whole
-
-    try:
-        write_whole(path, text.encode(), streams=True)
-    except OSError as error:
-        raise UsageError(f"{what} cannot be written: {error.strerror}", where=str(path)) from error
-
-
-def say_plan(plan: dict[str, Any], out: Output) -> None:
+def say_plan(plan: Mapping[str, Any], out: Output) -> None:
     """A plan for people: its parts and what each won by, and what other placements cost."""
-    from ..reports.decided import part_rows, placement_rows, rival_rows
+    from ..reports.decided import PART_HEAD, PLACEMENT_HEAD, part_rows, placement_rows, rival_rows
     from ..reports.timeline import timeline_lines
 
-    out.columns(("target", "part", "us", "by", "runner-up", "us more"), part_rows(plan))
-    out.columns(("placement", "us", "compute", "launches", "copies"), placement_rows(plan))
+    out.columns(PART_HEAD, part_rows(plan))
+    out.columns(PLACEMENT_HEAD, placement_rows(plan))
     if rows := rival_rows(plan):
         out.line("regions that are larger or smaller, and by what they take more:")
         out.columns(("target", "part", "instead", "ops", "us more", "compute", "launches", "copies"), rows)

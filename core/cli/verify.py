@@ -12,10 +12,10 @@ from ..errors import UsageError, VerificationError
 from ..target.values import shorten
 from .common import (
     add_input_arguments,
-    add_model_arguments,
+    add_model_or_artifact,
     add_output_arguments,
     given_inputs,
-    read_model,
+    read_kept,
     states,
 )
 from .deciding import say_cautions
@@ -58,8 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "tensor's range over the samples, behind n rounded operations of unit roundoff u.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser)
+    add_model_or_artifact(parser)
     add_limit_argument(parser)
     add_input_arguments(parser)
     parser.add_argument(
@@ -99,9 +98,13 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.samples import LABELS
 
     check_options(args.samples, args.step_limit)
-    members, loaded = read_model(args, out)
-    artifact, limit = _built(loaded, members, max_ram(args), out)
-    say_cautions(members, out)
+    artifact, kept = read_kept(args, out, "verifying")
+    members, loaded, limit = kept.members, kept.loaded, kept.max_ram
+    if artifact is not None and args.against != "builtin":
+        raise UsageError(f"{args.against} reads model files alone", hint="verify the model file")
+    if artifact is None:
+        artifact, limit = _built(loaded, members, max_ram(args), out)
+        say_cautions(members, out)
     found = verify_loaded(
         loaded,
         artifact,

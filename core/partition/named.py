@@ -16,7 +16,7 @@ from .collage import Collage
 from .eager import eager
 from .plan import Partitioner, Regions
 
-__all__ = ["GROUP", "find_partitioner", "partitioner_names"]
+__all__ = ["GROUP", "find_partitioner", "named_partitioner", "partitioner_names"]
 
 GROUP = "uma.partitioners"
 """The entry-point group: an entry point's name is that of the partitioner, its value ``module:function``."""
@@ -63,6 +63,13 @@ def find_partitioner(given: str | Partitioner) -> Partitioner:
         hint = "keep one of them: remove the rest (pip uninstall PLUGIN)"
         raise PluginError(f"{owners} both have a partitioner {given!r}", where=f"entry points of {GROUP}", hint=hint)
     return _Named(found[0], _imported(found[0]))
+
+
+def named_partitioner(partitioner: Partitioner) -> str | None:
+    """Return the name by which `find_partitioner` gives ``partitioner``; None for a function of the caller's."""
+    if isinstance(partitioner, _Named):
+        return partitioner.entry.kind
+    return next((name for name, known in _OWN.items() if known == partitioner), None)
 
 
 def partitioner_names() -> list[str]:

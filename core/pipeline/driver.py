@@ -41,7 +41,7 @@ from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
-from ..partition import Partitioner
+from ..partition import Collage, Partitioner
 from ..plugins import PluginHost, default_host
 from ..program import Plan, Program, check_plan, plan, streams
 from ..program.overlaps import with_those_in_use
@@ -52,6 +52,7 @@ from ..toolchain.packing import packing_engine
 from ..version import __version__
 from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .dump import Dumper
+from .kept_model import KeptModel
 from .loading import LoadedModel, Model, Shapes, load_model, model_digest
 from .machine_code import machine_code
 from .pins import Pins
@@ -385,10 +386,18 @@ def finish_build(
         ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
         for one in build.tolerated
     )
+    partitioner = None if build.placement is None else build.placement.partitioner
     artifact = make_artifact(
         program,
         memory,
         build.members,
+        built_from=KeptModel(
+            loaded,
+            build.members,
+            weights,
+            build.max_ram,
+            partitioner.decision if isinstance(partitioner, Collage) else None,
+        ),
         weights=weights,
         work=work,
         consent=consent,
@@ -407,6 +416,7 @@ def make_artifact(
     memory: Plan,
     members: Members,
     *,
+    built_from: KeptModel | None = None,
     weights: WeightsForm = "assembly",
     stepwise: bool = False,
     work: Mapping[int, Work] = MappingProxyType({}),
@@ -422,6 +432,7 @@ def make_artifact(
         program: what to run.
         memory: where its buffers are.
         members: the targets that it was built for.
+        built_from: the model, and how it is built; None where nothing builds it again.
         weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
         work: what steps do of the model, by position, where that is known.
@@ -508,7 +519,7 @@ def make_artifact(
         rows=rows,
         strips=strips,
     )
-    return Artifact(files.contents, record)
+    return Artifact(files.contents, record, built_from)
 
 
 def _executor(members: Members) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import ModelError, UsageError
 from ..plain_files import open_plain, size_of, write_whole
@@ -19,7 +20,7 @@ from .stages import STAGES, Form
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "print_form", "read_dump"]
+__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "constants_file", "parse_dump", "print_form", "read_dump"]
 
 SUFFIX = ".py"
 """Text forms are Python syntax, and editors show them as such."""
@@ -71,11 +72,16 @@ class Dumper:
             raise UsageError(f"cannot write the dump: {error.strerror}", where=str(self.folder)) from error
 
     def _save_constants(self) -> None:
-        import numpy as np
+        self._write(CONSTANTS_FILE, constants_file(self.constants))
 
-        content = io.BytesIO()
-        np.savez(content, **self.constants)  # type: ignore[arg-type]  # its stub takes keywords for options only
-        self._write(CONSTANTS_FILE, content.getvalue())
+
+def constants_file(constants: Mapping[str, np.ndarray]) -> bytes:
+    """Return the content of `CONSTANTS_FILE` for constants by the SHA-256 of their bytes."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.savez(content, **constants)  # type: ignore[arg-type]  # its stub takes keywords for options only
+    return content.getvalue()
 
 
 def read_dump(path: Path) -> Form:
@@ -86,19 +92,43 @@ def read_dump(path: Path) -> Form:
         ModelError: a file is damaged or too large, or there is no model in it.
         TextError: the text is malformed, or a constant is missing.
     """
-    import numpy as np
-
     beside = path.with_name(CONSTANTS_FILE)
     try:
         with open_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8") as reader:
             if size_of(file) > _MAX_TEXT_BYTES:
                 raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
             text = reader.read()
-        constants = _read_constants(beside, text) if beside.exists() else {}
+        constants = {}
+        if beside.exists():
+            with open_plain(beside) as whole:
+                constants = _read_constants(whole, size_of(whole), text, beside)
     except UnicodeDecodeError as error:
         raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
         raise UsageError(f"cannot read the text form: {getattr(error, 'strerror', error)}", where=str(path)) from error
+    return _parsed(text, constants, path)
+
+
+def parse_dump(text: str, constants: bytes | None, where: Path) -> Form:
+    """Return the form of a text.
+
+    Args:
+        text: of the form.
+        constants: the content of `CONSTANTS_FILE`; None if there is none.
+        where: names the text in errors.
+
+    Raises:
+        ModelError, TextError: as for `read_dump`.
+    """
+    found = {}
+    if constants is not None:
+        found = _read_constants(io.BytesIO(constants), len(constants), text, where.with_name(CONSTANTS_FILE))
+    return _parsed(text, found, where)
+
+
+def _parsed(text: str, constants: Mapping[str, bytes], path: Path) -> Form:
+    import numpy as np
+
     if _PROGRAM.search(text):
         return parse_program(text, constants, str(path))
     arrays = {digest: np.frombuffer(raw, np.uint8) for digest, raw in constants.items()}
@@ -110,7 +140,7 @@ def read_dump(path: Path) -> Form:
     return module
 
 
-def _read_constants(path: Path, text: str) -> dict[str, bytes]:
+def _read_constants(whole: BinaryIO, size: int, text: str, path: Path) -> dict[str, bytes]:
     """The contents of the arrays that ``text`` names in a file of `Dumper`; ModelError for any other file.
 
     What they are is said by the text, and that they are what it means by their digests, so the headers are skipped.
@@ -120,11 +150,11 @@ def _read_constants(path: Path, text: str) -> dict[str, bytes]:
 
     found = {}
     try:
-        with open_plain(path) as whole, zipfile.ZipFile(whole) as archive:
+        with zipfile.ZipFile(whole) as archive:
             members = archive.infolist()
             # Nothing is compressed or shared, so that no small file fills the memory.
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
-            if packed or sum(member.file_size for member in members) > size_of(whole):
+            if packed or sum(member.file_size for member in members) > size:
                 raise ModelError("the constants are compressed, as no dump is", where=str(path))
             named = set(_DIGEST.findall(text))
             sizes = {member.filename.removesuffix(".npy"): member.file_size for member in members}

@@ -50,6 +50,7 @@ from .io import pool_of
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import at_work, priced
+from .ram import Limit
 from .rows import Again, Lowered, RowsAsked, choose_rows
 from .streams import HINT, with_streams
 from .strips import StripsAsked, StripsChoice
@@ -156,6 +157,11 @@ class Build:
         self._after = after
         self.matches = Matches(members)
         self._lower_regions = RegionLowering(members, self.matches)
+
+    @property
+    def max_ram(self) -> Limit | None:
+        """What the model may take without its stack; None for no limit."""
+        return self._rows_asked.max_ram
 
     def run(self, form: Form, until: str = STAGES[-1]) -> Form:
         """Bring ``form`` through the stages.

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import told
-from ..artifact import Artifact
+from ..artifact import Artifact, load
+from ..artifact.archive import is_artifact
 from ..artifact.footprint import footprint
 from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
@@ -20,8 +21,10 @@ from ..io_forms import IoForm
 from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
+from ..markup import html_of, table
 from ..partition import Partitioner
 from ..pipeline.driver import build_loaded
+from ..pipeline.kept_model import KeptModel, read_kept_model
 from ..pipeline.loading import LoadedModel, Model, Shapes, load_model
 from ..pipeline.pins import Pins
 from ..pipeline.ram import Limit, ram_limit, require_ram
@@ -46,12 +49,23 @@ from .verify_open import verify_open
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["InstalledTargets", "check_options", "explain", "targets", "verify", "verify_loaded"]
+__all__ = [
+    "InstalledTargets",
+    "artifact_asked",
+    "check_options",
+    "explain",
+    "plugins_or_default",
+    "read_asked",
+    "refuse_options",
+    "targets",
+    "verify",
+    "verify_loaded",
+]
 
 
 def explain(
-    model: Model,
-    target: TargetLike,
+    model: Model | Artifact,
+    target: TargetLike | None = None,
     *,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
@@ -71,39 +85,40 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        model: as for `uma.build`; or an artifact, or its path, which is explained as it was built.
+        target: as for `uma.build`; of an artifact it is known, as are all options of its build.
+        shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
         io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
     Raises:
-        UsageError: as for `uma.build`; or the model was lowered already, and has no ops.
-        ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
+        UsageError: as for `uma.build`; or the model was lowered already, and has no ops; or a model has no target, or
+            an artifact is given with an option of the build.
+        ModelError: as for `uma.build`; or the artifact does not keep its model, or was built by other versions.
+        RequirementError, PluginError, ToolchainError: as for `uma.build`.
     """
-    host = _host(plugins)
+    options = {
+        "shapes": shapes,
+        "states": states,
+        "constants": constants,
+        "pins": pins,
+        "requantize": requantize,
+        "tolerate": tolerate,
+        "hybrid": hybrid,
+        "io": io,
+        "strips": strips,
+        "stream_inputs": stream_inputs,
+        "import_limit": import_limit,
+    }
     with default_mode():
-        members = resolve_targets(target, host, partition)
-        loaded = load_model(
-            model,
-            members,
-            shapes=shapes,
-            states=states,
-            constants=constants,
-            pins=pins,
-            requantize=requantize,
-            tolerate=tolerate,
-            hybrid=hybrid,
-            io=io,
-            strips=strips,
-            stream_inputs=stream_inputs,
-            import_limit=import_limit,
-        )
-        return explain_loaded(loaded, members, count=count, brought=True)
+        _, kept = read_asked(model, target, partition, plugins, options)
+        return explain_loaded(kept.loaded, kept.members, count=count, brought=True, max_ram=kept.max_ram)
 
 
 def verify(
-    model: Model,
-    target: TargetLike,
+    model: Model | Artifact,
+    target: TargetLike | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     shapes: Shapes | None = None,
@@ -127,7 +142,9 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        model: as for `uma.build`; or an artifact, or its path: then that is what is compared.
+        target: as for `uma.build`; of an artifact it is known, as are all options of its build.
+        shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
         io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
@@ -141,50 +158,115 @@ def verify(
 
     Raises:
         UsageError: as for `uma.build`; or ``samples``, ``against`` or ``step_limit_s`` make no sense, or another
-            runtime is to read what is no model file.
-        ModelError: as for `uma.build`; or an input does not fit.
+            runtime is to read what is no model file; or a model has no target, or an artifact is given with an option
+            of the build.
+        ModelError: as for `uma.build`; or an input does not fit; or the artifact does not keep its model, or was built
+            by other versions.
         RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and `Artifact.run`.
     """
-    host = _host(plugins)
     if against != "builtin" and against not in ORACLES:
         raise UsageError(f"{told(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
     check_options(samples, step_limit_s)
-    limit = ram_limit(max_ram)
-    file = Path(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else None
+    options = {
+        "shapes": shapes,
+        "states": states,
+        "constants": constants,
+        "pins": pins,
+        "requantize": requantize,
+        "tolerate": tolerate,
+        "hybrid": hybrid,
+        "io": io,
+        "strips": strips,
+        "stream_inputs": stream_inputs,
+        "import_limit": import_limit,
+    }
+    is_file = isinstance(model, (str, os.PathLike)) and not is_artifact(model)
+    file = Path(os.fspath(model)) if is_file and isinstance(model, (str, os.PathLike)) else None
     if against != "builtin" and file is None:
         raise UsageError(f"{against} reads model files alone", hint="give the path of one")
     with default_mode():
-        members = resolve_targets(target, host, partition)
-        loaded = load_model(
-            model,
-            members,
-            shapes=shapes,
-            states=states,
-            constants=constants,
-            pins=pins,
-            requantize=requantize,
-            tolerate=tolerate,
-            hybrid=hybrid,
-            io=io,
-            strips=strips,
-            stream_inputs=stream_inputs,
-            import_limit=import_limit,
-        )
-        artifact = build_loaded(loaded, members, max_ram=limit)
-        if limit is not None:
-            require_ram(artifact.record, footprint(artifact.record), limit)
+        artifact, kept = read_asked(model, target, partition, plugins, options, max_ram)
+        if artifact is None:
+            artifact = build_loaded(kept.loaded, kept.members, max_ram=kept.max_ram)
+            if kept.max_ram is not None:
+                require_ram(artifact.record, footprint(artifact.record), kept.max_ram)
         return verify_loaded(
-            loaded,
+            kept.loaded,
             artifact,
-            members,
+            kept.members,
             inputs or {},
             file=file,
             states=states or {},
             samples=samples,
             against=against,
             step_limit_s=step_limit_s,
-            max_ram=limit,
+            max_ram=kept.max_ram,
         )
+
+
+def read_asked(
+    model: Model | Artifact,
+    target: TargetLike | None,
+    partition: str | Partitioner,
+    plugins: PluginHost | None,
+    options: Mapping[str, Any],
+    max_ram: int | str | None = None,
+) -> tuple[Artifact | None, KeptModel]:
+    """Return the artifact, if ``model`` is one or its path, else None; and the model that it is built from.
+
+    Args:
+        model, target, partition, plugins, max_ram: as for `uma.build`.
+        options: the other options of `load_model`, by name.
+
+    Raises:
+        UsageError: a model has no target, or an artifact is given with an option of the build; or as for `load_model`.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `load_model` and `read_kept_model`.
+    """
+    host, limit = plugins_or_default(plugins), ram_limit(max_ram)
+    given = {**options, "target": target, "max_ram": max_ram, "partition": None if partition == "eager" else partition}
+    if (artifact := artifact_asked(model, given)) is not None:
+        return artifact, read_kept_model(artifact, host)
+    assert not isinstance(model, Artifact)
+    if target is None:
+        raise UsageError("a model needs a target", hint='for example target="c"; only an artifact has one already')
+    members = resolve_targets(target, host, partition)
+    return None, KeptModel(load_model(model, members, **options), members, max_ram=limit)
+
+
+def artifact_asked(model: Model | Artifact, options: Mapping[str, Any]) -> Artifact | None:
+    """Return the artifact that ``model`` is, or is the path of; None for a model.
+
+    Args:
+        model: as for `verify`.
+        options: of its build, by name.
+
+    Raises:
+        UsageError, ModelError: as for `refuse_options` and `uma.load`.
+    """
+    if not isinstance(model, Artifact) and not (isinstance(model, (str, os.PathLike)) and is_artifact(model)):
+        return None
+    limit = options.get("import_limit")
+    refuse_options({**options, "import_limit": None if limit == IMPORT_LIMIT else limit})
+    return model if isinstance(model, Artifact) else load(model)
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Refuse the options of a build for an artifact.
+
+    Args:
+        options: name to value; one that is None or empty is not given.
+
+    Raises:
+        UsageError: an option is given.
+    """
+    given = [
+        name
+        for name, value in options.items()
+        if not (value is None or (isinstance(value, (list, tuple, Mapping)) and not value))
+    ]
+    if given:
+        what = "an artifact is built already"
+        raise UsageError(what, hint=f"leave out {', '.join(given)}; the artifact records how it was built")
 
 
 def check_options(samples: int | None, step_limit_s: float) -> None:
@@ -298,6 +380,16 @@ class InstalledTargets:
                 return named[name]
         raise KeyError(name)
 
+    def __repr__(self) -> str:
+        return f"<InstalledTargets: {', '.join([*self.kinds, *self.aliases, *self.project])}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each name that can be a target, and for each that cannot be used."""
+        rows = [(name, "host" if kind.is_host else "accelerator", kind.help) for name, kind in self.kinds.items()]
+        rows += [(name, "alias", alias.help) for name, alias in {**self.project, **self.aliases}.items()]
+        rows += [(name, "unusable", error.what) for name, error in self.unusable.items()]
+        return html_of(table("Targets", ("name", "", "meaning"), rows))
+
     def __contains__(self, name: object) -> bool:
         return any(name in named for named in (self.kinds, self.aliases, self.project))
 
@@ -311,7 +403,7 @@ def targets(plugins: PluginHost | None = None) -> InstalledTargets:
     kinds: dict[str, TargetKind] = {}
     aliases: dict[str, Alias] = {}
     unusable: dict[str, PluginError] = {}
-    for name, found in _host(plugins).kinds().items():
+    for name, found in plugins_or_default(plugins).kinds().items():
         if isinstance(found, PluginError):
             unusable[name] = found
         elif isinstance(found, Alias):
@@ -321,7 +413,8 @@ def targets(plugins: PluginHost | None = None) -> InstalledTargets:
     return InstalledTargets({**kinds, COMPOSITE: COMPOSITE_KIND}, aliases, project_targets(), unusable)
 
 
-def _host(plugins: PluginHost | None) -> PluginHost:
+def plugins_or_default(plugins: PluginHost | None) -> PluginHost:
+    """Return the plugins that the caller gave, by default the installed ones; UsageError for something else."""
     if plugins is not None and not isinstance(plugins, PluginHost):
         raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
     # Looked up when it is asked for, as commands do: a host that stands in for it is no one's default afterwards.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..lowering.graph import has_loops
 from ..partition import Collage, Decision, plan_record
 from ..pipeline.stages import Build
 
-__all__ = ["decision_of", "decision_record", "part_rows", "placement_rows", "rival_rows"]
+__all__ = ["PART_HEAD", "PLACEMENT_HEAD", "decision_of", "decision_record", "part_rows", "placement_rows", "rival_rows"]
+
+
+PART_HEAD = ("target", "part", "us", "by", "runner-up", "us more")
+PLACEMENT_HEAD = ("placement", "us", "compute", "launches", "copies")
+"""The heads of the columns that `part_rows` and `placement_rows` give."""
 
 
 def decision_of(build: Build) -> Decision | None:
@@ -25,7 +31,7 @@ def decision_record(build: Build) -> dict[str, Any] | None:
     return None if decision is None else plan_record(decision, build.members.texts, build.members.versions)
 
 
-def part_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+def part_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Of each part of a plan: target, layers or ops, microseconds, who says so, and the runner-up and what it costs
     more."""
     rows: list[tuple[str, ...]] = []
@@ -40,7 +46,7 @@ def part_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def placement_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+def placement_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What placements cost, in microseconds, and what of it is computing, launches and copies: the plan, eager's in
     every order, and the host alone."""
     rows: list[tuple[str, ...]] = [("the plan", _us(plan["cost_ns"]), *_split(plan))]
@@ -56,7 +62,7 @@ def placement_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def rival_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+def rival_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """For each region of a plan the best larger one and the best smaller one of its target: what the plan with it takes
     more, in microseconds, and by what; less where there is a minus."""
     rows: list[tuple[str, ...]] = []
@@ -69,7 +75,7 @@ def rival_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _split(record: dict[str, Any]) -> tuple[str, str, str]:
+def _split(record: Mapping[str, Any]) -> tuple[str, str, str]:
     return _us(record["compute_ns"]), _us(record["launch_ns"]), _us(record["copies_ns"])
 
 

@@ -243,6 +243,9 @@ class Explanation:
     def _before(self, op: OpRecord) -> Sequence[str]:
         return self.labels[: self.labels.index(self.runs(op))]
 
+    def __repr__(self) -> str:
+        return f"<Explanation {self.name}: {self.offloaded:.1%} on {', '.join(self.accelerators) or 'no accelerator'}>"
+
     def _repr_html_(self) -> str:
         """Who has how much, and each layer with where it went and why not elsewhere."""
         shares = [

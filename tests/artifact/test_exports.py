@@ -285,9 +285,19 @@ def test_an_export_is_the_same_each_time_and_says_the_sizes(form: str, tmp_path:
     told = first["README.md"].decode()
     assert f"| RAM: state | {artifact.state_bytes:,} |\n" in told
     assert f"| RAM: arena | {artifact.arena_bytes:,} |\n" in told
-    assert "| input `x` | int32 | 4 |\n" in told
+    assert "| input `x` | int32 | 4 | - | - |\n" in told
+    assert "RAM: stack" not in told and "Code and stack are as the compiler makes them." in told
     every = b"".join(first.values())
     assert b"metadata.json" not in every and b"digests" not in every
+
+
+def test_the_readme_lists_quantisation_and_the_sizes_that_the_build_knows(tmp_path: Path) -> None:
+    artifact = changed("inputs.0.quantization", {"scale": 0.0078125, "zero_point": -128})
+    known = artifact.footprint()
+    told = (artifact.export("cmake", tmp_path / "out") / "README.md").read_text()
+    name, shape = artifact.record.inputs[0].identifier, ", ".join(map(str, artifact.record.inputs[0].shape))
+    assert f"| input `{name}` | {artifact.record.inputs[0].dtype} | {shape} | 0.0078125 | -128 |\n" in told
+    assert f"| ROM: code | {known.code_bytes:,} |\n" in told and f"| RAM: stack | {known.stack_bytes:,} |\n" in told
 
 
 def test_what_a_target_says_stays_in_its_block(tmp_path: Path) -> None:

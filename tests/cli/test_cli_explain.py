@@ -355,11 +355,11 @@ class TestRequiredOffload:
         install(npu())
         build = ["build", "m.py", "--target", "npu", "--target", "plain", "-o", "out"]
         assert uma(*build).code == 0
-        before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+        before = {path.name: path.read_bytes() for path in (folder / "out").rglob("*") if path.is_file()}
         record = uma(*build, "--name", "other", "--require-offload", "100%", "--json").json
         assert record["error"]["exit_code"] == 4
         assert record["error"]["what"].startswith("accelerators have 25.0% of the multiply-accumulates, 100% are req")
-        assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+        assert {path.name: path.read_bytes() for path in (folder / "out").rglob("*") if path.is_file()} == before
 
     @pytest.mark.parametrize(
         "text", ["abc", "120%", "100.1%", "-1", "-1%", "", "%", " 5%", "1e1%", "nan%", "\u0665%", "5%%"]

@@ -66,6 +66,7 @@ def test_a_format_is_written(uma: Uma, built: PluginHost, folder: Path) -> None:
     done = uma("export", "net", "--format", "npu.names", "-o", "out")
     assert (done.code, done.out, done.err) == (0, f"net: exported to {folder / 'out'}\n", "")
     assert [str(path.relative_to(folder / "out")) for path in sorted(folder.glob("out/**/*"))] == [
+        ".uma-export.json",
         "sub",
         "sub/name.txt",
     ]
@@ -104,8 +105,6 @@ def test_a_build_system_needs_no_plugin(uma: Uma, built: PluginHost, folder: Pat
     done = uma("export", "net", "--format", "esp-idf", "--disable-plugin", "npu", "--json")
     assert done.json["folder"] == str(folder / "build" / "net-esp-idf")
     assert "src/net.c" in (folder / "build" / "net-esp-idf" / "CMakeLists.txt").read_text()
-    said = uma("export", "net", "--format", "esp-idf").error(2)
-    assert said.startswith("there is something already\n")
     assert {status.entry.kind: status.state for status in built.plugins()} == {
         "npu": "found",
         "other": "found",
@@ -151,8 +150,53 @@ def test_nothing_is_replaced(there: str, uma: Uma, built: PluginHost, folder: Pa
         goal.mkdir()
         (goal / "mine").touch()
     said = uma("export", "net", "--format", "npu.names", "-o", "out").error(2)
-    assert said == f"there is something already\n  where: {goal}\n  hint: name a folder that is new or empty\n"
+    assert (
+        said == f"there is something already\n  where: {goal}\n  hint: name a folder that is new, empty or an export\n"
+    )
     assert goal.is_file() or [path.name for path in goal.iterdir()] == ["mine"]
+
+
+def test_an_export_is_replaced(uma: Uma, built: PluginHost, folder: Path) -> None:
+    export = ("export", "net", "--format", "npu.names", "-o", "out")
+    assert [uma(*export).code for _ in range(2)] == [0, 0]
+    assert uma("export", "net", "--format", "cmake", "-o", "out").code == 0
+    assert (folder / "out" / "CMakeLists.txt").is_file() and not (folder / "out" / "sub").exists()
+
+
+def add(folder: Path) -> None:
+    folder.joinpath("sub", "mine.txt").touch()
+
+
+def edit(folder: Path) -> None:
+    folder.joinpath("sub", "name.txt").write_text("mine")
+
+
+def remove(folder: Path) -> None:
+    folder.joinpath("sub", "name.txt").unlink()
+
+
+def break_list(folder: Path) -> None:
+    folder.joinpath(".uma-export.json").write_text("[]")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (add, "it has files of another origin, 'sub/mine.txt'"),
+        (edit, "'sub/name.txt' was changed"),
+        (remove, "'sub/name.txt' was removed"),
+        (break_list, "its file .uma-export.json is damaged"),
+    ],
+)
+def test_a_changed_export_is_not_replaced(
+    change: Callable[[Path], None], why: str, uma: Uma, built: PluginHost, folder: Path
+) -> None:
+    export = ("export", "net", "--format", "npu.names", "-o", "out")
+    assert uma(*export).code == 0
+    change(folder / "out")
+    before = {path: path.read_bytes() for path in folder.glob("out/**/*") if path.is_file()}
+    assert uma(*export).error(2).startswith(f"the export there may not be replaced: {why}\n")
+    assert {path: path.read_bytes() for path in folder.glob("out/**/*") if path.is_file()} == before
 
 
 def test_what_appears_meanwhile_is_not_replaced(

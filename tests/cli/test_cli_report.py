@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,14 @@ def test_of_a_model_and_of_its_artifact(uma: Uma, folder: Path) -> None:
     record = uma("report", "out", "-o", "out.json", "--no-compile", "--json").json
     assert (record["name"], record["file"]) == ("net", "out.json") and len(record["summary"]) == 3
     report = json.loads((folder / "out.json").read_text(encoding="utf-8"))
-    assert report["of_artifact"] and report["footprint"]["stack_bytes"] is None
+    assert not report["of_artifact"] and report["footprint"]["stack_bytes"] is None
+    assert len(report["layers"]) == 6
+
+    shutil.rmtree(folder / "out" / "model")
+    done = uma("report", "out", "-o", "out.json", "--no-compile")
+    assert (done.code, done.err) == (0, "")
+    report = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    assert report["of_artifact"]
 
     assert len(report["steps"]) == 3 and report["footprint"]["arena_bytes"] > 0
 

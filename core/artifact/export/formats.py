@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from ...runtime.objects import change_since_written, write_digests
 from ...target.values import shown, suggest
 from ..folder import written_whole
 from .systems import SYSTEMS
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from ...plugins import LoadedPlugin, PluginHost
     from ..artifact import Artifact
 
-__all__ = ["export"]
+__all__ = ["EXPORT_DIGESTS", "export"]
+
+EXPORT_DIGESTS = ".uma-export.json"
+"""In an export, the digests of its files. Only an export that still has exactly these files is replaced."""
 
 
 def export(artifact: Artifact, name: str, path: Path, host: PluginHost | None = None) -> Path:
@@ -36,6 +40,7 @@ def export(artifact: Artifact, name: str, path: Path, host: PluginHost | None = 
             plugin.run(f"exporter {name}", functools.partial(exporter.export, artifact, staged))
             if not any(staged.iterdir()):
                 raise plugin.fault(f"wrote nothing in exporter {name}")
+        write_digests(staged, EXPORT_DIGESTS)
     return Path(os.path.realpath(path))
 
 
@@ -74,7 +79,12 @@ def _builders(artifact: Artifact, host: PluginHost) -> list[LoadedPlugin]:
 
 
 def _refuse_to_replace(folder: Path) -> None:
-    """UsageError unless ``folder`` is free or empty."""
+    """UsageError unless ``folder`` is free, empty, or an export with exactly the files that were written."""
     if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
         return
-    raise UsageError("there is something already", where=str(folder), hint="name a folder that is new or empty")
+    if not (folder / EXPORT_DIGESTS).is_file():
+        what, hint = "there is something already", "name a folder that is new, empty or an export"
+        raise UsageError(what, where=str(folder), hint=hint)
+    if (change := change_since_written(folder, EXPORT_DIGESTS)) is not None:
+        hint = "choose another folder, or move the file away; to remove the export, delete the folder"
+        raise UsageError(f"the export there may not be replaced: {change}", where=str(folder), hint=hint)

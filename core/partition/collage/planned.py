@@ -136,7 +136,15 @@ class Planned:
         Raises:
             UsageError: it cannot be read, or is none.
         """
-        record, where = read_json(path, "the plan"), os.fspath(path)
+        return Planned.of(read_json(path, "the plan"), os.fspath(path))
+
+    @staticmethod
+    def of(record: object, where: str | None = None) -> Planned:
+        """Return the partitioner that repeats a plan that was read from JSON.
+
+        Raises:
+            UsageError: it is none.
+        """
         hint = "uma plan MODEL --target ... -o plan.json"
         version = record.get("plan_version") if isinstance(record, dict) else None
         if type(version) is int and version != PLAN_VERSION:

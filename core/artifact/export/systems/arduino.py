@@ -68,7 +68,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     sources = {name: _as_meant(made.flags[name]) + content for name, content in made.sources.items()}
     files: dict[str, str | bytes] = {
         "library.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
-        "README.md": readme(record, "a library for Arduino", _USE.format(title=title)),
+        "README.md": readme(artifact, "a library for Arduino", _USE.format(title=title)),
         "examples/run/run.ino": program_text(record, head, ARDUINO_SAY, ARDUINO_ENTRY),
         **{f"src/{name}": content for name, content in (sources | made.headers).items()},
     }

@@ -88,7 +88,7 @@ def export(artifact: Artifact, folder: Path) -> None:
         folder,
         {
             "CMakeLists.txt": "".join(f"{line}\n" for line in text) + _INSTALL.format(name=name),
-            "README.md": readme(record, "a package for CMake", _USE.format(name=name)),
+            "README.md": readme(artifact, "a package for CMake", _USE.format(name=name)),
             "examples/CMakeLists.txt": "".join(f"{line}\n" for line in examples),
             **{f"examples/{one}": content for one, content in programs.items()},
             **{f"{include}/{one}": content for one, content in public.items()},

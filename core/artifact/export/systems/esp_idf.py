@@ -67,7 +67,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     files: dict[str, str | bytes] = {
         "CMakeLists.txt": "".join(f"{line}\n" for line in cmake),
         "idf_component.yml": _MANIFEST.format(version=VERSION, name=record.name),
-        "README.md": readme(record, "a component for ESP-IDF", _USE.format(name=record.name)),
+        "README.md": readme(artifact, "a component for ESP-IDF", _USE.format(name=record.name)),
         "examples/run/CMakeLists.txt": _PROJECT,
         "examples/run/main/CMakeLists.txt": "idf_component_register(SRCS main.c)\n",
         "examples/run/main/main.c": program_text(record, head, PRINTF, _ENTRY),

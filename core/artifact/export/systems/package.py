@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....codegen.weights import array_of_assembly
 from ....errors import UsageError
-from ...footprint import footprint
+from ...footprint import Footprint
 from ...record import ArtifactRecord, HostRecord
 from ..makefile import included_files
 
@@ -27,6 +27,9 @@ __all__ = [
     "readme",
     "write_files",
 ]
+
+_UNCOMPILED = "Code and stack are as the compiler makes them."
+_COMPILED = "Code and stack are those of the compiler and the flags of the build; other ones make other sizes."
 
 VERSION = "1.0.0"
 """Of what is exported: a number that its owner raises. Nothing here knows what was handed on before."""
@@ -122,14 +125,15 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def readme(record: ArtifactRecord, title: str, use: str) -> str:
+def readme(artifact: Artifact, title: str, use: str) -> str:
     """``README.md``: how it is used, what the model takes, and what it was made by.
 
     Args:
-        record: of the artifact.
+        artifact: it.
         title: what it is, in a few words.
         use: Markdown, how it is used.
     """
+    record, memory = artifact.record, artifact.known_footprint()
     made = [f"uma-core {record.uma_version}", *(f"{name} {version}" for name, version in record.plugins.items())]
     targets = "\n".join(map(_line, record.targets))
     return f"""\
@@ -141,12 +145,15 @@ def readme(record: ArtifactRecord, title: str, use: str) -> str:
 
 | memory | bytes |
 | --- | ---: |
-{"".join(f"| {what} | {size:,} |{chr(10)}" for what, size in _sizes(record))}
-Code and stack are as the compiler makes them. `{record.name}.h` has these sizes as macros, and says how a model is run.
+{"".join(f"| {what} | {size:,} |{chr(10)}" for what, size in _sizes(memory))}
+{_UNCOMPILED if memory.code_bytes is None else _COMPILED}
+`{record.name}.h` has the other sizes as macros, and says how a model is run.
 
-| tensor | dtype | shape |
-| --- | --- | --- |
+| tensor | dtype | shape | scale | zero point |
+| --- | --- | --- | ---: | ---: |
 {"".join(f"| {row} |{chr(10)}" for row in _tensors(record))}
+A quantised tensor holds integers: real value = scale * (integer - zero point).
+
 ## What it was made by
 
 {", ".join(made)}, for the targets
@@ -157,20 +164,25 @@ Code and stack are as the compiler makes them. `{record.name}.h` has these sizes
 """
 
 
-def _sizes(record: ArtifactRecord) -> Iterator[tuple[str, int]]:
-    memory = footprint(record)
+def _sizes(memory: Footprint) -> Iterator[tuple[str, int]]:
     yield "ROM: weights", memory.constant_bytes
+    if memory.code_bytes is not None:
+        yield "ROM: code", memory.code_bytes
     yield "RAM: arena", memory.arena_bytes
     if memory.state_bytes:
         yield "RAM: state", memory.state_bytes
     yield "RAM: inputs", memory.input_bytes
     yield "RAM: outputs", memory.output_bytes
+    if memory.stack_bytes is not None:
+        yield "RAM: stack", memory.stack_bytes
 
 
 def _tensors(record: ArtifactRecord) -> Iterator[str]:
     for role, rows in (("input", record.inputs), ("output", record.outputs)):
         for row in rows:
-            yield f"{role} `{row.identifier}` | {row.dtype} | {', '.join(map(str, row.shape)) or 'a scalar'}"
+            shape, quantised = ", ".join(map(str, row.shape)) or "a scalar", row.quantization
+            how = "- | -" if quantised is None else f"{quantised.scale:.9g} | {quantised.zero_point}"
+            yield f"{role} `{row.identifier}` | {row.dtype} | {shape} | {how}"
 
 
 def _line(text: str) -> str:

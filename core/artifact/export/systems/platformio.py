@@ -75,7 +75,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     entry = f"#ifdef ARDUINO\n{ARDUINO_ENTRY}#else\nint main(void)\n{{\n    return run_model();\n}}\n#endif"
     files: dict[str, str | bytes] = {
         "library.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": readme(record, "a library for PlatformIO", _USE.format(name=record.name)),
+        "README.md": readme(artifact, "a library for PlatformIO", _USE.format(name=record.name)),
         "examples/run/platformio.ini": _INI,
         "examples/run/src/main.cpp": program_text(record, _HEAD.format(name=record.name), Say(**both), entry),
         **{f"include/{header}": content for header, content in made.headers.items()},

@@ -99,7 +99,7 @@ def export(artifact: Artifact, folder: Path) -> None:
         "zephyr/module.yml": _MODULE.format(name=name),
         "zephyr/Kconfig": _KCONFIG.format(name=name, option=option, **sizes),
         "zephyr/CMakeLists.txt": "".join(f"{line}\n" for line in cmake),
-        "README.md": readme(record, "a module for Zephyr", _USE.format(name=name, option=option)),
+        "README.md": readme(artifact, "a module for Zephyr", _USE.format(name=name, option=option)),
         "samples/run/CMakeLists.txt": _SAMPLE,
         "samples/run/prj.conf": _CONFIG.format(option=option),
         "samples/run/sample.yaml": _SAMPLE_YAML.format(name=name, output=output),

@@ -1,0 +1,203 @@
+"""The model that an artifact was built from: kept in memory by a build, and written into the folder ``model``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from .. import json_record, json_schema
+from ..artifact import Artifact
+from ..artifact.model_folder import SavedModel
+from ..errors import ModelError, UmaError
+from ..floating_point import default_mode
+from ..io_forms import IO_FORMS
+from ..json_record import Constraint
+from ..lowering.members import Members, resolve_targets
+from ..partition import Decision, Planned, plan_record
+from ..partition.named import named_partitioner
+from ..plugins import PluginHost
+from ..program import Program
+from ..runtime.objects import MODEL_FOLDER
+from ..weights_forms import WEIGHTS_FORMS, WeightsForm
+from .dump import CONSTANTS_FILE, constants_file, parse_dump, print_form
+from .loading import LoadedModel, load_model
+from .ram import Limit
+
+__all__ = ["KeptModel", "read_kept_model", "try_kept_model"]
+
+_TEXT, _BUILD, _PLAN = "model.py", "build.json", "plan.json"
+_MENDING = "give the model file instead, with the options that the artifact was built with"
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of a build, as ``build.json`` has them; the targets are in the artifact's record."""
+
+    schema_version: Literal[1]
+    requantize: Mapping[str, str]
+    tolerate: tuple[str, ...]
+    hybrid: str | None
+    io: Annotated[str, Constraint(enum=IO_FORMS)]
+    strips: str | None
+    stream_inputs: tuple[str, ...]
+    weights: Annotated[str, Constraint(enum=WEIGHTS_FORMS)]
+    partition: str
+    max_ram: Annotated[int, Constraint(minimum=0, maximum=2**63 - 1)] | None
+    notes: tuple[str, ...]
+    simplified: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptModel:
+    """What an artifact was built from.
+
+    Args:
+        loaded: the model as it was read, with its shapes, constants, states and pins.
+        targets: of the build.
+        weights: how the constants get into an image.
+        max_ram: the limit that layers were run row by row for; None for none.
+        decision: of the partitioner ``collage``; None if another one decided.
+    """
+
+    loaded: LoadedModel
+    targets: Members
+    weights: WeightsForm = "assembly"
+    max_ram: Limit | None = None
+    decision: Decision | None = None
+
+    @property
+    def members(self) -> Members:
+        """The targets of the build, with a partitioner that repeats what was decided by costs."""
+        return self.targets if self._plan is None else replace(self.targets, partition=Planned(self._plan))
+
+    @property
+    def _plan(self) -> Mapping[str, object] | None:
+        if self.decision is not None:
+            return plan_record(self.decision, self.targets.texts, self.targets.versions, reasons=False)
+        partitioner = self.targets.partition
+        return partitioner.record if isinstance(partitioner, Planned) else None
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files of the folder ``model``; nothing if a function of the caller's decided what goes where."""
+        loaded, plan = self.loaded, self._plan
+        name = "plan" if plan is not None else named_partitioner(self.targets.partition)
+        if name is None:
+            return {}
+        strips = loaded.strips
+        pairs = (said.rpartition("=") for said in (() if loaded.consent is None else loaded.consent.said))
+        options = _Options(
+            schema_version=1,
+            requantize={layer or "*": how for layer, _, how in pairs},
+            tolerate=loaded.tolerate,
+            hybrid=loaded.hybrid,
+            io=loaded.io,
+            strips=None if strips is None else f"{strips.count}" + ("" if strips.end is None else f":{strips.end}"),
+            stream_inputs=loaded.stream_inputs,
+            weights=self.weights,
+            partition=name,
+            max_ram=None if self.max_ram is None else self.max_ram.amount,
+            notes=loaded.notes,
+            simplified=loaded.simplified,
+        )
+        text, constants = print_form(loaded.form)
+        files = {_TEXT: text.encode(), _BUILD: _json(json_record.plain(options))}
+        if constants:
+            files[CONSTANTS_FILE] = constants_file(constants)
+        return files if plan is None else {**files, _PLAN: _json(plan)}
+
+
+def _json(plain: object) -> bytes:
+    return (json.dumps(plain, indent=1) + "\n").encode()
+
+
+def read_kept_model(artifact: Artifact, plugins: PluginHost) -> KeptModel:
+    """Return the model that an artifact was built from. One that was saved is built again, and must give the artifact.
+
+    Args:
+        artifact: it.
+        plugins: where its targets come from.
+
+    Raises:
+        ModelError: the artifact keeps no model, or a damaged one; or its model does not give the same artifact here.
+        UsageError, PluginError, RequirementError, ToolchainError: as for `uma.build`.
+    """
+    source = artifact.built_from
+    if isinstance(source, KeptModel):
+        return source
+    files = {} if source is None else source.files()
+    if not files:
+        what = "the artifact does not keep the model that it was built from"
+        raise ModelError(what, where=artifact.name, hint=_MENDING)
+    with default_mode():
+        kept = _read(files, artifact, plugins)
+        _require_same(kept, artifact)
+    return kept
+
+
+def try_kept_model(artifact: Artifact, plugins: PluginHost) -> tuple[KeptModel | None, str | None]:
+    """Return the result of `read_kept_model`; or None, and why the model that the artifact keeps cannot be built again,
+    None if it keeps none."""
+    source = artifact.built_from
+    try:
+        if source is None or (isinstance(source, SavedModel) and not source.files()):
+            return None, None
+        return read_kept_model(artifact, plugins), None
+    except UmaError as error:
+        return None, error.what
+
+
+def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -> KeptModel:
+    where = Path(artifact.name, MODEL_FOLDER)
+    try:
+        text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
+        if problem := json_schema.problem(plain, json_record.schema(_Options)):
+            raise ValueError(problem)
+        plan = json.loads(files[_PLAN]) if _PLAN in files else None
+    except (KeyError, ValueError, RecursionError) as error:
+        what = f"the model that the artifact keeps cannot be read: {error}"
+        raise ModelError(what, where=str(where), hint=_MENDING) from error
+    options = json_record.read(_Options, plain)
+    partition = options.partition if plan is None else Planned.of(plan, str(where / _PLAN))
+    members = resolve_targets(list(artifact.record.targets), plugins, partition)
+    with members.known_ops():
+        form = parse_dump(text, files.get(CONSTANTS_FILE), where / _TEXT)
+    limit = None if options.max_ram is None else Limit(options.max_ram, "the build of the artifact")
+    if isinstance(form, Program):
+        loaded = LoadedModel(form, artifact.name, stream_inputs=options.stream_inputs)
+    else:
+        loaded = load_model(
+            form,
+            members,
+            name=artifact.name,
+            requantize=options.requantize or None,
+            tolerate=options.tolerate,
+            io="arena" if options.io == "arena" else "caller",
+            strips=options.strips,
+            stream_inputs=options.stream_inputs,
+        )
+    loaded = replace(loaded, hybrid=options.hybrid, notes=options.notes, simplified=options.simplified)
+    weights = next(form for form in WEIGHTS_FORMS if form == options.weights)
+    return KeptModel(loaded, members, weights, limit)
+
+
+def _require_same(kept: KeptModel, artifact: Artifact) -> None:
+    """ModelError unless the model gives the files of the artifact."""
+    from .driver import finish_build, start_build  # which make the models that are kept
+
+    build = start_build(kept.loaded, kept.members, max_ram=kept.max_ram)
+    again = finish_build(build, kept.loaded, weights=kept.weights)
+    names = sorted(again.files.keys() | artifact.files.keys())
+    different = [name for name in names if again.files.get(name) != artifact.files.get(name)]
+    if not different:
+        return
+    what = f"its model does not give this artifact here: {different[0]!r} differs"
+    versions = {**again.record.plugins, "uma-core": again.record.uma_version}
+    before = {**artifact.record.plugins, "uma-core": artifact.record.uma_version}
+    others = [
+        f"{name} {before[name]} (here {versions.get(name)})" for name in before if versions.get(name) != before[name]
+    ]
+    hint = f"it was built with {', '.join(others)}" if others else "the CPU or the project may be another one"
+    raise ModelError(what, where=artifact.name, hint=f"{hint}; build the model again")

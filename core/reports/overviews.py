@@ -1,0 +1,307 @@
+"""``uma.report`` and ``uma.plan``: the results of the commands of these names, as typed records."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path_of, told
+from ..artifact import Artifact
+from ..artifact.footprint import footprint
+from ..artifact.random_inputs import random_inputs
+from ..errors import UsageError
+from ..floating_point import default_mode
+from ..frontends.fixed import Fixed
+from ..import_budget import IMPORT_LIMIT
+from ..io_forms import IoForm
+from ..lowering.blame import blaming_sources
+from ..lowering.graph import has_loops
+from ..lowering.members import Members, TargetLike
+from ..markup import element, html_of, table
+from ..partition import Collage, Partitioner, Planned, plan_record
+from ..pipeline.contest import Contest, best_plan
+from ..pipeline.driver import finish_build, start_build
+from ..pipeline.kept_model import KeptModel, try_kept_model
+from ..pipeline.loading import LoadedModel, Model, Shapes
+from ..pipeline.pins import Pins
+from ..pipeline.ram import require_ram
+from ..pipeline.requantize import Requantize
+from ..pipeline.tolerate import Tolerate
+from ..plain_files import write_whole
+from ..plugins import PluginHost
+from .asked import artifact_asked, plugins_or_default, read_asked
+from .decided import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
+from .explain import explain
+from .report import Measured, Report, check_output, make_report
+from .timeline import timeline_svg
+
+__all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "plan", "report", "report_on", "write_text"]
+
+PROFILED_RUNS = 10
+"""How many runs a report with a profile measures."""
+
+
+def report(
+    model: Model | Artifact,
+    target: TargetLike | None = None,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
+    hybrid: str | None = None,
+    io: IoForm | None = None,
+    strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
+    partition: str | Partitioner = "eager",
+    max_ram: int | str | None = None,
+    plugins: PluginHost | None = None,
+    profile: bool = False,
+    compiled: bool = True,
+) -> Report:
+    """Report on a model or an artifact: targets, layers, memory, and the reasons why layers are not on accelerators.
+
+    Args:
+        model: as for `uma.build`; or an artifact, or its path.
+        target: as for `uma.build`; of an artifact it is known, as are all options of its build.
+        output: the file that the report is written to: a page (.html), or the same as .json, .csv or .md.
+        name, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        io, strips, stream_inputs, import_limit, partition, max_ram, plugins: as for `uma.build`.
+        profile: also run the model on random inputs, for times and cycles. This executes its code.
+        compiled: compile the model, for the sizes of code and stack.
+
+    Returns:
+        The report; `Report.html` is the page.
+
+    Raises:
+        UsageError: as for `uma.build`; or a model has no target, an artifact is given with an option of the build, the
+            file cannot be written, or a profile is asked for without compiling.
+        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and
+            `Artifact.profile`.
+    """
+    if output is not None:
+        check_output(path_of(output, "a report"))
+    options = {
+        "shapes": shapes,
+        "states": states,
+        "constants": constants,
+        "pins": pins,
+        "requantize": requantize,
+        "tolerate": tolerate,
+        "hybrid": hybrid,
+        "io": io,
+        "strips": strips,
+        "stream_inputs": stream_inputs,
+        "import_limit": import_limit,
+        "name": name,
+    }
+    given = {**options, "target": target, "max_ram": max_ram, "partition": None if partition == "eager" else partition}
+    with default_mode():
+        artifact, kept = artifact_asked(model, given), None
+        if artifact is None:
+            _, kept = read_asked(model, target, partition, plugins, options, max_ram)
+        else:
+            kept, _ = try_kept_model(artifact, plugins_or_default(plugins))
+        made = report_on(artifact, kept, profile=profile, compiled=compiled)
+    if output is not None:
+        made.save(output)
+    return made
+
+
+def report_on(
+    artifact: Artifact | None,
+    kept: KeptModel | None,
+    *,
+    profile: bool,
+    compiled: bool,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Return the report on an artifact, or on a model that was read.
+
+    Args:
+        artifact: it; None for a model, which is built.
+        kept: the model with its targets; None where an artifact keeps none.
+        profile, compiled: as for `report`.
+        progress: told of each part of the work that begins.
+
+    Raises:
+        UsageError: a profile is asked for without compiling.
+        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `report`.
+    """
+    if profile and not compiled:
+        what = "a profile runs the model, and it is not to be compiled"
+        raise UsageError(what, hint="leave out the profile, or compile the model")
+    say = progress or (lambda step: None)
+    build, explanation = None, None
+    if kept is not None:
+        build = start_build(kept.loaded, kept.members, progress=progress, max_ram=kept.max_ram)
+        rebuilt = finish_build(build, kept.loaded, progress, weights=kept.weights)
+        if artifact is None and kept.max_ram is not None:
+            require_ram(rebuilt.record, footprint(rebuilt.record), kept.max_ram)
+        artifact = artifact or rebuilt
+        is_lowered = build.placement is None or has_loops(build.placement.source)
+        explanation = None if is_lowered else explain(build, costs=True)
+    assert artifact is not None
+    measured = Measured()
+    with blaming_sources(None if kept is None else kept.members):
+        if compiled:
+            say("compile")
+            measured = Measured.sizes_of(artifact)
+        if profile:
+            say("profile")
+            given = random_inputs(artifact.record.inputs)
+            measured = measured.with_profile(artifact.profile(given, PROFILED_RUNS), PROFILED_RUNS)
+    say("report")
+    return make_report(artifact, measured, build, explanation)
+
+
+@dataclass(frozen=True)
+class PlacementPlan:
+    """The cheapest placement of a model, as `plan` returns it. Give `partitioner` to `uma.build` to repeat it.
+
+    Args:
+        name: of the model.
+        record: the plan as plain data, as its file has it.
+        cautions: what the costs do not cover, in sentences.
+    """
+
+    name: str
+    record: Mapping[str, Any] = field(repr=False)
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> Mapping[str, str]:
+        """The text of each target, by label."""
+        return dict(self.record["targets"])
+
+    @property
+    def cost_us(self) -> float:
+        """The estimated time of one run, in microseconds."""
+        return float(self.record["cost_ns"]) / 1e3
+
+    @property
+    def partitioner(self) -> Planned:
+        """The partitioner that repeats the plan: ``uma.build(..., partition=plan.partitioner)``."""
+        return Planned.of(self.record)
+
+    def timeline(self) -> str:
+        """Return an SVG image of the times at which each target is busy."""
+        return timeline_svg(self.record, self.name)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, for ``uma build --plan``, whole or not at all.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        write_text(path_of(path, "a plan"), "the plan", json.dumps(self.record, indent=1) + "\n")
+
+    def __repr__(self) -> str:
+        return f"<PlacementPlan {self.name}: {len(self.record['parts'])} parts, {self.cost_us:.2f} us>"
+
+    def _repr_html_(self) -> str:
+        """The parts with their costs, and the costs of other placements."""
+        parts = table(f"Placement of {self.name}", PART_HEAD, part_rows(self.record), (2, 5))
+        others = table("Placements", PLACEMENT_HEAD, placement_rows(self.record), (1, 2, 3, 4))
+        return html_of(element("div", None, parts, others))
+
+
+def plan(
+    model: Model,
+    target: TargetLike,
+    *,
+    name: str | None = None,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
+    hybrid: str | None = None,
+    io: IoForm | None = None,
+    strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
+    import_limit: int = IMPORT_LIMIT,
+    partition: Collage | None = None,
+    plugins: PluginHost | None = None,
+) -> PlacementPlan:
+    """Find the cheapest placement of a model's ops on its targets. Kernels of hosts may be compiled and timed here.
+
+    Args:
+        model, target, name, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        io, strips, stream_inputs, import_limit, plugins: as for `uma.build`.
+        partition: the partitioner with its own arguments, such as a table of costs; by default ``Collage()``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UsageError: as for `uma.build`; or ``partition`` is another partitioner, or the model was lowered already.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
+    """
+    chosen: object = Collage() if partition is None else partition
+    if not isinstance(chosen, Collage):
+        raise UsageError(f"{told(chosen)} makes no plan", hint="give a uma.partition.Collage, or leave out partition")
+    options = {
+        "name": name,
+        "shapes": shapes,
+        "states": states,
+        "constants": constants,
+        "pins": pins,
+        "requantize": requantize,
+        "tolerate": tolerate,
+        "hybrid": hybrid,
+        "io": io,
+        "strips": strips,
+        "stream_inputs": stream_inputs,
+        "import_limit": import_limit,
+    }
+    if artifact_asked(model, {}) is not None:
+        raise UsageError("an artifact is placed already", hint="give the model's file")
+    with default_mode():
+        _, kept = read_asked(model, target, chosen, plugins, options)
+        return make_plan(kept.loaded, kept.members)[0]
+
+
+def make_plan(
+    loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None = None
+) -> tuple[PlacementPlan, Contest]:
+    """Return the plan of a model that was read, and what came of building several plans. For errors see `plan`.
+
+    Args:
+        loaded: the model.
+        members: its targets; the partitioner is a `Collage`.
+        progress: told of each part of the work that begins.
+    """
+    contest = best_plan(loaded, members, progress=progress)
+    if contest.decision is not None:
+        record = plan_record(contest.decision, members.texts, members.versions)
+    else:
+        # What is refused by its target is placed anew, so that it is lowered as well.
+        build = start_build(loaded, members, "lower", progress=progress)
+        build.run(loaded.form, "lower")
+        decided = decision_record(build)
+        if decided is None:
+            raise UsageError("there is nothing to place", hint="the model is lowered already")
+        record = decided
+    record["trials"] = [trial.record() for trial in contest.trials]
+    record["taken"] = contest.record()
+    decision = members.partition.decision if isinstance(members.partition, Collage) else None
+    return PlacementPlan(loaded.name, record, () if decision is None else tuple(decision.cautions)), contest
+
+
+def write_text(path: Path, what: str, text: str) -> None:
+    """Write a text file, whole or not at all; UsageError, which names it as ``what``, if that is impossible."""
+    try:
+        write_whole(path, text.encode(), streams=True)
+    except OSError as error:
+        raise UsageError(f"{what} cannot be written: {error.strerror}", where=str(path)) from error
