@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Union
 
 from ..errors import UsageError
 from ..import_budget import require_memory
+from ..target.values import suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ def check_fixed(
         if name not in names and name in known:
             raise UsageError(f"a constant is given for {name!r}, which has a value in the model already")
         if name not in names:
-            hint = f"inputs: {', '.join(map(repr, names)) or 'none'}"
+            hint = f"{suggest(name, names)}inputs: {', '.join(map(repr, names)) or 'none'}"
             raise UsageError(f"a constant is given for {name!r}, which is no input", hint=hint)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -94,6 +95,21 @@ class Placement:
             hosts=self.hosts,
         )
         return _placed(self.source, problem, self.partitioner, self.notes, self.together)
+
+    def __repr__(self) -> str:
+        counts = Counter(region.owner for region in self.regions.values())
+        regions = ", ".join(f"{count} on {label}" for label, count in counts.items()) or "no regions"
+        return f"<Placement: {regions}, the rest on {' or '.join(self.hosts) or 'the host'}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each region."""
+        from ..markup import element, html_of, table
+
+        rows = [
+            (name, region.owner, element("bdi", None, ", ".join(claim.match.pattern.name for claim in region.claims)))
+            for name, region in self.regions.items()
+        ]
+        return html_of(table("Placement", ("region", "target", "patterns"), rows))
 
     def records(self, *, reasons: bool = True) -> tuple[OpRecord, ...]:
         """Where each op of the model went, and why not elsewhere, in the order in which ``main`` computes them.

@@ -9,6 +9,7 @@ from ..errors import RequirementError, UsageError
 from ..program import Program, with_copies
 from ..relay.expr import Expr, Function
 from ..relay.module import IRModule, Signature
+from ..target.values import suggest
 
 __all__ = ["HINT", "check_stream_inputs", "with_streams"]
 
@@ -38,7 +39,8 @@ def check_stream_inputs(given: object, form: IRModule | Program) -> tuple[str, .
     known = [info.name for info in signature.inputs]
     for name in names:
         if name not in known:
-            raise UsageError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(map(repr, known))}")
+            hint = f"{suggest(name, known)}its inputs: {', '.join(map(repr, known))}"
+            raise UsageError(f"the model has no input {name!r}", hint=hint)
     return names
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..artifact.record import TensorRecord
 from ..errors import ModelError
 from ..reports.samples import data_set
+from ..target.values import suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,10 +37,11 @@ def calibration(
     for name in arrays:
         if name not in names:
             what = f"the model has no input {name!r}" if name else "the data is one array, without a name"
-            raise ModelError(what, where=where, hint=hint)
+            raise ModelError(what, where=where, hint=suggest(name, names) + hint)
+    if missing := [name for name in names if name not in arrays]:
+        named = ", ".join(map(repr, missing))
+        raise ModelError(f"there is no data for input{'s' * (len(missing) > 1)} {named}", where=where, hint=hint)
     for row in inputs:
-        if row.name not in arrays:
-            raise ModelError(f"there is no data for input {row.name!r}", where=where, hint=hint)
         array = arrays[row.name]
         if array.dtype != np.dtype(row.dtype):
             what = f"{row.name!r} is {array.dtype}, the model takes {row.dtype}"

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
+from ..target.values import suggest
 from .verification import Accuracy
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def data_set(
         where: names the arrays in errors.
 
     Raises:
-        ModelError: an array has neither shape, two hold another number of samples, or labels do not fit their output.
+        ModelError: an array is for no input, or has neither shape, two hold another number of samples, or labels do not
+            fit their output.
     """
     names = {row.name for row in inputs}
     parts: dict[str, list[np.ndarray]] = {}
@@ -148,6 +150,9 @@ def data_set(
     labels: dict[str, np.ndarray] = {}
     for key, array in arrays.items():
         if key not in names:
+            if key.partition(":")[0] != LABELS:
+                hint = f"{suggest(key, names)}the inputs are {', '.join(repr(row.name) for row in inputs) or 'none'}"
+                raise ModelError(f"there is no input {key!r}", where=where, hint=hint)
             name, rows = _labelled(key, outputs, where)
             labels[name] = _labels(key, array, rows, count, where)
     return [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import VerificationError
 from ..formatting import format_percent
+from ..markup import Child, element, html_of, table
 from ..relay.transform.float_forms import FormCheck
+from ..target.values import shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -427,6 +429,27 @@ class Verification:
     def frames(self) -> int:
         """How many runs there were, before the first was repeated."""
         return len(self.samples)
+
+    def __repr__(self) -> str:
+        verdict = "ok" if self.ok else "differs"
+        return f"<Verification: {verdict}, {len(self.kernels)} results of kernels over {self.frames} samples>"
+
+    def _repr_html_(self) -> str:
+        """A row for each result of a kernel, for each output, and for each step that stopped or wrote out of bounds."""
+        checks = [
+            ("kernel", ", ".join(one.layers) or one.kernel, one.target or "", "its reference", one.difference)
+            for one in (*self.kernels, *self.parts)
+        ]
+        checks += [(one.role, one.name, "", one.against, one.difference) for one in self.outputs if not one.ok]
+        rows: list[Sequence[Child]] = [
+            (what, element("bdi", None, shorten(name, 60)), target, against, str(difference))
+            for what, name, target, against, difference in checks
+        ]
+        rows += [("overrun", one.kernel, one.target or "", "", one.what) for one in self.overruns]
+        rows += [("stop", one.kernel, one.target or "", "", one.reason) for one in self.stops]
+        verdict = "all agree" if self.ok else "there are differences"
+        caption = f"Verification over {self.frames} samples: {verdict}"
+        return html_of(table(caption, ("", "name", "on", "compared with", "result"), rows))
 
 
 def compare(got: np.ndarray, expected: np.ndarray, bound: Bound | None = None, scale: float = 0.0) -> Difference:

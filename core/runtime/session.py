@@ -18,7 +18,7 @@ from ..tir.form.dtype import DTYPES
 from .abi import Array
 from .open_shapes import OpenShapes
 from .state import SessionState
-from .tensors import TensorInfo, are_exact, checked_inputs
+from .tensors import NamedArrays, TensorInfo, are_exact, checked_inputs
 
 __all__ = ["ModelSession"]
 
@@ -50,9 +50,9 @@ class ModelSession(ABC):
     def __init__(
         self, name: str, wanted: Sequence[TensorInfo], inputs: Mapping[str, Array], outputs: Mapping[str, Array]
     ) -> None:
-        self.inputs = MappingProxyType(inputs)
-        self.outputs = MappingProxyType(outputs)
         self._where = f"model {name}"
+        self.inputs = MappingProxyType(NamedArrays(inputs, "input", self._where))
+        self.outputs = MappingProxyType(NamedArrays(outputs, "output", self._where))
         self._name = name
         self._wanted = wanted
         self._broken = False
@@ -69,6 +69,21 @@ class ModelSession(ABC):
             where=self._where,
             hint="give the artifact away, and take a session where it arrives; save and restore its state",
         )
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ", needs a reset" if self._broken else ""
+        return f"<{type(self).__name__} {self._name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}{state}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each input and output."""
+        from ..markup import element, html_of, table
+
+        rows = [
+            (role, element("bdi", None, name), f"{array.dtype}{list(array.shape)}")
+            for role, arrays in (("input", self.inputs), ("output", self.outputs))
+            for name, array in arrays.items()
+        ]
+        return html_of(table(f"Session of {self._name}{', closed' * self._closed}", ("", "name", "type"), rows))
 
     def __enter__(self) -> ModelSession:
         return self

@@ -10,11 +10,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import ModelError
+from ..target.values import suggest
 from ..tir.form.dtype import itemsize
 from .abi import Array
 from .open_shapes import OpenShapes
 
-__all__ = ["TensorInfo", "Wanted", "are_exact", "checked_inputs", "ends", "random_array"]
+__all__ = [
+    "NamedArrays",
+    "TensorInfo",
+    "UnknownNameError",
+    "Wanted",
+    "are_exact",
+    "checked_inputs",
+    "ends",
+    "random_array",
+]
 
 Wanted: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...], Array]
 """An input: its name, type of elements and shape, and the buffer that it goes to."""
@@ -36,6 +46,22 @@ class TensorInfo:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class UnknownNameError(ModelError, KeyError):
+    """A session has no input or output of a name."""
+
+
+class NamedArrays(dict[str, Array]):
+    """Arrays by name; a name that is unknown raises `UnknownNameError`, with the nearest one."""
+
+    def __init__(self, arrays: Mapping[str, Array], role: str, where: str) -> None:
+        super().__init__(arrays)
+        self._role, self._where = role, where
+
+    def __missing__(self, name: object) -> Array:
+        hint = f"{suggest(str(name), self)}the {self._role}s are {', '.join(map(repr, self)) or 'none'}"
+        raise UnknownNameError(f"there is no {self._role} {name!r}", where=self._where, hint=hint)
 
 
 def are_exact(inputs: Any, wanted: Sequence[Wanted]) -> bool:
@@ -84,16 +110,24 @@ def checked_inputs(
                 hint="pass a mapping from input name to array",
             )
         inputs = {needed[0].name: inputs}
-    if missing := [info.name for info in needed if info.name not in inputs]:
-        raise ModelError(f"the input {missing[0]!r} is missing, expected {expected()}", where=where)
+    missing = [info.name for info in needed if info.name not in inputs]
     names = {info.name for info in wanted}
     if unknown := [name for name in inputs if name not in names]:
-        raise ModelError(f"there is no input {unknown[0]!r}, expected {expected()}", where=where)
+        lacks = f", and {_are_missing(missing)}" if missing else ""
+        hint = suggest(str(unknown[0]), missing or names) or None
+        raise ModelError(f"there is no input {unknown[0]!r}{lacks}, expected {expected()}", where=where, hint=hint)
+    if missing:
+        raise ModelError(f"the {_are_missing(missing)}, expected {expected()}", where=where)
     if open_shapes is not None:
         inputs = open_shapes.widened(
             {info.name: _read(inputs[info.name], info, where) for info in wanted if info.name in inputs}
         )
     return {info.name: _array(inputs[info.name], info, where) for info in wanted}
+
+
+def _are_missing(names: Sequence[str]) -> str:
+    """Say that inputs are missing: ``inputs 'a', 'b' are missing``."""
+    return f"input{'s' * (len(names) > 1)} {', '.join(map(repr, names))} {'are' if len(names) > 1 else 'is'} missing"
 
 
 def _array(value: Any, info: TensorInfo, where: str) -> Array:

@@ -96,6 +96,20 @@ class TargetKind:
             if attribute.name in types and attribute.name not in _FREE:
                 self._require(attribute.type == types[attribute.name], f"attribute {attribute.name!r} has another type")
 
+    def __repr__(self) -> str:
+        return f"<TargetKind {self.name}: {'host' if self.is_host else 'accelerator'}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each attribute of its own."""
+        from ..markup import html_of, table
+
+        rows = [
+            (one.name, "" if one.default is None else str(one.default), "required" if one.required else "", one.help)
+            for one in self.attributes
+        ]
+        caption = f"Target kind {self.name}: {self.help}"
+        return html_of(table(caption, ("attribute", "default", "", "meaning"), rows))
+
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
             raise PluginError(f"target kind {shown(self.name)}: {what}")

@@ -227,6 +227,14 @@ class Target:
     def __repr__(self) -> str:
         return f"<Target {self}>"
 
+    def _repr_html_(self) -> str:
+        """A row for each attribute that was given or follows from others."""
+        from ..markup import html_of, table
+
+        values = {**self._all, **self._derived}
+        rows = [(name, spell(value), "derived" if name in self._derived else "") for name, value in values.items()]
+        return html_of(table(f"Target {self}", ("attribute", "value", ""), rows))
+
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form, as dicts, lists and plain values; `from_json` gives this target back."""
         head = {"kind": self.kind.name} if self.label is None else {"kind": self.kind.name, "label": self.label}

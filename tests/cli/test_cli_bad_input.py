@@ -500,3 +500,12 @@ class TestFaultsOfOurs:
         monkeypatch.setattr("uma.pipeline.driver.plan", fail)
         done = uma("build", "net.py", *BUILD)
         assert (done.code, done.out, done.err) == (130, "", "uma: interrupted\n")
+
+
+@pytest.mark.parametrize("option", ["--input", "--inputs"])
+def test_an_unknown_input_suggests_the_nearest(option: str, uma: Uma, folder: Path) -> None:
+    np.savez("x.npz", imege=np.zeros(1))
+    (folder / "net.py").write_text(NET.replace("image:0", "image"))
+    done = uma("run", "net.py", "--target", "c", option, "x.npz" if option == "--inputs" else "imege=random:0")
+    assert "the model has no input 'imege'" in done.err
+    assert "did you mean 'image'? its inputs: 'image'" in done.err

@@ -268,7 +268,7 @@ class TestWrongInputs:
         ("inputs", "message"),
         [
             (X, "one value was given for 2 inputs, expected 'x:0': float32[2, 3], 'q': int8[4]"),
-            (None, "the input 'x:0' is missing, expected 'x:0': float32[2, 3], 'q': int8[4]"),
+            (None, "the inputs 'x:0', 'q' are missing, expected 'x:0': float32[2, 3], 'q': int8[4]"),
             ({"x:0": X}, "the input 'q' is missing"),
             ({"x:0": X, "q": Q, "r": Q}, "there is no input 'r', expected 'x:0'"),
             ({"x:0": X, "q": Q.astype(np.uint8)}, "input 'q' is uint8[4], expected int8[4]"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...errors import UsageError
+from ...target.values import suggest
 from ...tir.form.extents import Dim
 from ..open_shapes import AskedShape, Range, opened, read_extent
 from .proto import Input
@@ -43,9 +44,11 @@ class Asked:
             elif name in named:
                 raise UsageError(f"dimension {name!r} is given {len(read)} extents", hint=f"one, as in {name}=1..128")
             else:
-                known = ", ".join(map(repr, by_name)) or "none"
+                known, guess = ", ".join(map(repr, by_name)) or "none", suggest(name, [*by_name, *named])
                 dims = f"; dimensions: {', '.join(map(repr, named))}" if named else ""
-                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known}{dims}")
+                raise UsageError(
+                    f"a shape is given for {name!r}, which is no input", hint=f"{guess}inputs: {known}{dims}"
+                )
         for name, extents in self._shapes.items():
             self._name_open(by_name[name], extents)
         ranges = [name for name, extent in self._extents.items() if not isinstance(extent, int)]

@@ -17,6 +17,7 @@ from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
+from ...target.values import suggest
 from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import HYBRID, ImportedModel, variable_names
@@ -227,8 +228,9 @@ class _Converter:
         tensors = [self._graph.tensors[index] for index in self._graph.inputs]
         for name in self._shapes:
             if name not in {tensor.name for tensor in tensors}:
-                known = ", ".join(repr(tensor.name) for tensor in tensors)
-                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known or 'none'}")
+                known = [tensor.name for tensor in tensors]
+                hint = f"{suggest(name, known)}inputs: {', '.join(map(repr, known)) or 'none'}"
+                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=hint)
         params = []
         states = [*self._variables.names, *self._kept.names]
         names = variable_names([*(tensor.name for tensor in tensors), *states])
