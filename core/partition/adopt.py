@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ModelError
-from ..relay.expr import Call, Expr, Function, GlobalVar
-from ..relay.module import IRModule, func_type
+from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple
+from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern import Graph
 from ..relay.rewriter import Rewriter
 from ..relay.visit import children, nested_exprs, post_order
@@ -17,6 +17,7 @@ from .choice import Choice
 from .eager import take
 from .materialise import Names, with_composites, without_tuples
 from .record import Owner
+from .region_size import UNITS, RegionSize
 from .twins import without_twins
 
 __all__ = ["adopted"]
@@ -26,8 +27,9 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
     """``module`` with each function that has the attribute ``Compiler`` under a name of its own.
 
     In these functions the ops that a pattern of the owner matches are put into composite functions; other ops stay as
-    they are, and limits do not matter: the model's author has decided. What an op of ``main`` gives as a tuple is used
-    by its fields alone then, and no op has a twin that differs from it by its pin alone: see `without_twins`.
+    they are, and of the owner's limits only those on inputs and operands apply: the model's author has decided. What an
+    op of ``main`` gives as a tuple is used by its fields alone then, and no op has a twin that differs from it by its
+    pin alone: see `without_twins`.
 
     Args:
         module: its functions with the attribute ``Compiler`` are functions of the module, or are written where
@@ -36,7 +38,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
 
     Raises:
         ModelError: such a function is for no owner, or is ``main``, or has something in it that is pinned to another
-            target; names function and layers.
+            target, or has more inputs or outputs than its owner accepts; names function and layers.
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
     if (label := module.main.attr("Compiler")) is not None:
@@ -89,8 +91,24 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], rewrite
                 where=", ".join([f"function {name!r}", *rewriter.spans[call]]),
                 hint="take one of the two away",
             )
+    _check_operands(function, name, owners[label], rewriter.spans)
     whole = without_tuples(without_twins(function, owners, rewriter.spans), rewriter)
     owner = replace(owners[label], limits=Limits())
     choice = Choice(Problem(Graph(whole), [owner]))
     take(choice, owner)
     return with_composites(whole, choice.order(), rewriter) if choice.all or pins else function
+
+
+def _check_operands(function: Function, name: str, owner: Owner, spans: Spans) -> None:
+    """Check a function of the model against its owner's limits on inputs and outputs, which are those of hardware."""
+    results = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
+    limits = Limits(inputs=owner.limits.inputs, operands=owner.limits.operands)
+    excess = RegionSize(limits, 1, given=dict.fromkeys(results, 1), used=dict.fromkeys(function.params, 1)).excess()
+    if excess is not None:
+        layers = dict.fromkeys(layer for expr in nested_exprs(function) for layer in spans[expr])
+        raise ModelError(
+            f"the model's function for {owner.label!r} has {excess.value} {UNITS[excess.limit]}, and a region of "
+            f"{owner.label} at most {excess.most}",
+            where=", ".join([f"function {name!r}", *layers]),
+            hint="divide the function, or remove its attribute Compiler: the partitioner keeps within the limit",
+        )

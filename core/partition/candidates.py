@@ -14,12 +14,12 @@ from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.pattern.matcher import Search
 from ..relay.types import TensorType
-from ..relay.visit import children
 from .consent import Consent
 from .offered import Offered, Taken
-from .record import Candidate, Note, Owner, PatternFault, Port, Withdrawn, port_of
+from .record import Candidate, Note, Owner, PatternFault, Withdrawn
+from .region_size import RegionSize
 
-__all__ = ["Problem", "outputs_of", "tensors_of", "used_by"]
+__all__ = ["Problem"]
 
 
 _T = TypeVar("_T")
@@ -246,12 +246,8 @@ class Problem:
                 inside = set(match.nodes)
                 outside = (user for user in self.graph.users(node) if user not in inside)
                 return Note("escapes", name, at=node, user=next(outside, None))
-        limits = self.limits[candidate.owner]
-        if limits.nbytes is not None and (nbytes := sum(tensors_of(candidate).values())) > limits.nbytes:
-            return Note("limit", name, limit="nbytes", value=nbytes, most=limits.nbytes)
-        if limits.outputs is not None and (outputs := len(outputs_of(candidate, self.graph))) > limits.outputs:
-            return Note("limit", name, limit="outputs", value=outputs, most=limits.outputs)
-        return None
+        excess = RegionSize.of([candidate], self.limits[candidate.owner], self.graph).excess()
+        return None if excess is None else Note("limit", name, limit=excess.limit, value=excess.value, most=excess.most)
 
 
 class _Either:
@@ -262,44 +258,3 @@ class _Either:
 
     def __contains__(self, expr: object) -> bool:
         return any(expr in container for container in self.containers)
-
-
-def tensors_of(candidate: Candidate) -> dict[Port, int]:
-    """The tensors that a match touches, those inside of it left aside, and their sizes in bytes."""
-    match = candidate.match
-    found = {port_of(expr): expr.tensor.nbytes for expr in (*match.inputs, *match.constants)}
-    for root, types in candidate.values():
-        if isinstance(root.type, TensorType):
-            found[port_of(root)] = types[0].nbytes
-        else:
-            found.update({(root, index): type_.nbytes for index, type_ in enumerate(types)})
-    return found
-
-
-def outputs_of(candidate: Candidate, graph: Graph) -> dict[Expr, int]:
-    """The tensors that a match gives and that are used outside of it, and how often; the result counts as a use."""
-    inside = set(candidate.nodes)
-    found: dict[Expr, int] = {}
-    for expr in _results(candidate):
-        uses = sum(user not in inside for user in graph.users(expr)) + (expr is graph.result)
-        if uses:
-            found[expr] = uses
-    return found
-
-
-def used_by(candidate: Candidate) -> dict[Expr, int]:
-    """What a match uses from outside of it, and how often."""
-    inside = set(candidate.nodes)
-    found: dict[Expr, int] = {}
-    for child in (child for node in candidate.nodes for child in children(node) if child not in inside):
-        found[child] = found.get(child, 0) + 1
-    return found
-
-
-def _results(candidate: Candidate) -> Iterator[Expr]:
-    """The roots that are tensors, and the fields of those that are tuples."""
-    roots: Mapping[Expr, None] = dict.fromkeys(candidate.match.roots)
-    for expr in candidate.nodes:
-        is_field = isinstance(expr, TupleGetItem) and expr.tuple in roots
-        if is_field or (expr in roots and isinstance(expr.type, TensorType)):
-            yield expr

@@ -16,6 +16,7 @@ from .candidates import Problem
 from .consent import Consent
 from .form import form_of
 from .record import Note, OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
+from .region_size import UNITS
 from .twins import is_movement
 
 __all__ = ["explained", "obstacle_text", "require_pins"]
@@ -261,8 +262,7 @@ class _Explainer:
 def obstacle_text(note: Note, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:
     """What is in the way of a candidate of the owner ``label``, and the value that is, if one is."""
     if note.kind == "limit":
-        unit = {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
-        return f"it has {note.value} {unit}, and a region of {label} at most {note.most}", note.value
+        return f"it has {note.value} {UNITS[note.limit]}, and a region of {label} at most {note.most}", note.value
     if note.kind == "cycle":
         return "one of its results is needed to compute another of its inputs", None
     assert note.at is not None

@@ -6,20 +6,20 @@ within its owner's limits.
 
 Each edge is tried once. A pair that would make a cycle cannot be merged later either, unless what lies between becomes
 part of one of the two; it has edges to both, and the last of these to be tried brings all three together. Only where
-outputs are limited a pair may fit later that did not fit before: it is tried again when something joins one of the two
-that had to do with both.
+inputs or outputs are limited can a pair that exceeds its owner's limits fit later: it is tried again when a neighbour
+of both joins one of the two.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..relay.expr import Constant, Expr
-from .candidates import outputs_of, tensors_of, used_by
 from .choice import Choice
-from .record import Candidate, Owner, Port
+from .record import Candidate, Owner
+from .region_size import RegionSize
 
 __all__ = ["group"]
 
@@ -32,23 +32,17 @@ SIBLINGS = 8
 
 @dataclass
 class _Group:
-    """What will be a region.
+    """Matches that will be a region.
 
     Args:
-        owner: who has it.
-        claims: its matches.
-        tensors: what it touches, with sizes in bytes; empty where bytes are not limited.
-        nbytes: their sum.
-        given: what it computes that is used outside, and how often; empty where outputs are not limited.
-        used: what it uses from outside, and how often; likewise.
+        owner: of the matches.
+        claims: the matches.
+        size: how much they have of what the owner limits.
     """
 
     owner: Owner
     claims: list[Candidate]
-    tensors: dict[Port, int] = field(default_factory=dict)
-    nbytes: int = 0
-    given: dict[Expr, int] = field(default_factory=dict)
-    used: dict[Expr, int] = field(default_factory=dict)
+    size: RegionSize
 
 
 def group(choice: Choice) -> list[tuple[Candidate, ...]]:
@@ -72,16 +66,11 @@ class _Grouping:
         self.groups = {choice.node(c.nodes[0]): self._single(c, owners[c.owner]) for c in choice.all}
         self._rank = {node: rank[one.claims[0]] for node, one in self.groups.items()}
         self._pairs: deque[tuple[int, int]] = deque()
+        self._crowded: set[str] = set()
+        """The labels of the owners of groups that had too many inputs or outputs to be one."""
 
     def _single(self, claim: Candidate, owner: Owner) -> _Group:
-        made = _Group(owner, [claim])
-        if owner.limits.nbytes is not None:
-            made.tensors = tensors_of(claim)
-            made.nbytes = sum(made.tensors.values())
-        if owner.limits.outputs is not None:
-            made.given = outputs_of(claim, self._choice.problem.graph)
-            made.used = used_by(claim)
-        return made
+        return _Group(owner, [claim], RegionSize.of([claim], owner.limits, self._choice.problem.graph))
 
     def merge(self) -> None:
         """Merge along the edges, then what uses the same."""
@@ -125,51 +114,23 @@ class _Grouping:
 
     def _try(self, one: int, other: int) -> None:
         first, second = self.groups[one], self.groups[other]
-        if not self._fits(first, second):
+        label = first.owner.label
+        if (excess := first.size.excess(second.size)) is not None:
+            if not excess.grows:
+                self._crowded.add(label)
             return
         done = self._quotient.contract((one, other), PATIENCE)
         if done is None:
             return
         del self.groups[one], self.groups[other]
         self.groups[done.node] = _joined(first, second)
-        if first.owner.limits.outputs is not None:
+        if label in self._crowded:
             self._pairs.extend((done.node, near) for near in done.shared if self._are_alike(done.node, near))
-
-    def _fits(self, first: _Group, second: _Group) -> bool:
-        limits = first.owner.limits
-        if limits.matches is not None and len(first.claims) + len(second.claims) > limits.matches:
-            return False
-        if limits.nbytes is not None and first.nbytes + second.nbytes - _common(first, second) > limits.nbytes:
-            return False
-        return limits.outputs is None or len(_given(first, second)) <= limits.outputs
-
-
-def _common(first: _Group, second: _Group) -> int:
-    """Bytes of the tensors that both touch."""
-    small, large = sorted((first.tensors, second.tensors), key=len)
-    return sum(size for port, size in small.items() if port in large)
-
-
-def _given(first: _Group, second: _Group) -> dict[Expr, int]:
-    """What two groups compute that neither uses up."""
-    left = {
-        value: uses - other.used.get(value, 0)
-        for one, other in ((first, second), (second, first))
-        for value, uses in one.given.items()
-    }
-    return {value: uses for value, uses in left.items() if uses}
 
 
 def _joined(first: _Group, second: _Group) -> _Group:
-    """Both in one. The larger takes up the smaller, so that growing costs little."""
+    """Both in one. The larger absorbs the smaller, so that growing costs little."""
     large, small = (first, second) if len(first.claims) >= len(second.claims) else (second, first)
     large.claims.extend(small.claims)
-    large.nbytes += small.nbytes - _common(large, small)
-    large.tensors.update(small.tensors)
-    made = (*large.given, *small.given)
-    large.given = _given(large, small)
-    for value, uses in small.used.items():
-        large.used[value] = large.used.get(value, 0) + uses
-    for value in made:
-        large.used.pop(value, None)
+    large.size.absorb(small.size)
     return large

@@ -12,9 +12,10 @@ from ..relay.expr import Constant, Expr, Var
 from ..relay.pattern.failure import described
 from ..relay.visit import children
 from ..target.values import shown
-from .candidates import Problem, outputs_of, tensors_of, used_by
+from .candidates import Problem
 from .explain import obstacle_text
-from .record import Candidate, Port
+from .record import Candidate
+from .region_size import UNITS, RegionSize
 
 __all__ = ["Partitioner", "Regions", "decide", "label_of_partitioner"]
 
@@ -96,27 +97,12 @@ class _Checked:
         self.regions.append(region)
 
     def _check_limits(self, region: Sequence[Candidate]) -> None:
-        limits, label = self._problem.limits[region[0].owner], region[0].owner
-        nodes = [node for one in region for node in one.nodes]
-        most = 1 if not limits.merge else limits.matches
-        given: dict[str, tuple[int, int | None]] = {"matches": (len(region), most)}
-        if limits.nbytes is not None:
-            tensors: dict[Port, int] = {}
-            for one in region:
-                tensors |= tensors_of(one)
-            given["bytes"] = sum(tensors.values()), limits.nbytes
-        if limits.outputs is not None:
-            uses: dict[Expr, int] = {}
-            for one in region:
-                uses |= outputs_of(one, self._problem.graph)
-            for one in region:
-                for expr, count in used_by(one).items():
-                    if expr in uses:
-                        uses[expr] -= count
-            given["outputs"] = sum(count > 0 for count in uses.values()), limits.outputs
-        for unit, (value, bound) in given.items():
-            if bound is not None and value > bound:
-                raise self._fault(f"gives a region of {value} {unit}, where {label!r} takes at most {bound}", nodes)
+        label = region[0].owner
+        excess = RegionSize.of(region, self._problem.limits[label], self._problem.graph).excess()
+        if excess is not None:
+            count = f"{excess.value} {UNITS[excess.limit]}"
+            what = f"gives a region of {count}, where {label!r} takes at most {excess.most}"
+            raise self._fault(what, [node for one in region for node in one.nodes])
 
     def order(self) -> list[Expr | tuple[Candidate, ...]]:
         """Regions in the order in which they were given, as far as can be; all else where it is needed."""

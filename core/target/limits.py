@@ -13,7 +13,7 @@ __all__ = ["Limits"]
 @dataclass(frozen=True)
 class Limits:
     """The largest region that the partitioner makes for an accelerator, and the largest kernel that is made for a host.
-    What a model itself gives to an accelerator has no limit.
+    Of a function that the model itself assigns to an accelerator only `inputs` and `operands` are checked.
 
     Args:
         matches: most matches of patterns in it; None for any number.
@@ -21,6 +21,10 @@ class Limits:
         nbytes: most bytes of all tensors that it touches, each counted once: its inputs, its constants, and the
             results of its matches; None for any number. What is inside of a match does not count.
         merge: whether a region may hold more than one match at all.
+        inputs: most tensors that the accelerator accepts as inputs of one region; None for any number.
+        operands: most tensors that it accepts as inputs and outputs of one region together, for example because its
+            driver has an array of so many addresses. Constants and workspaces do not count: subtract the addresses
+            that these take. None for any number.
         calls: most calls of ops in a kernel of a host, where no pattern of its own says what goes together; 1 leaves
             each by itself. A longer kernel than the default gains nothing, and C compilers take long over it.
 
@@ -33,9 +37,11 @@ class Limits:
     nbytes: int | None = None
     merge: bool = True
     calls: int = 32
+    inputs: int | None = None
+    operands: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("matches", "outputs", "nbytes", "calls"):
+        for name in ("matches", "outputs", "nbytes", "calls", "inputs", "operands"):
             value: object = getattr(self, name)
             if not (value is None and name != "calls") and (type(value) is not int or value <= 0):
                 also = "" if name == "calls" else ", or None"

@@ -230,7 +230,9 @@ def check_order(placement: Placement) -> None:
     for number, one in enumerate(regions):
         for other in regions[:number]:
             within = limits[one.owner]
-            if one.owner != other.owner or not within.merge or within.outputs or not near(groups, one, other):
+            if one.owner != other.owner or not within.merge or not near(groups, one, other):
+                continue
+            if counts_operands(within):
                 continue
             if within.matches and len(one.claims) + len(other.claims) > within.matches:
                 continue
@@ -238,6 +240,11 @@ def check_order(placement: Placement) -> None:
                 continue
             both = {expr: one.name if group == other.name else group for expr, group in groups.items()}
             assert has_cycle(both), f"{one.name} and {other.name} could be one region"
+
+
+def counts_operands(limits: Limits) -> bool:
+    """Whether the limits bound inputs or outputs, of which a larger region may have fewer."""
+    return (limits.outputs, limits.inputs, limits.operands) != (None, None, None)
 
 
 def near(groups: Mapping[Expr, object], one: Region, other: Region) -> bool:
@@ -272,6 +279,8 @@ def check_region(module: IRModule, region: Region, owner: Owner) -> None:
     assert limits.merge or len(region.claims) == 1
     results = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
     assert limits.outputs is None or len(results) <= limits.outputs
+    assert limits.inputs is None or len(function.params) <= limits.inputs
+    assert limits.operands is None or len(function.params) + len(results) <= limits.operands
     assert limits.nbytes is None or nbytes_of(region.claims) <= limits.nbytes
     assert all(isinstance(result.type, TensorType) for result in results)
     assert len(set(results)) == len(results)
@@ -314,7 +323,7 @@ def check_impossible(module: IRModule, owners: Sequence[Owner], error: Requireme
         return
     (node,) = pins
     owner, graph = by_label[node.pin or ""], Graph(main)
-    if owner.limits.nbytes or owner.limits.outputs:
+    if owner.limits.nbytes or counts_operands(owner.limits):
         return
     for root in graph.order:
         for pattern in owner.patterns.rooted_at(root):
@@ -354,7 +363,7 @@ def check_nothing_left(placement: Placement) -> None:
     owned = {node for claim in placement.claims for node in claim.nodes}
     gone = {(one.owner, one.pattern, one.nodes) for one in placement.withdrawn}
     for owner in placement.owners:
-        if owner.limits.nbytes or owner.limits.outputs:
+        if owner.limits.nbytes or counts_operands(owner.limits):
             continue
         for root in graph.order:
             for pattern in owner.patterns.rooted_at(root):
@@ -482,6 +491,8 @@ def limits(draw: st.DrawFn) -> Limits:
         outputs=draw(st.sampled_from([None, None, 1, 2])),
         nbytes=draw(st.sampled_from([None, None, 64, 96, 160, 256])),
         merge=draw(st.integers(0, 4)) > 0,
+        inputs=draw(st.sampled_from([None, None, 1, 2, 3])),
+        operands=draw(st.sampled_from([None, None, 2, 3, 4])),
     )
 
 

@@ -93,6 +93,23 @@ def test_limits_do_not_break_up_what_the_model_wants() -> None:
     assert composites(function_of(place(model(Call(inner, [X])), [limited]), "npu_0")) == ["npu.p1", "npu.p0"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Limits(inputs=1), "2 inputs, and a region of npu at most 1"),
+        (Limits(inputs=2, operands=2), "3 inputs and outputs, and a region of npu at most 2"),
+    ],
+)
+def test_the_hardware_s_limits_hold_for_a_function_of_the_model(limits: Limits, text: str) -> None:
+    q = Var("q", FULL)
+    inner = Function([P, q], call("add", P, q), {"Compiler": "npu"})
+    npu = owner("npu", op("add")(w(), w()), limits=limits)
+    with pytest.raises(ModelError) as caught:
+        place(model(Call(inner, [X, Y])), [npu])
+    assert caught.value.what == f"the model's function for 'npu' has {text}"
+    assert caught.value.where == "function 'main'" and "remove its attribute Compiler" in (caught.value.hint or "")
+
+
 def test_tuples_in_an_existing_function() -> None:
     split = call("split", P, indices=(2,), axis=1)
     halves = owner("npu", op("split")(w(), indices=any_, axis=any_))

@@ -128,6 +128,7 @@ def test_a_match_that_overlaps_another_owners() -> None:
     [
         (Limits(nbytes=60), 64, "it has 64 bytes, and a region of npu at most 60"),
         (Limits(outputs=1), 2, "it has 2 outputs, and a region of npu at most 1"),
+        (Limits(operands=2), 3, "it has 3 inputs and outputs, and a region of npu at most 2"),
     ],
 )
 def test_a_limit(limits: Limits, value: int, text: str) -> None:
@@ -137,6 +138,13 @@ def test_a_limit(limits: Limits, value: int, text: str) -> None:
     assert why(body, "split", npu) == Reason(
         "npu", "npu.p0", "limit", None, f"pattern npu.p0 matches, but {text}", value
     )
+
+
+def test_a_limit_of_inputs() -> None:
+    npu = owner("npu", op("add")(w(), w()), limits=Limits(inputs=1))
+    assert only(call("add", X, X), "add", npu).owner == "npu"
+    text = "pattern npu.p0 matches, but it has 2 inputs, and a region of npu at most 1"
+    assert why(call("add", X, Y), "add", npu) == Reason("npu", "npu.p0", "limit", None, text, 2)
 
 
 def test_a_match_that_would_need_what_it_gives() -> None:

@@ -416,7 +416,48 @@ def test_outputs_that_a_further_match_uses_up() -> None:
     assert sizes(placed(model(call("add", b, c)), limited(outputs=1))) == [4]
 
 
-@pytest.mark.parametrize(("limits", "value"), [(Limits(nbytes=63), 64), (Limits(outputs=1), 2)])
+def states(count: int) -> IRModule:
+    """A chain that adds a state in each step and returns the sums, as streaming models do."""
+    params = [Var(f"s{number}", FULL) for number in range(count)]
+    sums = [X]
+    for param in params:
+        sums.append(call("add", sums[-1], param))
+    return model(Tuple(sums[1:]), X, *params)
+
+
+def test_a_limit_of_operands() -> None:
+    """n steps have n + 1 inputs and n outputs."""
+    for limits, parts in (
+        ({"inputs": 3}, [2, 2, 2]),
+        ({"inputs": 7}, [6]),
+        ({"operands": 5}, [2, 2, 2]),
+        ({"operands": 8}, [3, 3]),
+        ({"operands": 12}, [5, 1]),
+        ({"inputs": 4, "operands": 5}, [2, 2, 2]),
+        ({"operands": 13}, [6]),
+    ):
+        assert sizes(placed(states(6), limited(**limits))) == parts
+
+
+def test_constants_are_no_operands() -> None:
+    """In each step 1 input and 1 output; in all of them together as well."""
+    assert sizes(placed(model(chain(4)), limited(inputs=1, operands=2))) == [8]
+
+
+def test_inputs_that_a_further_match_shares() -> None:
+    """The last addition and the first one have three inputs; with the relu, whose input is one of these, two."""
+    for sums in (
+        call("add", call("add", X, Y), call("nn.relu", X)),
+        call("add", call("nn.relu", X), call("add", X, Y)),
+    ):
+        assert sizes(placed(model(sums), limited(inputs=2))) == [3]
+        assert sizes(placed(model(sums), limited(operands=3))) == [3]
+
+
+@pytest.mark.parametrize(
+    ("limits", "value"),
+    [(Limits(nbytes=63), 64), (Limits(outputs=1), 2), (Limits(operands=2), 3)],
+)
 def test_a_match_that_is_too_large_alone(limits: Limits, value: int) -> None:
     split = call("split", X, indices=(2,), axis=1)
     module = model(call("concatenate", TupleGetItem(split, 1), TupleGetItem(split, 0), axis=1))
@@ -433,7 +474,7 @@ def test_a_smaller_match_may_be_small_enough() -> None:
     assert regions(placed(module, npu)) == {"npu_0": [["add"]], "npu_1": [["add"]]}
 
 
-@pytest.mark.parametrize("field", ["matches", "outputs", "nbytes"])
+@pytest.mark.parametrize("field", ["matches", "outputs", "nbytes", "inputs", "operands"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "8"])
 def test_limits_that_are_none(field: str, value: Any) -> None:
     with pytest.raises(PluginError, match=f"limit '{field}' is "):

@@ -268,6 +268,18 @@ BAD = [
     Bad(together, [SMALL], "gives a region of 2 matches, where 'npu' takes at most 1", body=SUM),
     Bad(together, [replace(SMALL, limits=Limits(merge=False))], "gives a region of 2 matches, where", body=SUM),
     Bad(together, [TINY], "gives a region of 160 bytes, where 'npu' takes at most 96", body=RELU2),
+    Bad(
+        together,
+        [replace(FEW, limits=Limits(inputs=1))],
+        "gives a region of 2 inputs, where 'npu' takes at most 1",
+        body=Tuple([LEFT, call("nn.relu", Y)]),
+    ),
+    Bad(
+        together,
+        [replace(FEW, limits=Limits(operands=3))],
+        "gives a region of 4 inputs and outputs, where 'npu' takes at most 3",
+        body=FORK,
+    ),
     Bad(together, [FEW], "gives a region of 2 outputs, where 'npu' takes at most 1", body=FORK),
     Bad(
         each,

@@ -18,10 +18,11 @@ from ...relay.types import TensorType
 from ...relay.views import is_view
 from ...relay.visit import children
 from ...target.values import shown, suggest
-from ..candidates import Problem, outputs_of, tensors_of, used_by
+from ..candidates import Problem
 from ..eager import eager
 from ..explain import movements_beside
-from ..record import Candidate, Owner, Port
+from ..record import Candidate, Owner
+from ..region_size import Excess, RegionSize, used_by
 from .cover import CoverProblem, Piece, numbers, ops_of
 from .prices import Price, Prices
 from .table import CostTable
@@ -419,37 +420,22 @@ class Pool:
                 assert note is not None
                 problem.notes.setdefault((owner.label, node), note)
         limits = owner.limits
+        sizes = {match: RegionSize.of([one], limits, problem.graph) for match, one in matches.items()}
+
+        def excess(parts: Sequence[int]) -> Excess | None:
+            size = RegionSize(limits)
+            for part in parts:
+                size.absorb(sizes[part])
+            return size.excess()
+
         most_parts = 1 if not limits.merge else limits.matches
-
-        def fits(parts: Sequence[int]) -> bool:
-            claims = [matches[part] for part in parts]
-            if limits.nbytes is not None:
-                tensors: dict[Port, int] = {}
-                for claim in claims:
-                    tensors |= tensors_of(claim)
-                if sum(tensors.values()) > limits.nbytes:
-                    return False
-            return limits.outputs is None or len(_given(claims, problem)) <= limits.outputs
-
         found = unions(
-            self._cover, list(matches), most=most_unions, most_ops=most_ops, most_parts=most_parts, fits=fits
+            self._cover, list(matches), most=most_unions, most_ops=most_ops, most_parts=most_parts, excess=excess
         )
         if not found.is_whole:
             self.cut.append(owner.label)
         for parts in found.found.values():
             self._offer_region([matches[part] for part in parts])
-
-
-def _given(claims: Sequence[Candidate], problem: Problem) -> dict[Expr, int]:
-    """What claims give together that is used outside of them."""
-    uses: dict[Expr, int] = {}
-    for claim in claims:
-        uses |= outputs_of(claim, problem.graph)
-    for claim in claims:
-        for expr, count in used_by(claim).items():
-            if expr in uses:
-                uses[expr] -= count
-    return {expr: count for expr, count in uses.items() if count > 0}
 
 
 def computes(expr: Expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..region_size import Excess
 from .cover import CoverProblem, numbers
 
 __all__ = ["Unions", "unions"]
@@ -30,7 +31,7 @@ def unions(
     most: int,
     most_ops: int | None = None,
     most_parts: int | None = None,
-    fits: Callable[[tuple[int, ...]], bool] = lambda parts: True,
+    excess: Callable[[tuple[int, ...]], Excess | None] = lambda parts: None,
 ) -> Unions:
     """Unions of disjoint matches that do not wait for each other, and that no path leaves and comes back to.
 
@@ -43,7 +44,8 @@ def unions(
         most: how many unions there may be.
         most_ops: of how many ops; None for any number.
         most_parts: of how many matches.
-        fits: whether matches may be one union, by whatever limits their owner has; is not asked of single ones.
+        excess: the limit of their owner that matches exceed as one union; is not asked of single ones. A union that
+            exceeds one which larger unions may keep is grown as well, and left out of the result.
     """
     having: dict[int, list[int]] = {}
     for match in dict.fromkeys(matches):
@@ -63,10 +65,11 @@ def unions(
                 if not _in_order(problem, (*parts, other)):
                     continue  # nor are more of them; of other matches it may be had
                 grown[whole] = (*parts, other)
-                if not fits(grown[whole]):
+                beyond = excess(grown[whole])
+                if beyond is not None and beyond.grows:
                     continue
                 following[whole] = grown[whole]
-                if problem.is_convex(whole):
+                if beyond is None and problem.is_convex(whole):
                     if len(found) >= most:
                         return Unions(found, False)
                     found[whole] = grown[whole]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,9 @@ from uma.relay import FixedPoint, Function, IRModule, TensorType, Tuple, Var, ca
 from uma.relay.evaluate import evaluate
 from uma.reports.explain import explain
 from uma.reports.streams import streams
-from uma_stream_machine import FAULTS
-from uma_stream_machine.commands import Command
+from uma.target import Limits
+from uma_stream_machine import FAULTS, KIND
+from uma_stream_machine.commands import REGIONS, Command
 
 PLUGINS = PluginHost(
     lambda: [
@@ -225,15 +227,17 @@ def test_the_host_works_while_a_stream_runs() -> None:
         np.testing.assert_array_equal(made, expected)
 
 
-def test_a_region_with_too_many_results_is_cut() -> None:
+def test_regions_have_as_many_operands_as_the_machine_takes_regions_of_memory() -> None:
+    """One input and 14 outputs are two regions; nothing is left to the host."""
+    assert KIND.limits == Limits(operands=REGIONS - 2)
     x = Var("x", TensorType((1, 4, 4, 2), "int8"))
-    pools = [call("nn.max_pool2d", x, pool_size=(1 + n // 4, 1 + n % 4)) for n in range(1, 16)]
+    pools = [call("nn.max_pool2d", x, pool_size=(1 + n // 4, 1 + n % 4)) for n in range(1, 15)]
     module = IRModule.of({"main": Function([x], Tuple(pools))})
     loaded = load_model(module)
     build = start_build(loaded, resolve_targets(["stream_machine", "c"], PLUGINS))
     build.run(loaded.form)
-    shares = {share.label: share.ops for share in explain(build).shares()}
-    assert shares == {"stream_machine": 13, "c": 2}
+    ops = explain(build).ops
+    assert Counter(op.region for op in ops) == {"stream_machine_0": 13, "stream_machine_1": 1}
     given = np.random.default_rng(0).integers(-128, 128, (1, 4, 4, 2)).astype(np.int8)
     made = uma.build(module, ["stream_machine", "c"], plugins=PLUGINS).run({"x": given})
     for array, expected in zip(made.values(), evaluate(module.main, {"x": given}), strict=True):

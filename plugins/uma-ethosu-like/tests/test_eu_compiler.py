@@ -39,8 +39,10 @@ from uma.relay.evaluate import evaluate
 from uma.relay.ops import qnn_softmax
 from uma.relay.pattern import Mismatch, match
 from uma.reports.explain import explain
-from uma_ethosu_like import layouts, stripes
+from uma.target import Limits
+from uma_ethosu_like import KIND, VELA, layouts, stripes
 from uma_ethosu_like.blocks import Block
+from uma_ethosu_like.commands import REGIONS
 from uma_ethosu_like.cost import Event, Wait, Work, stream_cycles
 from uma_ethosu_like.hazards import Place
 from uma_ethosu_like.machine import Machine
@@ -510,14 +512,16 @@ def test_filters_are_brought_to_sram_where_that_takes_fewer_cycles(npu: Any) -> 
 # --- regions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_region_with_too_many_results_is_cut() -> None:
+def test_regions_have_as_many_operands_as_the_machine_has_base_addresses() -> None:
+    """One input and eight outputs are two regions; nothing is left to the host."""
+    assert VELA.limits == KIND.limits == Limits(operands=REGIONS - 2)
     x = Var("x", TensorType((1, 4, 4, 2), "int8"))
     pools = [call("nn.max_pool2d", x, pool_size=(1 + n // 4, 1 + n % 4)) for n in range(1, 9)]
     loaded = load_model(IRModule.of({"main": Function([x], Tuple(pools))}))
     build = start_build(loaded, resolve_targets(["ethosu_like", "c"], PLUGINS))
     build.run(loaded.form)
-    shares = {share.label: share.ops for share in explain(build).shares()}
-    assert shares == {"ethosu_like": 5, "c": 3}
+    ops = explain(build).ops
+    assert Counter(op.region for op in ops) == {"ethosu_like_0": 5, "ethosu_like_1": 3}
 
 
 def test_the_table_of_powers_is_that_of_the_reference() -> None:

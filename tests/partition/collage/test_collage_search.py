@@ -18,6 +18,7 @@ from uma.partition.collage.frontier import frontier
 from uma.partition.collage.integer import integer
 from uma.partition.collage.search import Budget, cheapest
 from uma.partition.collage.unions import unions
+from uma.partition.region_size import Excess
 
 CHAIN = ((), (0,), (1,), (2,))
 DIAMOND = ((), (0,), (0,), (1, 2))
@@ -263,7 +264,15 @@ def test_unions_touch_are_convex_and_within_what_is_allowed() -> None:
     assert all(sum(parts) == ops for ops, parts in whole.found.items())
     assert list(unions(diamond, ones, most=100, most_ops=2).found) == [1, 2, 4, 8, 3, 5, 6, 10, 12]
     assert list(unions(diamond, ones, most=100, most_parts=1).found) == ones
-    assert list(unions(diamond, ones, most=100, fits=lambda parts: 8 not in parts).found) == [1, 2, 4, 8, 3, 5, 6, 7]
+
+    def small(parts: tuple[int, ...]) -> Excess | None:
+        return Excess("nbytes", 9, 8, True) if 8 in parts else None
+
+    def even(parts: tuple[int, ...]) -> Excess | None:
+        return Excess("outputs", 2, 1, False) if len(parts) == 3 else None
+
+    assert list(unions(diamond, ones, most=100, excess=small).found) == [1, 2, 4, 8, 3, 5, 6, 7]
+    assert list(unions(diamond, ones, most=100, excess=even).found) == [1, 2, 4, 8, 3, 5, 6, 10, 12, 15]
     first = unions(diamond, ones, most=6)
     assert (len(first.found), first.is_whole) == (6, False)
 

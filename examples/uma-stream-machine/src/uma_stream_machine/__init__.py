@@ -21,7 +21,7 @@ from uma.hookspecs import (
     hookimpl,
 )
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
+from uma.target import Attribute, FixedPointForm, Limits, QuantisedForm, Target, TargetKind
 
 __all__ = [
     "COUNTERS",
@@ -54,6 +54,8 @@ KIND = TargetKind(
     ),
     help="an int8 accelerator that executes commands from memory, the second one to copy",
     device_type="npu",
+    # A stream may use 16 regions of memory, two of which are its constants and its intermediate results.
+    limits=Limits(operands=14),
     quantised=QuantisedForm(scales="power-of-two"),
     # Of its roundings that which is nearest to floats; what it adds and averages is as in TFLite.
     fixed_point=FixedPointForm("even", additions=True, averages=True),
@@ -160,6 +162,6 @@ def claims() -> Claims:
     """Estimates are the simulator's cycles; a fraction of the weight memory is checked as well."""
     unreached = {
         9: "streams that are made here read nothing that they write over; the package's tests write one that does",
-        20: "a model with so many regions, or so large ones, is refused before there is a stream",
+        20: "the limits of the kind keep regions to fewer inputs and outputs; a larger region is refused before",
     }
     return Claims(targets=("stream_machine -weight_bytes=4096",), cycles=0.0, faults=unreached)

@@ -7,11 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uma.hookspecs import Blob, Extern, MatchedRegion, Refuse, TakenMatch
+from uma.hookspecs import Blob, Extern, MatchedRegion, TakenMatch
 from uma.relay import Expr, GlobalVar, IRModule, without_views
 from uma.tir import Buffer, Param
 
-from .commands import REGIONS
 from .layer import Draft, drafts_of
 from .stream import Place, Step, Stream, write_stream
 
@@ -66,21 +65,8 @@ class Region:
         self.stream: Stream = write_stream([self._step(use) for use in self._uses], chunk_bytes)
 
     def lowered(self) -> tuple[IRModule, GlobalVar]:
-        """The region as a module of one `Extern`.
-
-        Raises:
-            Refuse: it has more inputs and outputs than the machine takes regions of memory.
-        """
+        """The region as a module of one `Extern`."""
         params, results = self._region.function.params, self._region.results
-        # Besides inputs and outputs there are the constants and the arena.
-        if len(params) + len(results) > REGIONS - 2:
-            # Without its last result it has fewer; until it fits, the core asks again.
-            last = next(held for held in map(without_views, reversed(results)) if held in self._lives)
-            raise Refuse(
-                f"a stream may use {REGIONS} regions of memory, two of them for constants and intermediate results; "
-                f"this one has {len(params)} inputs and {len(results)} outputs",
-                at=last,
-            )
         taken = [
             *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
             *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 
 from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Alias, FixedPointForm, Target, TargetKind
+from uma.target import Alias, FixedPointForm, Limits, Target, TargetKind
 
-from .machine import ATTRIBUTES, Machine, check_target
+from .machine import ATTRIBUTES, MAX_OPERANDS, Machine, check_target
 
 __all__ = [
     "ALIAS",
@@ -49,6 +49,7 @@ KIND = TargetKind(
     ATTRIBUTES,
     help="an NPU that runs command streams of Ethos-U55, of 32 to 256 multipliers",
     device_type="npu",
+    limits=Limits(operands=MAX_OPERANDS),
     default_host="c",
     canonicalise=check_target,
     fixed_point=FixedPointForm("up", additions=True, averages=True),
@@ -59,6 +60,7 @@ VELA = TargetKind(
     ATTRIBUTES,
     help="the same machine with Vela, Arm's compiler; beside ours by ethosu_like -compiler=vela",
     device_type="npu",
+    limits=Limits(operands=MAX_OPERANDS),
     default_host="c",
     canonicalise=check_target,
     # TFLite's, which is all that its files can say.

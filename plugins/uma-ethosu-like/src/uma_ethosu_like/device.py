@@ -63,7 +63,7 @@ _BY_HAND = "few words of a stream that are changed give it; the package's tests 
 UNREACHED = {
     1: "a payload for another machine is refused by the driver before",
     **dict.fromkeys((4, 6, 10, 12, 14, 15, 16, 17, 18), _BY_HAND),
-    69: "a model with so many regions, or so large ones, is refused when it is built",
+    69: "the limits of the kind keep regions to fewer inputs and outputs, and a larger one is refused when it is built",
     70: "the stream of a model is aligned; regions matter on silicon alone",
     **dict.fromkeys((73, 74, 75, 76), "silicon says it, which the simulator never does"),
 }

@@ -25,6 +25,7 @@ __all__ = [
     "GRANULES",
     "LUT_BANKS",
     "MAX_BLOCK",
+    "MAX_OPERANDS",
     "OUTPUT_BANKS",
     "OUTPUT_CYCLES",
     "Configuration",
@@ -46,6 +47,11 @@ LUT_BANKS = 2
 
 MAX_BLOCK = (32, 64, 128)
 """Rows, columns and channels that a block of the output has at most."""
+
+MAX_OPERANDS = 6
+"""Inputs and outputs of a stream together: the machine has 8 base addresses, of which a stream's constants and its
+feature maps take one each.
+"""
 
 GRANULES = ("ifm8", "ifm16", "ifm8_elementwise", "ifm16_elementwise", "ifm32", "acc16", "acc32", "acc40")
 """What a part of the shared memory holds: names of `Configuration.granules`, in order."""

@@ -10,7 +10,6 @@ from uma.hookspecs import MatchedRegion, Refuse
 from uma.relay import Constant, Expr, without_views
 
 from .blocks import Block
-from .commands import REGIONS
 from .cost import Work, block_chooser, copy_cycles, step_cycles, stream_cycles
 from .filters import Filters
 from .hazards import Place
@@ -24,13 +23,10 @@ from .stripes import ALIGNMENT, lives_of, striped
 from .tables import fuse_tables
 from .weights import Encoded
 
-__all__ = ["ALIGNMENT", "FEATURES", "Plan", "check_regions", "operand_names", "plan_region"]
+__all__ = ["ALIGNMENT", "FEATURES", "Plan", "operand_names", "plan_region"]
 
 FEATURES = "features"
 """The workspace of feature maps that are neither inputs nor outputs."""
-
-_OTHER_REGIONS = 2
-"""Besides those of inputs and outputs: constants, and the arena."""
 
 
 @dataclass
@@ -125,7 +121,7 @@ def plan_region(region: MatchedRegion) -> Plan:
     """The operations of a region, on whole maps.
 
     Raises:
-        Refuse: there is something in it that is no match; or it has more inputs and outputs than a stream has regions.
+        Refuse: there is something in it that is no match.
     """
     params, results = region.function.params, region.results
     storages: dict[Expr, Storage] = {}
@@ -147,21 +143,8 @@ def plan_region(region: MatchedRegion) -> Plan:
         made = list(operations_of(match, operands, out, storage))
         plan.operations += [replace(one, layers=match.layers or (match.pattern.name,)) for one in made]
         plan.values += [match.value] * len(made)
-    check_regions(region)
     _give_out(plan, results, storages)
     return plan
-
-
-def check_regions(region: MatchedRegion) -> None:
-    """Refuse of what has more inputs and outputs than a stream has regions."""
-    params, results = region.function.params, region.results
-    if len(params) + len(results) > REGIONS - _OTHER_REGIONS:
-        # Without its last result it has fewer; until it fits, the core asks again.
-        raise Refuse(
-            f"a stream names {REGIONS} regions of memory, two of them for constants and intermediate results; this one "
-            f"has {len(params)} inputs and {len(results)} outputs",
-            at=region.matches[-1].value,
-        )
 
 
 def operand_names(captures: Sequence[str]) -> list[str]:

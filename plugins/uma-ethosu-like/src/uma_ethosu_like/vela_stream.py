@@ -25,7 +25,7 @@ from .lower import extern_of
 from .machine import Machine
 from .operations import FeatureMap, Operation, Step, Storage
 from .payload import Payload
-from .plan import ALIGNMENT, FEATURES, check_regions
+from .plan import ALIGNMENT, FEATURES
 from .scaling import IDENTITY
 from .simulate import simulate
 from .stream import CONSTANTS, Stream, write_stream
@@ -69,7 +69,6 @@ def _compiled(model: bytes, macs: int, arena_cache_bytes: int | None, where: str
 
 
 def _made(region: MatchedRegion, machine: Machine) -> _Made:
-    check_regions(region)
     model, given, made = region_model(region)
     try:
         job = _compiled(model, machine.macs, machine.arena_cache_bytes, f"region {region.name!r}").job
