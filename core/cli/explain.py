@@ -57,6 +57,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
+_MOST_CUTS = 5
+"""How many pairs of regions that a limit keeps apart are shown without ``-v``."""
+
 _COLUMNS = {
     "cycles": ("cycles", ".0f"),
     "seconds": ("seconds", ".3g"),
@@ -138,6 +141,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.columns(("layers", "MACs", "not", "reason"), told)
     for line in found.lines() if out.verbose else found.layer_lines():
         out.line(f"  {line}")
+    for line in found.cuts if out.verbose else found.cuts[:_MOST_CUTS]:
+        out.line(line)
+    if len(found.cuts) > _MOST_CUTS and not out.verbose:
+        out.line(f"and {len(found.cuts) - _MOST_CUTS} more pairs of regions; -v shows them")
     if out.verbose and found.forms:
         shown = ", ".join(f"{count} in {form}" for form, count in found.forms.items())
         out.line(f"channels that hosts requantise, by what they compute in: {shown}")

@@ -21,6 +21,7 @@ from .explain import explained, require_pins
 from .materialise import materialised
 from .plan import Partitioner, decide, label_of_partitioner
 from .record import Candidate, Note, OpRecord, Owner, Refusal, Region, Withdrawn
+from .region_size import Cut, find_cuts
 from .together import Together, put_together
 
 __all__ = ["Placement", "claims_at", "place"]
@@ -124,6 +125,12 @@ class Placement:
         return explained(
             self.source, self.owners, regions, self.withdrawn, self.notes, reasons=reasons, consent=self.consent
         )
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Where regions end because of limits on their inputs and outputs."""
+        limits = {owner.label: owner.limits for owner in self.owners}
+        return find_cuts(self.regions.values(), limits, Graph(self.source.main))
 
     @property
     def consented(self) -> tuple[Consented, ...]:

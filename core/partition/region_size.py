@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..relay.expr import Constant, Expr, TupleGetItem
@@ -11,9 +12,9 @@ from ..relay.pattern import Graph
 from ..relay.types import TensorType
 from ..relay.visit import children
 from ..target.limits import Limits
-from .record import Candidate, Port, port_of
+from .record import Candidate, Port, Region, port_of
 
-__all__ = ["UNITS", "Excess", "RegionSize", "used_by"]
+__all__ = ["UNITS", "Cut", "Excess", "RegionSize", "find_cuts", "used_by"]
 
 UNITS: Mapping[str, str] = {
     "matches": "matches",
@@ -115,6 +116,57 @@ class RegionSize:
         for value, uses in other.given.items():
             if left := uses - self.used.pop(value, 0):
                 self.given[value] = left
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Two neighbouring regions of one owner that would have too many inputs or outputs as one.
+
+    Args:
+        owner: the owner's label.
+        regions: the names of their functions.
+        excess: the limit that one region would exceed.
+    """
+
+    owner: str
+    regions: tuple[str, str]
+    excess: Excess
+
+    def __str__(self) -> str:
+        count = f"{self.excess.value} {UNITS[self.excess.limit]}"
+        return (
+            f"{' and '.join(self.regions)} are two regions: one would have {count}, and a region of {self.owner} at "
+            f"most {self.excess.most}"
+        )
+
+
+def find_cuts(regions: Iterable[Region], limits: Mapping[str, Limits], graph: Graph) -> tuple[Cut, ...]:
+    """The cuts between regions, in the order of the values that cross them.
+
+    Args:
+        regions: of all owners.
+        limits: of the owners, by label.
+        graph: the function that the regions are in.
+    """
+    by_node = {node: region for region in regions for claim in region.claims for node in claim.nodes}
+    sizes: dict[str, RegionSize] = {}
+    cuts: dict[tuple[str, str], Cut | None] = {}
+    for value in graph.order if by_node else ():
+        around = (by_node.get(node) for node in (value, *graph.users(value)) if not isinstance(value, Constant))
+        by_owner: dict[str, dict[str, Region]] = {}
+        for region in around:
+            if region is not None:
+                by_owner.setdefault(region.owner, {})[region.name] = region
+        for owner, near in by_owner.items():
+            for pair in pairwise(near):
+                if pair in cuts:
+                    continue
+                for name in pair:
+                    if name not in sizes:
+                        sizes[name] = RegionSize.of(near[name].claims, limits[owner], graph)
+                excess = sizes[pair[0]].excess(sizes[pair[1]])
+                cuts[pair] = None if excess is None or excess.grows else Cut(owner, pair, excess)
+    return tuple(cut for cut in cuts.values() if cut is not None)
 
 
 def _common(one: RegionSize, other: RegionSize) -> int:

@@ -137,6 +137,7 @@ class Explanation:
         by_rows: how layers run row by row, by the model's names of them; of others nothing.
         placed: by what costs the partitioner ``collage`` chose, as `plan_record` has it; None where another did.
         otherwise: a placement that is cheaper than eager's, by costs that are known; None where there is none.
+        cuts: where regions end because of limits on their inputs and outputs, in sentences.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Explanation:
     by_rows: Mapping[str, ByRows] = field(default_factory=dict)
     placed: dict[str, Any] | None = None
     otherwise: Otherwise | None = None
+    cuts: tuple[str, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -314,6 +316,7 @@ class Explanation:
                 "withheld": [one.record() for one in self.withheld],
                 "offloaded_with_tolerance": self.with_tolerance,
             },
+            **({"cuts": list(self.cuts)} if self.cuts else {}),
             **({} if self.placed is None else {"placement": self.placed}),
             **({} if self.otherwise is None else {"otherwise": self.otherwise.record()}),
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
@@ -349,7 +352,9 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
     tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.tolerated))
     declined = tuple(build.declined)
-    return replace(found_out, consented=placement.consented, said=said, tolerated=tolerated, declined=declined)
+    cuts = tuple(map(str, placement.cuts)) if reasons else ()
+    found_out = replace(found_out, consented=placement.consented, said=said, cuts=cuts)
+    return replace(found_out, tolerated=tolerated, declined=declined)
 
 
 def explain_loaded(

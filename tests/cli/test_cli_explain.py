@@ -27,7 +27,7 @@ from uma.relay import Call, Function, IRModule
 from uma.relay.pattern import Clause, Failed, Match, op, wildcard
 from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
-from uma.target import Target
+from uma.target import Limits, Target
 from uma.tir import te
 from uma.tir.form import nodes as tir
 
@@ -132,6 +132,24 @@ why layers are not on accelerators:
             assert quiet.code == 0 and why not in quiet.out + quiet.err
         record = {"layers": ["fc1/add"], "target": "mine", "by": "strategy 'add'", "reason": why}
         assert uma("explain", "m.py", "--target", "mine", "--json").json["declined"] == [record]
+
+    def test_regions_that_a_limit_keeps_apart(self, uma: Uma, install: Install, folder: Path) -> None:
+        """The first five pairs, or all of them with -v."""
+        limited = accelerator("npu", limits=Limits(operands=3))
+        install(entry_of(limited, patterns=lambda: [taking("npu", "add")]))
+        names = [f"s{number}" for number in range(9)]
+        lines = [f"    v{n}: ('sum{n}',) = add({f'v{n - 1}' if n else 's0'}, s{n + 1})" for n in range(8)]
+        params = ", ".join(f"{name}: Tensor[(2,), int8]" for name in names)
+        results = ", ".join(["Tensor[(2,), int8]"] * 8)
+        values = ", ".join(f"v{n}" for n in range(8))
+        text = f"@function\ndef main({params}) -> Tuple[{results}]:\n" + "\n".join(lines) + f"\n    return ({values})\n"
+        (folder / "states.py").write_text(text)
+        targets = ("--target", "npu", "--target", "plain")
+        cut = "are two regions: one would have 5 inputs and outputs, and a region of npu at most 3\n"
+        for more, count in (((), 5), (("-v",), 7)):
+            done = uma("explain", "states.py", *targets, *more)
+            assert done.code == 0 and done.out.count(cut) == count, done
+            assert ("and 2 more pairs of regions; -v shows them\n" in done.out) == (not more)
 
     def test_json(self, uma: Uma, install: Install) -> None:
         install(npu("nn.relu"), toy("dsp", "add"))

@@ -20,7 +20,7 @@ from uma.hookspecs import Lowered, Pattern, Refuse
 from uma.lowering.members import Members
 from uma.partition import OpRecord, Reason
 from uma.pipeline.stages import Build
-from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Var, call, const, post_order
+from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var, call, const, post_order
 from uma.relay.pattern import Clause, Failed, op, wildcard
 from uma.reports.explain import Explanation, Share, explain, require_offload
 from uma.target import Limits
@@ -150,6 +150,24 @@ class TestOps:
         assert by_layer(found)["wide"].why == (Reason("npu", "npu.dense", "limit", None, text, 83),)
         assert f"    not npu: {text}" in lines(found)
         assert by_layer(found)["narrow"].owner == "npu"  # 15 + 10 + 24 bytes
+
+    def test_regions_that_a_limit_keeps_apart(self) -> None:
+        """Each of three sums is a result: two of them have three inputs and two outputs."""
+        params = [Var(name, TensorType((3, 5), "int8")) for name in "abcd"]
+        sums = [params[0]]
+        for param in params[1:]:
+            sums.append(call("add", sums[-1], param))
+        module = IRModule.of({"main": Function(params, Tuple(sums[1:]))})
+        limited = accelerator("npu", limits=Limits(operands=5))
+        found = told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module)
+        assert [record.region for record in found.ops] == ["npu_0", "npu_0", "npu_1"]
+        text = "npu_0 and npu_1 are two regions: one would have 7 inputs and outputs, and a region of npu at most 5"
+        assert found.record()["cuts"] == list(found.cuts) == [text]
+        free = told(members_of(toy("npu", "add")), module)
+        assert not free.cuts and "cuts" not in free.record()
+        # The limit is not why these are two.
+        limited = accelerator("npu", limits=Limits(matches=2, operands=7))
+        assert not told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module).cuts
 
     def test_one_that_another_accelerator_has(self) -> None:
         """Only what comes before the one that has it says why not; the record has all."""
