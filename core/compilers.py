@@ -14,6 +14,7 @@ __all__ = [
     "ALLOWED_FLAGS",
     "FILE_NAME",
     "KNOWN_COMPILERS",
+    "X86_EXTENSIONS",
     "FlagRule",
     "names_cpu",
     "native_flags",
@@ -55,6 +56,16 @@ _SWITCHES = (
     "tree-vectorize", "unroll-loops", "wrapv",
 )  # fmt: skip
 
+X86_EXTENSIONS = (
+    "adx", "aes", "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f",
+    "avx512fp16", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vl", "avx512vnni", "avx512vpopcntdq", "avxvnni",
+    "bmi", "bmi2", "f16c", "fma", "gfni", "lzcnt", "movbe", "pclmul", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3",
+    "vaes", "vpclmulqdq",
+)  # fmt: skip
+"""The extensions of x86 that a target may switch on or off, as gcc and clang call them."""
+
+_X86_EXTENSION = "|".join(map(re.escape, X86_EXTENSIONS))
+
 # What a macro of this name would break: keywords, what the generated code has from the standard headers, the compiler's
 # own macros, and those of UMA.
 _TAKEN = "|".join(
@@ -86,9 +97,9 @@ ALLOWED_FLAGS = (
     ),
     _rule("-mprefer-vector-width=", r"-mprefer-vector-width=(?:none|128|256|512)", "how wide vectors are, on x86"),
     _rule(
-        "-mno-avx512vnni, -mno-avxvnni",
-        r"-mno-avx(?:512vnni|vnni)",
-        "that products of bytes are not left to VNNI, which gcc 12 uses wrongly, on x86",
+        ", ".join(f"-m{name}" for name in X86_EXTENSIONS) + ", and with -mno-",
+        rf"-m(?:no-)?(?:{_X86_EXTENSION})",
+        "an extension of the CPU, on x86",
     ),
     _rule("-std=", r"-std=(?:c|gnu)(?:99|11|17)", "edition of C: c99, gnu99 and so on to 17"),
     _rule("-ffp-contract=", r"-ffp-contract=(?:off|on|fast)", "whether a * b + c is rounded once"),
@@ -115,7 +126,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}", re.ASCII)
 """Names of generated files: one path component that no tool takes for an option."""
 
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
-_CPU = re.compile(r"-m(?:arch|cpu)=(?!native$|generic$).*")
+_CPU = re.compile(rf"-m(?:arch|cpu)=(?!native$|generic$).*|-m(?:{_X86_EXTENSION})")
 
 
 def refused_flags(flags: Sequence[str]) -> list[str]:

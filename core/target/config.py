@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..errors import PluginError, UsageError
 from .forms import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
-from .kind import TargetKind
+from .kind import UNREAD, TargetKind
 from .refine import Given, Plugins, apart, general, one_each, refines
 from .source import Place, within
 from .target import Target
@@ -38,12 +38,14 @@ class CompilationConfig:
     Args:
         hosts: at least one, in order of priority; the first runs the model's entry.
         accelerators: in order of priority.
-        notes: which host was added or overridden, in sentences.
+        notes: which host was added or overridden, and which attributes have no effect, in sentences.
+        compilers: the names of X and H of each `H -compiler=X`.
     """
 
     hosts: tuple[Target, ...]
     accelerators: tuple[Target, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+    compilers: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, targets: object, plugins: Plugins) -> CompilationConfig:
@@ -61,8 +63,8 @@ class CompilationConfig:
             plugins: where kinds come from.
 
         Raises:
-            UsageError: a target is malformed, two have one name, or there is no host; ``where`` says which, by its
-                column in a text, else by its path.
+            UsageError: a target is malformed, two have one name, there is no host, or an accelerator needs a device
+                that there is not; ``where`` says which, by its column in a text, else by its path.
             PluginError: from ``plugins``, or a default host is malformed.
         """
         given = targets.targets if isinstance(targets, CompilationConfig) else targets
@@ -91,7 +93,13 @@ class CompilationConfig:
                 given_hosts, notes = [Given(host, _ADDED)], [*notes, note]
             _check_names([*given_hosts, *given_accelerators])
         hosts, accelerators = (tuple(one.target for one in some) for some in (given_hosts, given_accelerators))
-        return cls(hosts, accelerators, tuple(notes))
+        compilers = targets.compilers if isinstance(targets, CompilationConfig) else ()
+        compilers += _compilers([*sorter.hosts, *sorter.accelerators], (*hosts, *accelerators))
+        config = cls(hosts, accelerators, (*notes, *_without_effect((*accelerators, *hosts))), compilers)
+        with telling():
+            for target, place, *_ in given_accelerators:
+                config._check_device(target, place)
+        return config
 
     @property
     def host(self) -> Target:
@@ -117,11 +125,13 @@ class CompilationConfig:
     def least_specialised(self, device_type: str) -> Target:
         """The one target of a device type that refines no other of this type.
 
+        X of `H -compiler=X` refines H, and an accelerator that needs a device refines every target that is one.
+
         Raises:
             UsageError: there is no target of this type, or several refine no other.
         """
         candidates = [target for target in self.targets if target.device_type == device_type]
-        least = [one for one in candidates if all(refines(o, one) or not refines(one, o) for o in candidates)]
+        least = [one for one in candidates if not any(self._is_above(one, other) for other in candidates)]
         if len(least) == 1:
             return least[0]
         if not candidates:
@@ -131,6 +141,39 @@ class CompilationConfig:
             f"there is no least specialised target of device type {device_type!r}: {', '.join(map(_named, least))}",
             hint="name one by its label",
         )
+
+    def _is_above(self, special: Target, other: Target) -> bool:
+        """Whether a target is more special than another of its device type."""
+        if special.kind.needs_device != other.kind.needs_device:
+            return special.kind.needs_device
+        if (special.name, other.name) in self.compilers:
+            return True
+        return refines(special, other) and not refines(other, special)
+
+    def device(self, accelerator: Target) -> Target:
+        """The target that is the device of an accelerator: itself, unless its kind needs one; the first host, if that
+        is of its device type; else the least specialised target of this type.
+
+        Raises:
+            UsageError: no target is such a device, or several are and none is the least specialised.
+        """
+        if not accelerator.kind.needs_device:
+            return accelerator
+        if self.host.device_type == accelerator.device_type:
+            return self.host
+        if not any(one.device_type == accelerator.device_type for one in self.targets if not one.kind.needs_device):
+            raise UsageError("no target of this build is one")
+        return self.least_specialised(accelerator.device_type)
+
+    def _check_device(self, accelerator: Target, place: Place) -> None:
+        """UsageError where an accelerator has no device."""
+        try:
+            self.device(accelerator)
+        except UsageError as error:
+            kind = accelerator.device_type
+            what = f"{accelerator.name!r} needs a device of type {kind!r}: {error.what}"
+            hint = f"add a target of device type {kind!r}, or leave out {accelerator.name!r}"
+            raise Fault(UsageError(what, hint=hint), place.path, place.spot) from error
 
 
 _ADDED = Place("", None, "", None)
@@ -176,6 +219,35 @@ class _Sorter:
         """A target within another: where it was given itself, else where it is in that."""
         path = within(outer.place.path, step)
         return Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
+
+
+def _compilers(given: Sequence[Given], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+    """The names of X and H of each `H -compiler=X`.
+
+    Args:
+        given: hosts and accelerators as they were given.
+        targets: what they became.
+    """
+    names: dict[int, dict[str, str]] = {}
+    for target, _, role, whole in given:
+        if role is not None:
+            alike = (one for one in targets if one.kind is target.kind and target.label in (None, one.label))
+            related = [one for one in alike if refines(one, target) or refines(target, one)]
+            least = general(target, related)
+            names.setdefault(id(whole), {})[role] = (least if least in related or not related else related[0]).name
+    return tuple((one["compiler"], one["compiled"]) for one in names.values() if len(one) == 2)
+
+
+def _without_effect(targets: Iterable[Target]) -> Iterable[str]:
+    """Which of the attributes that were given have no effect, and why, in sentences."""
+    for target in targets:
+        kind = target.kind
+        for name in UNREAD:
+            if name in target.attrs and kind.is_common(name):
+                yield f"-{name} of '{target.name}' has no effect: target kind {kind.name!r} does not read it"
+        if "from_device" in target.attrs and kind.is_common("from_device"):
+            why = f"target kind {kind.name!r} cannot read the attributes of its devices"
+            yield f"-from_device of '{target.name}' has no effect: {why}"
 
 
 def _driven(target: Target) -> tuple[str, tuple[Target, ...]]:

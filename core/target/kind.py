@@ -30,8 +30,11 @@ COMPOSITE = "composite"
 _RESERVED = ("kind", "label")
 """Keys of the JSON form that are no attributes."""
 
-_FREE = ("impl", "base")
+_FREE = ("impl", "base", "device", "model", "libs", "from_device", "mattr", "mfloat-abi")
 """Common attributes that a kind may declare as it likes; of the others it may change all but the type."""
+
+UNREAD = ("mattr", "mfloat-abi")
+"""Common attributes that have an effect only if the kind declares them itself."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class TargetKind:
         fixed_point: the arithmetic by which an accelerator scales sums, or what says so of a target: with
             ``--requantize fixed-point`` it is offered layers with float scales in it. None for an accelerator that is
             to be offered what the model says and nothing else.
+        needs_device: whether an accelerator runs on a device that another target of the build is. The build must then
+            have a target of its ``device_type``: a library for ``cuda`` needs a ``cuda`` device.
+        from_device: returns the attributes of device number N of this machine, for ``-from_device=N``. It receives a
+            target with the attributes that were given, which override what it returns, and N. It raises UsageError
+            where there is no such device. None for a kind that cannot read its devices.
 
     Raises:
         PluginError: the declaration contradicts itself.
@@ -76,6 +84,8 @@ class TargetKind:
     features: Callable[[Target], frozenset[str]] | None = None
     quantised: QuantisedForm | Callable[[Target], QuantisedForm] | None = None
     fixed_point: FixedPointForm | Callable[[Target], FixedPointForm | None] | None = None
+    needs_device: bool = False
+    from_device: Callable[[Target, int], Mapping[str, object]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -87,6 +97,8 @@ class TargetKind:
         self._require(self.is_host or self.features is None, "features are of hosts, and it is none")
         self._require(not (self.is_host and self.quantised), "a host takes models of any form, and says none")
         self._require(not (self.is_host and self.fixed_point), "a host computes what the model says: no fixed_point")
+        self._require(self.needs_device in (False, True), "needs_device must be True or False")
+        self._require(not (self.is_host and self.needs_device), "a host needs no other device")
         names = [name for attribute in self.attributes for name in attribute.names]
         for name in names:
             self._require(names.count(name) == 1, f"attribute {name!r} is declared twice")
@@ -122,6 +134,10 @@ class TargetKind:
             attribute for attribute in _common(self.name == COMPOSITE, self.is_host) if attribute.name not in own
         )
 
+    def is_common(self, name: str) -> bool:
+        """Whether it has an attribute ``name`` with the meaning that the core gives it."""
+        return any(attribute.name == name for attribute in self.common)
+
     def has(self, name: str) -> bool:
         """Whether there is an attribute ``name``, own or common, by this or a former name."""
         return name in self._by_name
@@ -135,6 +151,9 @@ class TargetKind:
         given: object = name
         if isinstance(given, str) and name in self._by_name:
             return self._by_name[name]
+        if self.name == COMPOSITE and name in {attribute.name for attribute in _common(False, True)}:
+            what = f"attribute {name!r} is of one target, and a composite is several"
+            raise UsageError(what, hint=f"give -{name} to its host, or to one of its devices")
         own = ", ".join(attribute.name for attribute in self.attributes)
         raise UsageError(
             f"target kind {self.name!r} has no attribute {shown(name)}",
@@ -211,9 +230,35 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     call_ns = Attribute(
         "launch_ns", int, default=0, low=0, high=10**12, help="nanoseconds that calling a kernel takes beside its work"
     )
+    device = Attribute("device", str, pattern=name, help="family of the device: strategies see it as the first of keys")
+    model = Attribute(
+        "model",
+        str,
+        pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+        help="exact model of the hardware: tables of costs may name the target by it",
+    )
+    libs = Attribute(
+        "libs",
+        ListOf(str),
+        pattern=r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}",
+        help="the only libraries that may be linked for it; by default all that its plugin asks for",
+    )
+    from_device = Attribute(
+        "from_device", int, low=0, help="number of a device of this machine whose attributes are copied"
+    )
+    mattr = Attribute(
+        "mattr",
+        ListOf(str),
+        pattern=r"[+-][A-Za-z0-9_][A-Za-z0-9_.]{0,31}",
+        help="extensions of the CPU: +NAME or -NAME",
+    )
+    float_abi = Attribute("mfloat-abi", ("soft", "softfp", "hard"), help="where functions pass floats, on 32-bit Arm")
     host = Attribute("host", Target, help="what runs the rest of the model")
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
-    own = (accelerators, executor, clock_hz, call_ns) if is_host else (impl, base, clock_hz, launch_ns)
-    return (keys, device_type, compiler, *own, host, tag)
+    if is_host:
+        own = (accelerators, executor, clock_hz, call_ns, mattr, float_abi)
+    else:
+        own = (impl, base, clock_hz, launch_ns)
+    return (keys, device_type, compiler, *own, device, model, libs, from_device, host, tag)

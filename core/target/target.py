@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from .. import wiring
 from ..arguments import told
@@ -69,7 +69,7 @@ class Target:
             if value is not None:
                 given[name] = value
         try:
-            checked = _checked(kind, given)
+            checked = _copied(kind, _checked(kind, given))
             if label is not None:
                 check_label(label)
             given_host, given_tag = checked.pop("host", None), checked.pop("tag", None)
@@ -138,21 +138,19 @@ class Target:
 
     @property
     def derived(self) -> Mapping[str, Value]:
-        """The attributes that the kind's canonicaliser gives, as far as they differ from those that were given."""
+        """The attributes that the kind's canonicaliser gives, as far as they differ from those that were given. If a
+        ``device`` was given, it is the first of ``keys``."""
         return MappingProxyType(self._derived)
 
     @cached_property
     def _derived(self) -> dict[str, Value]:
-        if self.kind.canonicalise is None:
-            return {}
-        try:
-            found = _checked(self.kind, dict(self.kind.canonicalise(self)), partial=True)
-        except (KeyboardInterrupt, UsageError):
-            raise
-        except BaseException as error:
-            brief = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            what = f"target kind {self.kind.name!r}: its canonicaliser failed: {brief}"
-            raise PluginError(what, hint=f"tell the authors of its plugin: uma plugins {self.kind.name}") from error
+        canonicalise, found = self.kind.canonicalise, dict[str, Value]()
+        if canonicalise is not None:
+            found = _asked(self.kind, "its canonicaliser", lambda: canonicalise(self))
+        if self.kind.is_common("device") and (device := self._given.get("device")) is not None:
+            keys = found.get("keys", self._given.get("keys", self.kind.attribute("keys").default)) or ()
+            assert isinstance(device, str) and isinstance(keys, tuple)
+            found["keys"] = (device, *(key for key in keys if key != device))
         return {name: value for name, value in found.items() if self._given.get(name) != value}
 
     def get_attr(self, name: str) -> Any:
@@ -169,6 +167,10 @@ class Target:
             return getattr(self, attribute.name)
         derived: Mapping[str, Value] = self.__dict__.get("_derived", {})
         return derived.get(attribute.name, self._given.get(attribute.name, attribute.default))
+
+    def common_attr(self, name: str) -> Any:
+        """The value of an attribute that every kind has; None where the kind declares one with its own meaning."""
+        return self.get_attr(name) if self.kind.is_common(name) else None
 
     def with_name(self, label: str | None, tag: str | None) -> Target:
         """The same with another label and tag."""
@@ -292,6 +294,35 @@ def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = F
                 hint=f"add -{attribute.name}=...: {attribute.allowed()}",
             )
     return checked
+
+
+def _asked(kind: TargetKind, what: str, function: Callable[[], Mapping[str, object]]) -> dict[str, Value]:
+    """Attributes that a function of the kind returns.
+
+    Raises:
+        UsageError: the function raises it, or returns attributes that do not fit.
+        PluginError: the function fails.
+    """
+    try:
+        return _checked(kind, dict(function()), partial=True)
+    except (KeyboardInterrupt, UsageError):
+        raise
+    except BaseException as error:
+        brief = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        hint = f"tell the authors of its plugin: uma plugins {kind.name}"
+        raise PluginError(f"target kind {kind.name!r}: {what} failed: {brief}", hint=hint) from error
+
+
+def _copied(kind: TargetKind, given: dict[str, Value]) -> dict[str, Value]:
+    """``given`` with the attributes of the device of this machine that ``from_device`` names, in its place. What is
+    given overrides what is copied."""
+    read, number = kind.from_device, given.get("from_device")
+    if read is None or number is None or not kind.is_common("from_device"):
+        return given
+    explicit = {name: value for name, value in given.items() if name != "from_device"}
+    with _about("from_device"):
+        copied = _asked(kind, "reading a device", lambda: read(Target(kind, explicit), cast(int, number)))
+    return _checked(kind, {**copied, **explicit})
 
 
 def as_json(value: Value) -> Any:

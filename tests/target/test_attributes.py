@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,13 +243,16 @@ def test_other_names_are_taken_and_former_ones_with_a_warning() -> None:
 
 def test_what_every_kind_has() -> None:
     assert [a.name for a in C.common] == [
-        *("keys", "device_type", "compiler", "accelerators", "executor", "clock_hz", "launch_ns", "host", "tag")
+        *("keys", "device_type", "compiler", "accelerators", "executor", "clock_hz", "launch_ns", "mattr"),
+        *("mfloat-abi", "device", "model", "libs", "from_device", "host", "tag"),
     ]
     assert [a.name for a in NPU.common] == [
-        *("keys", "device_type", "compiler", "impl", "base", "launch_ns", "host", "tag")
+        *("keys", "device_type", "compiler", "impl", "base", "launch_ns"),
+        *("device", "model", "libs", "from_device", "host", "tag"),
     ]
     assert [a.name for a in LLVM.common] == [
-        *("device_type", "compiler", "executor", "clock_hz", "launch_ns", "host", "tag")
+        *("device_type", "compiler", "executor", "clock_hz", "launch_ns", "device", "model", "from_device"),
+        *("host", "tag"),
     ]
     assert [a.name for a in COMPOSITE_KIND.common] == ["tag"]
     own = TargetKind("own", (Attribute("impl", ("a", "b"), default="b", help="h"),), help="h")
@@ -256,6 +260,68 @@ def test_what_every_kind_has() -> None:
     assert (Target(NPU).get_attr("launch_ns"), Target(C).get_attr("launch_ns")) == (2000, 0)
     assert Target(NPU).device_type == "npu" and parse("npu -device_type=dsp").device_type == "dsp"
     assert parse("composite -host=c").device_type == "composite"
+
+
+def test_a_device_is_the_first_key() -> None:
+    target = parse("npu -device=mali -keys=gpu,mali")
+    assert target.get_attr("keys") == ("mali", "gpu") and target.attrs["keys"] == ("gpu", "mali")
+    assert parse("llvm -device=arm_cpu").get_attr("keys") == ("arm_cpu", "cpu")
+    assert parse("npu").get_attr("keys") is None
+    # A kind may mean something else by it.
+    own = Attribute("device", int, help="number")
+    assert Target(TargetKind("own", (own,), help="h"), {"device": 2}).get_attr("keys") is None
+
+
+@pytest.mark.parametrize("name", ["device", "model", "libs", "from_device", "mattr", "mfloat-abi"])
+def test_attributes_of_one_target_are_not_those_of_a_composite(name: str) -> None:
+    value = {"mfloat-abi": "hard", "mattr": "+a", "from_device": "0"}.get(name, "a")
+    with pytest.raises(UsageError, match=f"attribute '{name}' is of one target, and a composite is several") as caught:
+        parse(f"composite -host=c -devices=npu -{name}={value}")
+    assert f"give -{name} to its host" in str(caught.value.hint)
+    assert parse(f"c -{name}={value}").attrs
+
+
+@pytest.mark.parametrize(("name", "text"), [("mattr", "neon"), ("mfloat-abi", "medium"), ("from_device", "-1")])
+def test_values_that_do_not_fit(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"does not fit attribute '{name}'"):
+        parse(f"c -{name}={text}")
+
+
+def found(target: Target, number: int) -> dict[str, object]:
+    if number > 1:
+        raise UsageError(f"there is no device {number}")
+    return {"lanes": 4 + number, "mode": "fast"}
+
+
+READS = TargetKind(
+    "reads",
+    (Attribute("lanes", int, default=1, high=8, help="h"), Attribute("mode", ("fast", "small"), help="h")),
+    help="h",
+    from_device=found,
+)
+
+
+def test_attributes_of_a_device_are_copied() -> None:
+    target = Target(READS, {"from_device": 1})
+    assert str(target) == "reads -lanes=5 -mode=fast" and target == Target(READS, {"lanes": 5, "mode": "fast"})
+    assert str(Target(READS, {"from_device": 0, "mode": "small"})) == "reads -lanes=4 -mode=small"
+    with pytest.raises(UsageError, match="there is no device 2") as caught:
+        Target(READS, {"from_device": 2})
+    assert caught.value.where == "from_device"
+
+
+@pytest.mark.parametrize(
+    ("gives", "error", "message"),
+    [
+        ({"lanes": 9}, UsageError, "9 does not fit attribute 'lanes'"),
+        ({"rows": 9}, UsageError, "has no attribute 'rows'"),
+        (3, PluginError, "target kind 'reads': reading a device failed: TypeError"),
+    ],
+)
+def test_devices_that_are_read_wrongly(gives: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        Target(replace(READS, from_device=lambda target, number: gives), {"from_device": 0})
+    assert message in str(caught.value)
 
 
 def test_names() -> None:

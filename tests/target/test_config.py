@@ -212,6 +212,16 @@ def test_a_default_host_that_is_none_is_the_plugins_fault(text: str, message: st
     assert message in caught.value.what
 
 
+def test_attributes_without_an_effect_are_noted() -> None:
+    found = config("npu -from_device=0; x: c -mattr=+neon,-fp -mfloat-abi=hard; llvm -mattr=+neon -mfloat-abi=soft")
+    assert found.notes == (
+        "-from_device of 'npu' has no effect: target kind 'npu' cannot read the attributes of its devices",
+        "-mattr of 'x' has no effect: target kind 'c' does not read it",
+        "-mfloat-abi of 'x' has no effect: target kind 'c' does not read it",
+    )
+    assert config(found).notes == found.notes
+
+
 def test_the_least_specialised() -> None:
     found = config(["x: c -mcpu=a -mtriple=b", "c -mcpu=a", "one: npu", "two: npu", "cuda -arch=b", "d: cuda -keys=y"])
     assert str(found.least_specialised("cpu")) == str(found.default) == "c -mcpu=a"

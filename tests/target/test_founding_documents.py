@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from tests._support.plugins import HOST, built, entry_of, module_of, taking
 from tests._support.regions import CHAIN, RELU
 from tests._support.target_kinds import ALIASES, KINDS, Registry
 
+from uma.errors import UsageError
 from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
 from uma.target import Alias, Attribute, ListOf, Target, TargetKind, parse_target
@@ -150,6 +153,63 @@ def test_004_the_least_specialised_target_of_a_device_type(bag: list[Target | st
     assert config(bag).least_specialised("cpu") == config(bag).default == parse("c")
     assert [str(target) for target in config(bag).accelerators][-1] == "cuda -arch=sm_80"
     assert {str(target) for target in config(bag).accelerators[:-1]} == {"tensorrt -arch=sm_80", "cutlass -arch=sm_80"}
+
+
+_ARCH = Attribute("arch", str, help="architecture")
+ON_CUDA = [TargetKind(name, (_ARCH,), help="h", device_type="cuda") for name in ("cuda", "tensorrt", "cutlass")]
+"""The same with all of them of the device type ``cuda``."""
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((TENSORRT, CUTLASS, PLAIN))))
+@pytest.mark.parametrize("needs_device", [False, True])
+def test_004_compilers_of_the_same_device_type(order: list[Target], needs_device: bool) -> None:
+    kinds = [ON_CUDA[0], *(replace(kind, needs_device=needs_device) for kind in ON_CUDA[1:])]
+    registry = Registry([*kinds, *(kind for kind in KINDS if kind.name == "c")])
+    found = CompilationConfig.of("; ".join(map(str, (*order, "c"))), registry)
+    least = found.least_specialised("cuda")
+    assert str(least) == "cuda -arch=sm_80" and sorted(found.compilers) == [("cutlass", "cuda"), ("tensorrt", "cuda")]
+    again = CompilationConfig.of(found, registry)
+    assert again == found and again.least_specialised("cuda") == least and again.compilers == found.compilers
+    for one in found.accelerators:
+        assert found.device(one) == (least if needs_device else one)
+
+
+def test_004_a_compiler_that_is_labelled_or_given_as_well() -> None:
+    registry = Registry([*ON_CUDA, *(kind for kind in KINDS if kind.name == "c")])
+    for text, pairs in (
+        ("trt: cuda -compiler=tensorrt; gpu: cuda; c", [("trt", "gpu")]),
+        ("tensorrt -arch=a; cuda -compiler=tensorrt; c", [("tensorrt", "cuda")]),
+        ("trt: tensorrt; cuda -compiler=tensorrt; c", [("trt", "cuda")]),
+        ("c -compiler=tensorrt", [("tensorrt", "c")]),
+    ):
+        assert list(CompilationConfig.of(text, registry).compilers) == pairs
+    # Only what compiles for a device of the type refines one.
+    found = CompilationConfig.of("cuda; c -compiler=tensorrt", registry)
+    with pytest.raises(UsageError, match="no least specialised target of device type 'cuda': 'cuda', 'tensorrt'"):
+        found.least_specialised("cuda")
+
+
+def test_004_it_makes_no_sense_to_try_tensorrt_on_a_target_that_is_not_cuda() -> None:
+    kinds = [ON_CUDA[0], replace(ON_CUDA[1], needs_device=True), *KINDS[:3]]
+    registry = Registry(kinds)
+    assert CompilationConfig.of("tensorrt; cuda; c", registry).device(Target(kinds[1])) == Target(ON_CUDA[0])
+    for text, why in (
+        ("tensorrt; c", "no target of this build is one"),
+        ("one: tensorrt; two: tensorrt; c", "no target of this build is one"),
+        ("c -compiler=tensorrt", "no target of this build is one"),
+        ("tensorrt; a: cuda; b: cuda; c", "there is no least specialised target of device type 'cuda'"),
+    ):
+        with pytest.raises(UsageError, match="needs a device of type 'cuda'") as caught:
+            CompilationConfig.of(text, registry)
+        assert why in caught.value.what and "add a target of device type 'cuda'" in str(caught.value.hint)
+        assert str(caught.value.where).startswith("column ")
+    # The attribute device_type says it of one target.
+    with pytest.raises(UsageError, match="needs a device of type 'gpu': no target of this build is one"):
+        CompilationConfig.of("tensorrt -device_type=gpu; cuda; c", registry)
+    # A library that is called on the CPU of the first host.
+    library = TargetKind("library", help="h", needs_device=True)
+    found = CompilationConfig.of("library; x: c -mcpu=a; y: c -mcpu=b", Registry([*kinds, library]))
+    assert found.device(found.accelerators[0]).name == "x"
 
 
 def test_004_a_bag_is_one_target_a_list_or_a_dict() -> None:

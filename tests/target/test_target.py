@@ -88,6 +88,8 @@ def test_a_contradictory_attribute_is_the_plugins_fault(
         ({"name": "inline"}, "target kind 'inline': its name must be no keyword of C or Python"),
         ({"device_type": "NPU"}, "device type 'NPU'"),
         ({"help": ""}, "needs a help text"),
+        ({"needs_device": "cuda"}, "needs_device must be True or False"),
+        ({"needs_device": True, "is_host": True}, "a host needs no other device"),
         ({"attributes": (Attribute("a", int, help="h"), Attribute("a", str, help="h"))}, "'a' is declared twice"),
     ],
 )

@@ -10,7 +10,7 @@ from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import KNOWN_CPUS, canonicalise, cpu_flags, machine_of
-from .features import features_of
+from .features import features_of, read_cpu
 from .small import core_of
 from .strategies import passes_of, patterns_of, strategies_of
 
@@ -49,6 +49,18 @@ KIND = TargetKind(
         ),
         Attribute("opt", ("0", "1", "2", "3", "s"), default="3", help="optimisation level; s is for size"),
         Attribute("cflags", ListOf(str), help="more flags of the C compiler, of those that docs/cross.md lists"),
+        Attribute(
+            "mattr",
+            ListOf(str),
+            pattern=r"[+-][a-z0-9][a-z0-9.]{0,31}",
+            help="extensions of the CPU that the compiler and the loops may use (+NAME) or not (-NAME): +avx512vnni, "
+            "+dotprod, -mve",
+        ),
+        Attribute(
+            "mfloat-abi",
+            ("soft", "softfp", "hard"),
+            help="where functions pass floats, on 32-bit Arm; by default as mcpu says",
+        ),
         Attribute("runner", tuple(RUNNERS), help="emulator that runs here what is compiled for another machine"),
         Attribute(
             "clock_hz",
@@ -75,6 +87,7 @@ KIND = TargetKind(
     is_host=True,
     canonicalise=canonicalise,
     features=features_of,
+    from_device=read_cpu,
 )
 
 # Only exact or permitted liberties: no -ffast-math.

@@ -6,7 +6,7 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 
-from uma.compilers import refused_flags
+from uma.compilers import X86_EXTENSIONS, refused_flags
 from uma.errors import UsageError
 from uma.machines import Machine, alike, find_runner
 from uma.target import Target
@@ -88,12 +88,14 @@ def canonicalise(target: Target) -> dict[str, object]:
         raise UsageError(f"-mcpu={mcpu} is not a known microcontroller", hint=f"known are {', '.join(CORTEX_M)}")
     _check_flags(cflags, names_cpu=triple is None or mcpu not in (None, _GENERIC))
     _check_abi(cflags, platform.machine() if triple is None else triple)
+    if triple is not None and mcpu == "native":
+        raise UsageError(f"-mcpu=native is this machine's CPU, and -mtriple={triple} is another machine")
+    extended, flags = _extended(target, mcpu, triple)
+    cflags = (*flags, *cflags)
     if triple is None:
         if runner is not None:
             find_runner(runner, None)
-        return {}
-    if mcpu == "native":
-        raise UsageError(f"-mcpu=native is this machine's CPU, and -mtriple={triple} is another machine")
+        return {**({"mcpu": extended} if extended != mcpu else {}), **({"cflags": cflags} if flags else {})}
     machine = _machine(triple, mcpu)
     if runner is not None:
         find_runner(runner, machine)
@@ -104,11 +106,67 @@ def canonicalise(target: Target) -> dict[str, object]:
     elif cc == "cc" or cc.startswith("gcc"):
         hint = f"-cc={triple}-gcc, or clang or ziglang, which compile for any"
         raise UsageError(f"-cc={cc} compiles for this machine, and -mtriple={triple} is another one", hint=hint)
-    name, flags = CORTEX_M.get(mcpu or "", (mcpu or _GENERIC, ()))
+    name, flags = _named(extended)
     derived: dict[str, object] = {"mcpu": name, "mtriple": triple, "cc": cc}
     if joined := _joined(flags, cflags, mcpu):
         derived["cflags"] = joined
     return derived
+
+
+def _named(mcpu: str | None) -> tuple[str, tuple[str, ...]]:
+    """What compilers call a CPU, perhaps with extensions behind its name, and its flags."""
+    if mcpu is None or mcpu in CORTEX_M:
+        return CORTEX_M.get(mcpu or "", (_GENERIC, ()))
+    base, plus, extensions = mcpu.partition("+")
+    name, flags = CORTEX_M.get(base, (base, ()))
+    return f"{name}{plus}{extensions}", flags
+
+
+def _extended(target: Target, mcpu: str | None, triple: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """What ``mattr`` and ``mfloat-abi`` are to compilers: the name of the CPU with extensions, and flags.
+
+    Raises:
+        UsageError: one of them has no effect on this architecture, or an extension is not known.
+    """
+    machine = (platform.machine() if triple is None else triple.partition("-")[0]).lower()
+    mattr, abi = _texts(target.attrs.get("mattr")), target.attrs.get("mfloat-abi")
+    flags: tuple[str, ...] = ()
+    if abi is not None:
+        if not machine.startswith("arm") or machine == "arm64":
+            what = f"-mfloat-abi={abi} has no effect: {machine} passes floats in one way"
+            raise UsageError(what, hint="leave it out; it is for 32-bit Arm")
+        if any(_option(flag) == "-mfloat-abi" for flag in _texts(target.attrs.get("cflags"))):
+            raise UsageError("-mfloat-abi and -cflags=-mfloat-abi=... say the same", hint="leave out the flag")
+        flags += (f"-mfloat-abi={abi}",)
+    if not mattr:
+        return mcpu, flags
+    is_x86 = machine in ("x86_64", "amd64") or re.fullmatch("i[3-6]86", machine) is not None
+    known: Sequence[str] | None = X86_EXTENSIONS if is_x86 else None
+    if machine.startswith(("arm", "aarch64")):
+        is_small = (mcpu or "").startswith("cortex-m")
+        known = _M_EXTENSIONS if is_small else _A64_EXTENSIONS if "64" in machine else _A32_EXTENSIONS
+    if known is None:
+        what = f"-mattr has no effect for {machine}: its compilers do not take extensions one by one"
+        raise UsageError(what, hint="give the whole architecture, for example -cflags=-march=rv64imafdc")
+    for one in mattr:
+        if one[1:] not in known:
+            what = f"{one!r} of -mattr is no extension of {mcpu or machine} that is known"
+            raise UsageError(what, hint=f"there are {', '.join(known)}")
+    if is_x86:
+        return mcpu, (*flags, *(f"-m{'' if one[0] == '+' else 'no-'}{one[1:]}" for one in mattr))
+    if triple is None and mcpu in (None, "native"):
+        what = "-mattr adds to the name of a CPU, and -mcpu=native has none"
+        raise UsageError(what, hint="name the CPU, for example -mcpu=cortex-a72, or give -from_device=0")
+    return (mcpu or _GENERIC) + "".join(f"+{'' if one[0] == '+' else 'no'}{one[1:]}" for one in mattr), flags
+
+
+_M_EXTENSIONS = ("dsp", "mve")
+_A32_EXTENSIONS = ("crc", "crypto", "dotprod", "fp", "fp16", "simd")
+_A64_EXTENSIONS = (
+    "aes", "bf16", "crc", "crypto", "dotprod", "fp16", "i8mm", "lse", "rcpc", "rdma", "sha2", "sha3", "sm4", "sve",
+    "sve2",
+)  # fmt: skip
+"""The extensions of Arm that ``mattr`` may switch on or off, as gcc and clang call them behind the name of a CPU."""
 
 
 def machine_of(target: Target) -> str | None:

@@ -6,13 +6,14 @@ import platform
 import re
 from collections.abc import Mapping
 
+from uma.errors import UsageError
 from uma.machines import cpu_features
 from uma.runtime import compiler_features
 from uma.target import Target
 
 from .cpus import cpu_flags, machine_of
 
-__all__ = ["cpu_of", "features_of"]
+__all__ = ["cpu_of", "features_of", "read_cpu"]
 
 _FLOATS = frozenset({"float32", "float64"})
 _V3 = _FLOATS | {"avx2", "fma"}
@@ -38,6 +39,18 @@ _X86_NAMES: Mapping[str, frozenset[str]] = {
 }
 """What CPUs of x86-64 can, by the names that gcc and clang give them."""
 
+_X86 = ("x86_64", "amd64")
+
+_X86_EDITIONS = {
+    "x86-64-v2": "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
+    "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
+"""What each edition of x86-64 adds (x86-64 psABI, section 3.1.1), as Linux calls it."""
+
+_EXTRAS = {"avx512_vnni": "avx512vnni", "avx512_vbmi2": "avx512vbmi2", "avx_vnni": "avxvnni", "asimddp": "dotprod"}
+"""What loops count on beside that, as Linux calls it, and as the attribute ``mattr`` does."""
+
 _ARM_DOTPROD = re.compile(
     r"cortex-(a55|a65|a65ae|a75|a76|a76ae|a77|a78|a78ae|a78c|a[57][12][05]|x[1-4]c?)|neoverse-.*|apple-m[1-9]|ampere1.*"
     r"|.*\+dotprod"
@@ -59,11 +72,12 @@ def features_of(target: Target) -> frozenset[str]:
     """
     mcpu, triple = str(target.get_attr("mcpu")), target.get_attr("mtriple")
     machine = platform.machine().lower() if triple is None else str(triple).partition("-")[0]
-    if triple is None and mcpu == "native":
+    has_extensions = machine in _X86 and bool(target.get_attr("mattr"))
+    if triple is None and mcpu == "native" and not has_extensions:
         return _base(machine) | (_of_this_machine() & _USED)
-    if machine in ("x86_64", "amd64", "aarch64", "arm64"):
-        known = _X86_NAMES.get(mcpu) if machine in ("x86_64", "amd64") else _of_arm_64(mcpu)
-        says_more = any(flag.startswith("-march=") for flag in target.get_attr("cflags") or ())
+    if machine in (*_X86, "aarch64", "arm64"):
+        known = _X86_NAMES.get(mcpu) if machine in _X86 else _of_arm_64(mcpu)
+        says_more = has_extensions or any(flag.startswith("-march=") for flag in target.get_attr("cflags") or ())
         return _compiled(target, machine) if known is None or says_more else known
     if machine.startswith("arm"):
         return _of_arm_32(mcpu, target)
@@ -80,6 +94,38 @@ def cpu_of(target: Target) -> str:
     found = cpu_features()
     # Compilers older than this CPU call it by its predecessor's name. Its maker's alone have sse4a.
     return "znver4" if {"sse4a", "avx512_vnni"} <= found and "avx_vnni" not in found else mcpu
+
+
+def read_cpu(target: Target, number: int) -> dict[str, object]:
+    """The attributes ``mcpu`` and ``mattr`` for this machine's CPU: an edition of the architecture, and the extensions
+    beside it that loops count on. Every compiler knows these names, and code for them also runs on other such CPUs.
+
+    Args:
+        target: with the attributes that were given.
+        number: 0.
+
+    Raises:
+        UsageError: there is no such CPU, what was given names one, or the architecture has no editions.
+    """
+    machine = platform.machine().lower()
+    if number:
+        raise UsageError(f"there is no CPU {number}: this machine's CPU is number 0", hint="-from_device=0")
+    if given := [name for name in ("mcpu", "mattr", "mtriple") if name in target.attrs]:
+        what = f"-from_device=0 is this machine's CPU, and -{given[0]} says what the CPU is as well"
+        raise UsageError(what, hint=f"leave out -from_device or -{given[0]}")
+    found = _of_this_machine()
+    extras = [f"+{name}" for feature, name in _EXTRAS.items() if feature in found]
+    if machine in ("aarch64", "arm64"):
+        return {"mcpu": "generic", "mattr": extras}
+    if machine not in _X86:
+        what = f"-from_device=0 has no effect on {machine}: only CPUs of x86-64 and AArch64 are read"
+        raise UsageError(what, hint="name the CPU with -mcpu")
+    edition = "x86-64"
+    for name, adds in _X86_EDITIONS.items():
+        if not found.issuperset(adds.split()):
+            break
+        edition = name
+    return {"mcpu": edition, "mattr": extras}
 
 
 def _base(machine: str) -> frozenset[str]:
