@@ -57,6 +57,8 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
     general = "target" if found.name == COMPOSITE else "host" if found.is_host else "accelerator"
     out.line(f"and as every {general} has:")
     out.table({f"-{attribute.name}": _words(attribute) for attribute in found.common})
+    if found.needs_device:
+        out.line(f"it runs on a device: the build must have another target of device type {found.device_type}")
     if found.default_host is not None:
         out.line(f"where no host is given, {found.default_host} is added")
     if found.canonicalise is not None:
@@ -121,7 +123,9 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
             raise
         # An accelerator means something even where it cannot be built for alone.
         members, canonical, notes = [("accelerator", given[0])], given[0], [f"{error.what}; {error.hint}"]
+        devices: dict[str, str] = {}
     else:
+        devices = {one.name: config.device(one).name for one in config.accelerators if one.kind.needs_device}
         members = [("host", one) for one in config.hosts] + [("accelerator", one) for one in config.accelerators]
         canonical, notes = config.canonical, list(config.notes)
     targets = [one for _, one in members]
@@ -140,7 +144,8 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
             continue
         last = position == len(members) - 1
         refines = f", refines {', '.join(more)}" if more else ""
-        out.line(f"{'└' if last else '├'}─ {role} {target.name}: {target.kind.help}{refines}")
+        runs = f", runs on {devices[target.name]}" if target.name in devices else ""
+        out.line(f"{'└' if last else '├'}─ {role} {target.name}: {target.kind.help}{refines}{runs}")
         width = max(map(len, table), default=0)
         for name, value in table.items():
             out.line(f"{' ' if last else '│'}    {name:<{width}}  {value}")

@@ -190,6 +190,12 @@ class Members:
         return {member.label: str(member.target) for member in self.all}
 
     @property
+    def models(self) -> dict[str, str]:
+        """The attribute ``model`` of each target that has it, by label."""
+        models = {member.label: member.target.common_attr("model") for member in self.all}
+        return {label: model for label, model in models.items() if model is not None}
+
+    @property
     def versions(self) -> dict[str, str]:
         """The version of each plugin, by the name of its distribution."""
         return {plugin.entry.distribution: plugin.entry.version for plugin in self.plugins}

@@ -204,7 +204,7 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
         raise
     except UmaError as error:
         return error.what
-    told = table.targets
+    told = table.by_label(members.models).targets
     factor = told[members.host.label].factor if members.host.label in told else None
     ns = found.ns * (factor or 1.0)
     for label, cycles in found.cycles.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
@@ -484,14 +484,18 @@ def make_artifact(
         )
         for label, code in codes.items()
     )
-    libraries = _libraries(devices.values(), codes, own)
+    linked = _libraries(devices.values(), codes, members)
     record = ArtifactRecord(
         schema_version=SCHEMA_VERSION,
         name=program.name,
         uma_version=__version__,
         plugins={member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
         targets=tuple(str(member.target) for member in members.all),
-        notes=(*members.notes, *derivations(member.target for member in members.all)),
+        notes=(
+            *members.notes,
+            *derivations(member.target for member in members.all),
+            *_unused_libs(linked, members),
+        ),
         inputs=tensor_records(
             program.inputs,
             files.identifiers,
@@ -510,7 +514,9 @@ def make_artifact(
         hybrid=hybrid,
         compile=CompileRecord(
             hosts=hosts,
-            libraries=tuple(LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in libraries),
+            libraries=tuple(
+                LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in dict(map(reversed, linked))
+            ),
             library_entry=files.entry,
             profile=files.profile,
             example=files.example,
@@ -539,20 +545,41 @@ def _executor(members: Members) -> str:
     return str(members.host.target.get_attr("executor"))
 
 
-def _libraries(devices: Iterable[Device], codes: Mapping[str, Code], own: str) -> tuple[Library, ...]:
-    """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
-    wanted = {library: device.label for device in devices for library in device.runtime.libraries}
-    wanted |= {library: label for label, code in codes.items() for library in code.libraries}
+def _libraries(devices: Iterable[Device], codes: Mapping[str, Code], members: Members) -> list[tuple[str, Library]]:
+    """The libraries that the model is linked with, and for which target. On this machine they are there, so that the
+    build fails and not the first run.
+
+    Raises:
+        UsageError: the attribute ``libs`` of the target, or of the first host, leaves one out.
+        ToolchainError: one is missing.
+    """
+    wanted = [(device.label, library) for device in devices for library in device.runtime.libraries]
+    wanted += [(label, library) for label, code in codes.items() for library in code.libraries]
+    for label, library in wanted:
+        for member in (members[label], members.host):
+            allowed = member.target.common_attr("libs")
+            if allowed is not None and library.name not in allowed:
+                what = f"{label!r} is linked with library {library.name!r}, which -libs of {member.label!r} leaves out"
+                raise UsageError(what, hint=f"give -libs={','.join((*allowed, library.name))}, or leave out {label!r}")
     if wanted:
-        code = codes[own]
+        code = codes[members.host.label]
         machine = None if code.machine is None else Machine.parse(code.machine)
         try:
             compiler = find_compiler(code.cc, machine)
         except NoCompilerError:
-            return tuple(wanted)  # whoever compiles it finds them
-        for library, label in wanted.items():
+            return wanted  # whoever compiles it finds them
+        for library, label in {library: label for label, library in wanted}.items():
             require_library(library, compiler, f"target {label!r}", code.cflags, machine)
-    return tuple(wanted)
+    return wanted
+
+
+def _unused_libs(wanted: Iterable[tuple[str, Library]], members: Members) -> Iterator[str]:
+    """Where the attribute ``libs`` has no effect, and why, in sentences."""
+    labels = {label for label, _ in wanted}
+    for member in members.all:
+        concerned = labels if member is members.host else labels & {member.label}
+        if member.target.common_attr("libs") is not None and not concerned:
+            yield f"-libs of '{member.label}' has no effect: nothing that runs for it is linked with a library"
 
 
 def _state(program: Program, memory: Plan, identifiers: Mapping[str, str]) -> StateRecord | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 from ..contract.cost import Cost
@@ -45,10 +46,13 @@ class BuildPrices:
         members: its targets.
         table: goes before other sources; None for none.
         workers: who measures what is measured; None for nobody but this process.
+
+    Attributes:
+        table: the table, by the labels of this build's targets.
     """
 
     def __init__(self, members: Members, table: CostTable | None, workers: Crew | None = None) -> None:
-        self._members, self._table = members, table or CostTable()
+        self._members, self.table = members, (table or CostTable()).by_label(members.models)
         self._takers = [member.owner for member in members.takers]
         self._failed: list[str] = []
         self._workers = workers
@@ -80,14 +84,14 @@ class BuildPrices:
         return self._of(label).link
 
     def _of(self, label: str) -> TargetCosts:
-        return self._table.targets.get(label, TargetCosts())
+        return self.table.targets.get(label, TargetCosts())
 
     def _told(self, name: str, member: Member) -> int | None:
         """What the table says of a part; None where it says nothing."""
-        if name in self._table.ns:
-            return self._table.ns[name]
-        if name in self._table.cycles:
-            return whole_ns(self._table.cycles[name] / self._clock_hz(member) * 1e9, name)
+        if name in self.table.ns:
+            return self.table.ns[name]
+        if name in self.table.cycles:
+            return whole_ns(self.table.cycles[name] / self._clock_hz(member) * 1e9, name)
         return None
 
     def _by_table(self, name: str, member: Member) -> Price | None:
@@ -285,7 +289,8 @@ def priced(partitioner: Collage, members: Members) -> Collage:
         insecure = partitioner.insecure_workers
         crew = Crew(partial(connect, check_workers(partitioner.workers, insecure), insecure))
     made = BuildPrices(members, partitioner.costs, crew)
-    return partitioner.priced(lambda table: made, made.ahead)
+    costs = None if partitioner.costs is None else made.table
+    return replace(partitioner.priced(lambda table: made, made.ahead), costs=costs)
 
 
 def at_work(partitioner: Partitioner) -> AbstractContextManager[None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .pictures import pictures
-from .tables import operators, platforms
+from .site import PAGES
+from .tables import attributes, operators, platforms
 
 __all__ = ["committed"]
 
@@ -11,4 +12,5 @@ __all__ = ["committed"]
 def committed() -> dict[str, str]:
     """The files by their paths below ``docs/``."""
     made = {"operators.md": operators(), "platforms.md": platforms()}
+    made["targets.md"] = attributes((PAGES / "targets.md").read_text(encoding="utf-8"))
     return made | {f"pictures/{name}": text for name, text in pictures().items()}

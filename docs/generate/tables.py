@@ -23,6 +23,7 @@ from uma.plugins import PluginHost
 from uma.relay import Op, registered_ops
 from uma.relay.op import MISSING
 from uma.target import Target, TargetKind, read_target
+from uma.target.kind import shown
 
 from .docstrings import inline
 from .markdown import code, escaped, heading, table
@@ -34,7 +35,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["operators", "platforms"]
+__all__ = ["attributes", "operators", "platforms"]
 
 _MADE = "<!-- made by `python -m docs.generate --committed`; tests compare it with the code -->\n"
 
@@ -97,6 +98,36 @@ def _at_infinities(op: Op) -> str:
         return ""
     results = op.evaluate(op.make_attrs({}), np.array([np.inf, -np.inf], np.float32))
     return ", ".join(f"{float(value):.4g}" for value in np.asarray(results))
+
+
+def attributes(page: str) -> str:
+    """``docs/targets.md`` with the table of the attributes that every kind has.
+
+    Args:
+        page: the page as it is.
+    """
+    host, accelerator = (TargetKind("example", help="an example", is_host=is_host) for is_host in (True, False))
+    both = [one for one in host.common if one in accelerator.common]
+    rows = []
+    for kinds, attribute in [
+        *(("all", one) for one in both),
+        *(("hosts", one) for one in host.common if one not in both),
+        *(("accelerators", one) for one in accelerator.common if one not in both),
+    ]:
+        default = "" if attribute.default is None else code(shown(attribute.default))
+        rows.append(
+            (
+                code(attribute.name),
+                kinds,
+                escaped(attribute.help),
+                attribute.allowed().partition(" that matches")[0],
+                default,
+            )
+        )
+    begin, end = "<!-- attributes: made by `python -m docs.generate --committed` -->\n", "<!-- end of attributes -->\n"
+    before, rest = page.split(begin)
+    made = table(("attribute", "of", "meaning", "value", "default"), rows)
+    return f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}"
 
 
 def operators() -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests._support.plugins import HOST, accelerator, entry_of, module_of, taking
 
 import uma
-from uma.errors import ToolchainError
+from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Extern, Library, Routine, Runtime
 from uma.plugins import PluginHost
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call, const
@@ -85,6 +85,36 @@ def test_a_library_that_no_call_of_the_model_is_for_is_not_linked() -> None:
     nothing = module_of(call("add", X, const(1)))
     artifact = uma.build(nothing, ["npu", "plain"], plugins=host(lambda: runtime(TWICE)))
     assert artifact.metadata["compile"]["libraries"] == []
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("targets", "whose", "allowed"),
+    [
+        (["npu -libs=blas", "plain"], "npu", "blas,twice"),
+        (["npu", "plain -libs=[]"], "plain", "twice"),
+        (["npu -libs=twice", "plain -libs=blas"], "plain", "blas,twice"),
+    ],
+)
+def test_libraries_that_a_target_leaves_out_are_not_linked(targets: list[str], whose: str, allowed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        uma.build(MODULE, targets, plugins=host(lambda: runtime(TWICE)))
+    assert caught.value.what == f"'npu' is linked with library 'twice', which -libs of {whose!r} leaves out"
+    assert caught.value.hint == f"give -libs={allowed}, or leave out 'npu'"
+
+
+@pytest.mark.usefixtures("folder")
+def test_libraries_that_may_be_linked() -> None:
+    artifact = uma.build(MODULE, ["npu -libs=twice,m", "plain -libs=twice"], plugins=host(lambda: runtime(TWICE)))
+    (made,) = artifact.run(GIVEN).values()
+    np.testing.assert_array_equal(made, 2 * GIVEN + 1)
+    assert artifact.metadata["notes"] == []
+    nothing = module_of(call("add", X, const(1)))
+    artifact = uma.build(nothing, ["npu -libs=m", "plain -libs=[]"], plugins=host(lambda: runtime(TWICE)))
+    assert artifact.metadata["notes"] == [
+        f"-libs of {label!r} has no effect: nothing that runs for it is linked with a library"
+        for label in ("npu", "plain")
+    ]
 
 
 @pytest.mark.usefixtures("compilers")

@@ -95,6 +95,23 @@ class TestSources:
         prices = {decision.pool.key(one.owner, one.ops): one.price for one in decision.pool.offers}
         assert (prices["npu: add@1"].ns, prices["npu: add@1"].source) == (20, "table")
 
+    def test_a_table_of_a_model(self) -> None:
+        """It names targets by their models; what it says of a label goes first."""
+        whole = "nn.relu@0 add@1 nn.relu@2"
+        told = table({**HOSTS, f"k210: {whole}": {"ns": 5}, "k210: add@1": {"cycles": 2}}, k210={"launch_ns": 3})
+        _, decision = decided(members(cycles, told, "npu -model=k210"))
+        assert priced(decision) == [(f"npu: {whole}", 5, 3, "table")] and decision.unknown == ()
+        _, decision = decided(members(cycles, told, "npu -model=k230"))
+        assert len(decision.unknown) == 1 and "tells of 'k210'" in decision.unknown[0]
+        labelled = told.by_label({"one": "k210", "two": "k210"})
+        assert set(labelled.ns) - set(HOSTS) == {f"one: {whole}", f"two: {whole}"} and set(labelled.cycles) == {
+            "one: add@1", "two: add@1"
+        }  # fmt: skip
+        both = table({f"npu: {whole}": {"ns": 7}, f"k210: {whole}": {"ns": 5}}).by_label({"npu": "k210"})
+        assert dict(both.ns) == {f"npu: {whole}": 7}
+        # A label that is another target's model keeps its costs.
+        assert set(told.by_label({"k210": "x", "npu": "k210"}).targets) == {"k210", "npu"}
+
     def test_cycles_and_launches_of_a_host(self) -> None:
         told = {**HOSTS, "plain: add@1": {"cycles": 70}}
 

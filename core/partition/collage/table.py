@@ -13,7 +13,8 @@
 how many cycles it has in a second, and by what to multiply what is measured here: 1500 for a host that is so much
 slower. Its ``source`` is ``estimated`` or ``measured``, where its regions' costs are not to come from its plugin, or,
 if that tells none, from running them. ``costs`` has what parts cost without their launch, by the names that ``uma
-plan`` writes. All of it may be left out, and what is not told comes from the other sources.
+plan`` writes. In both, the attribute ``model`` of a target may be written in place of its label. All of it may be left
+out, and what is not told comes from the other sources.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import UsageError
 from ...plain_files import open_plain
@@ -34,6 +35,8 @@ __all__ = ["CostTable", "TargetCosts"]
 SCHEMA_VERSION = 1
 _MOST_BYTES = 64 << 20
 _SOURCES = ("measured", "estimated")
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,27 @@ class CostTable:
     targets: Mapping[str, TargetCosts] = field(default_factory=dict)
     ns: Mapping[str, int] = field(default_factory=dict)
     cycles: Mapping[str, float] = field(default_factory=dict)
+
+    def by_label(self, models: Mapping[str, str]) -> CostTable:
+        """The same table with the names of models replaced by the labels of the targets of that model. What it states
+        for a label itself stays.
+
+        Args:
+            models: the model of each target that has one, by label.
+        """
+        labels: dict[str, list[str]] = {}
+        for label, model in models.items():
+            labels.setdefault(model, []).append(label)
+
+        def rename(costs: Mapping[str, _T]) -> dict[str, _T]:
+            renamed = {}
+            for name, cost in costs.items():
+                model, colon, part = name.partition(": ")
+                renamed.update({f"{label}{colon}{part}": cost for label in labels.get(model, ())})
+            kept = {name for name in costs if (head := name.partition(": ")[0]) not in labels or head in models}
+            return renamed | {name: cost for name, cost in costs.items() if name in kept}
+
+        return CostTable(rename(self.targets), rename(self.ns), rename(self.cycles)) if labels else self
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> CostTable:

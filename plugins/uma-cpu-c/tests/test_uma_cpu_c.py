@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from uma.plugins import PluginEntry, PluginHost
 from uma.target import Target
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
+from uma_cpu_c import features
+from uma_cpu_c.features import features_of
 
 MATH = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 
@@ -49,7 +53,7 @@ def test_it_is_a_host_for_cpus(host: PluginHost) -> None:
     kind = host.kind("c")
     assert (kind.name, kind.device_type, kind.is_host) == ("c", "cpu", True)
     assert [attribute.name for attribute in kind.attributes] == [
-        "mcpu", "mtriple", "cc", "opt", "cflags", "runner", "clock_hz", "threads",
+        "mcpu", "mtriple", "cc", "opt", "cflags", "mattr", "mfloat-abi", "runner", "clock_hz", "threads",
     ]  # fmt: skip
 
 
@@ -215,7 +219,104 @@ def test_what_contradicts_itself(text: str, what: str, host: PluginHost) -> None
     assert (caught.value.where or "").startswith("column 1 of the target")
 
 
-@pytest.mark.parametrize("text", ["c -mcpu=cortex-m7f", "c -mtriple=aarch64-linux-gnu -cc=clang"])
+@pytest.mark.parametrize(
+    ("text", "flags", "extensions"),
+    [
+        ("c -mcpu=x86-64-v3 -mattr=+avxvnni,-fma", "-march=x86-64-v3 -mavxvnni -mno-fma", {"avx_vnni"}),
+        ("c -mcpu=x86-64-v4 -mattr=-avx512f", "-march=x86-64-v4 -mno-avx512f", {"avx2", "fma"}),
+        ("c -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+dotprod", "-mcpu=cortex-a72+dotprod", {"asimddp"}),
+        ("c -mtriple=aarch64-linux-gnu -mattr=+dotprod,+fp16", "-mcpu=generic+dotprod+fp16", {"asimddp"}),
+        ("c -mcpu=cortex-m55 -mattr=-mve", "-mcpu=cortex-m55+nomve -mfpu=fpv5-d16 -mfloat-abi=hard", {"dsp"}),
+        ("c -mcpu=cortex-m33 -mattr=-dsp", "-mcpu=cortex-m33+nodsp -mfloat-abi=soft", {"thumb2"}),
+        ("c -mcpu=cortex-m4 -mfloat-abi=hard -cflags=-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", {"float32", "fma"}),
+        ("c -mcpu=cortex-m4 -mfloat-abi=softfp -cflags=-mfpu=fpv4-sp-d16", "-mfloat-abi=softfp", {"float32", "fma"}),
+    ],
+)
+def test_extensions_are_flags_of_the_compiler_and_instructions_of_the_loops(
+    text: str, flags: str, extensions: set[str], host: PluginHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_x86 = platform.machine() == "x86_64"
+    on("x86_64", monkeypatch)
+    target = host.target(text)
+    given = code(host, text)
+    assert set(flags.split()) <= set(given.cflags) and refused_flags(given.cflags) == []
+    compiler = given.cc or "gcc"
+    if shutil.which(compiler) is None or not (given.cc or is_x86):
+        pytest.skip(f"{compiler} is not installed, or not for x86-64")
+    command = [compiler, *given.cflags, "-Werror", "-x", "c", "-c", "-o", "/dev/null", "-"]
+    subprocess.run(command, input=b"float f(float x); float f(float x) { return x * 2; }", check=True)
+    with_extensions, without = (
+        features_of(target),
+        features_of(host.target(re.sub(" -m(attr|float-abi)=[^ ]*", "", text))),
+    )
+    assert extensions <= with_extensions != without
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "what"),
+    [
+        ("x86_64", "c -mfloat-abi=hard", "-mfloat-abi=hard has no effect: x86_64 passes floats in one way"),
+        ("x86_64", "c -mtriple=aarch64-linux-gnu -mfloat-abi=soft", "has no effect: aarch64 passes floats in one way"),
+        ("x86_64", "c -mcpu=cortex-m4f -mfloat-abi=softfp", "contradicts -mcpu=cortex-m4f, which is -mfloat-abi=hard"),
+        ("x86_64", "c -mcpu=cortex-m4 -mfloat-abi=hard -cflags=-mfloat-abi=soft", "contradicts -mfloat-abi=hard"),
+        ("x86_64", "c -mattr=+avx51", "'+avx51' of -mattr is no extension of x86_64 that is known"),
+        ("x86_64", "c -mcpu=cortex-m0 -mattr=+neon", "'+neon' of -mattr is no extension of cortex-m0 that is known"),
+        ("x86_64", "c -mtriple=riscv64-linux-gnu -mattr=+m", "-mattr has no effect for riscv64"),
+        ("x86_64", "c -cflags=-mavx2", "the flag '-mavx2' of -cflags is what the attribute 'mattr' says"),
+        ("aarch64", "c -mattr=+dotprod", "-mattr adds to the name of a CPU, and -mcpu=native has none"),
+        ("x86_64", "c -from_device=1", "there is no CPU 1: this machine's CPU is number 0"),
+        ("x86_64", "c -from_device=0 -mcpu=haswell", "-from_device=0 is this machine's CPU, and -mcpu says"),
+        ("x86_64", "c -from_device=0 -mtriple=aarch64-linux-gnu", "and -mtriple says what the CPU is as well"),
+        ("riscv64", "c -from_device=0", "-from_device=0 has no effect on riscv64"),
+    ],
+)
+def test_extensions_and_devices_that_there_are_not(
+    machine: str, text: str, what: str, host: PluginHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(machine, monkeypatch)
+    with pytest.raises(UsageError, match=re.escape(what)):
+        host.target(text)
+
+
+@pytest.mark.parametrize(
+    ("machine", "found", "text"),
+    [
+        ("x86_64", "", "c -mcpu=x86-64"),
+        ("x86_64", "v2", "c -mcpu=x86-64-v2"),
+        ("x86_64", "v2 v3 avx_vnni", "c -mcpu=x86-64-v3 -mattr=+avxvnni"),
+        ("x86_64", "v2 v4 avx512_vnni", "c -mcpu=x86-64-v2 -mattr=+avx512vnni"),
+        ("x86_64", "v2 v3 v4 avx512_vnni avx512_vbmi2", "c -mcpu=x86-64-v4 -mattr=+avx512vnni,+avx512vbmi2"),
+        ("aarch64", "asimd", "c -mcpu=generic"),
+        ("aarch64", "asimd asimddp", "c -mcpu=generic -mattr=+dotprod"),
+    ],
+)
+def test_this_machines_cpu_is_copied(
+    machine: str, found: str, text: str, host: PluginHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(machine, monkeypatch)
+    words = [features._X86_EDITIONS.get(f"x86-64-{word}", word).split() for word in found.split()]
+    monkeypatch.setattr(features, "cpu_features", lambda: frozenset(word for some in words for word in some))
+    target = host.target("c -from_device=0 -opt=2")
+    assert target.attrs.get("mattr") != () and target == host.target(f"{text} -opt=2")
+
+
+def test_what_was_copied_is_what_native_is(host: PluginHost) -> None:
+    """The same loops for the same CPU, by names that mean the same on another machine."""
+    if platform.machine() != "x86_64" or shutil.which("gcc") is None:
+        pytest.skip("no x86-64, or no gcc")
+    assert features_of(host.target("c -from_device=0")) == features_of(host.target("c"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "c -mcpu=cortex-m7f",
+        "c -mtriple=aarch64-linux-gnu -cc=clang",
+        "c -mtriple=aarch64-linux-gnu -mattr=+dotprod",
+        "c -mtriple=x86_64-linux-gnu -mcpu=haswell -cc=clang -mattr=+avxvnni,-fma",
+        "c -mcpu=cortex-m33 -mattr=-dsp -mfloat-abi=soft",
+    ],
+)
 def test_what_follows_follows_again(text: str, host: PluginHost) -> None:
     target = host.target(text)
     again = Target(target.kind, {**target.attrs, **target.derived})

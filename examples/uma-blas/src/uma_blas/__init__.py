@@ -37,6 +37,7 @@ KIND = TargetKind(
     ),
     help="float32 products of matrices through CBLAS, the library to copy",
     device_type="cpu",
+    needs_device=True,  # BLAS runs on the CPU of a host
 )
 
 _CALL_SECONDS = 2e-7
@@ -78,7 +79,7 @@ def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
 @hookimpl
 def runtime(target: Target) -> Runtime:
     """The library, and what calls it."""
-    library = library_of(target.get_attr("library"))
+    library = library_of(target.get_attr("library"), target.get_attr("libs"))
     return Runtime(header="uma_blas.h", sources=sources(library), routines=ROUTINES, libraries=(library,))
 
 

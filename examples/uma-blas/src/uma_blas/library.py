@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from uma.hookspecs import Library, c_sources
 from uma.runtime import find_library
 
@@ -20,14 +22,15 @@ ALTERNATIVES = {
 """By name, the best one first."""
 
 
-def library_of(name: str) -> Library:
-    """The library of that name; of ``auto`` the first that is there.
+def library_of(name: str, allowed: Collection[str] | None = None) -> Library:
+    """The library of that name; of ``auto`` the first that is there and, if the target says so, allowed.
 
     Where there is none it is the one that pip installs: the core says that it is missing, and what to do.
     """
     if name != "auto":
         return ALTERNATIVES[name]
-    there = (library for library in ALTERNATIVES.values() if find_library(library) is not None)
+    candidates = (one for one in ALTERNATIVES.values() if allowed is None or one.name in allowed)
+    there = (library for library in candidates if find_library(library) is not None)
     return next(there, ALTERNATIVES["scipy_openblas"])
 
 

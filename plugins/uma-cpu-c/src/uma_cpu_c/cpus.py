@@ -86,11 +86,15 @@ def canonicalise(target: Target) -> dict[str, object]:
     triple = _triple(target)
     if triple is None and mcpu is not None and mcpu.startswith("cortex-m"):
         raise UsageError(f"-mcpu={mcpu} is not a known microcontroller", hint=f"known are {', '.join(CORTEX_M)}")
-    _check_flags(cflags, names_cpu=triple is None or mcpu not in (None, _GENERIC))
+    _check_flags(cflags, _texts(given.get("mattr")), names_cpu=triple is None or mcpu not in (None, _GENERIC))
     _check_abi(cflags, platform.machine() if triple is None else triple)
     if triple is not None and mcpu == "native":
         raise UsageError(f"-mcpu=native is this machine's CPU, and -mtriple={triple} is another machine")
     extended, flags = _extended(target, mcpu, triple)
+    flags = tuple(flag for flag in flags if flag not in cflags)
+    for flag in cflags:
+        if (said := next((one for one in flags if _option(one) == _option(flag)), None)) is not None:
+            raise UsageError(f"the flag {flag!r} of -cflags contradicts {said}", hint="leave out one of them")
     cflags = (*flags, *cflags)
     if triple is None:
         if runner is not None:
@@ -135,8 +139,6 @@ def _extended(target: Target, mcpu: str | None, triple: str | None) -> tuple[str
         if not machine.startswith("arm") or machine == "arm64":
             what = f"-mfloat-abi={abi} has no effect: {machine} passes floats in one way"
             raise UsageError(what, hint="leave it out; it is for 32-bit Arm")
-        if any(_option(flag) == "-mfloat-abi" for flag in _texts(target.attrs.get("cflags"))):
-            raise UsageError("-mfloat-abi and -cflags=-mfloat-abi=... say the same", hint="leave out the flag")
         flags += (f"-mfloat-abi={abi}",)
     if not mattr:
         return mcpu, flags
@@ -157,7 +159,9 @@ def _extended(target: Target, mcpu: str | None, triple: str | None) -> tuple[str
     if triple is None and mcpu in (None, "native"):
         what = "-mattr adds to the name of a CPU, and -mcpu=native has none"
         raise UsageError(what, hint="name the CPU, for example -mcpu=cortex-a72, or give -from_device=0")
-    return (mcpu or _GENERIC) + "".join(f"+{'' if one[0] == '+' else 'no'}{one[1:]}" for one in mattr), flags
+    given = (mcpu or _GENERIC).split("+")
+    extensions = (f"{'' if one[0] == '+' else 'no'}{one[1:]}" for one in mattr)
+    return "+".join([*given, *(one for one in extensions if one not in given[1:])]), flags
 
 
 _M_EXTENSIONS = ("dsp", "mve")
@@ -219,8 +223,8 @@ def _triple(target: Target) -> str | None:
     return next(iter(said.values()), None)
 
 
-def _check_flags(cflags: Sequence[str], names_cpu: bool) -> None:
-    """UsageError where a flag is not allowed, or is about what another attribute says."""
+def _check_flags(cflags: Sequence[str], mattr: Sequence[str], names_cpu: bool) -> None:
+    """UsageError where a flag is not allowed, or is about what another attribute says, unless ``mattr`` says it too."""
     if refused := refused_flags(cflags):
         what = f"the flag {refused[0][:60]!r} of -cflags may not reach a compiler"
         raise UsageError(what, hint="docs/cross.md lists those that may")
@@ -230,6 +234,8 @@ def _check_flags(cflags: Sequence[str], names_cpu: bool) -> None:
         other = "opt" if flag.startswith("-O") else None
         if _option(flag) == "-mcpu" or (names_cpu and _option(flag) == "-march"):
             other = "mcpu"
+        if (extension := flag.removeprefix("-m")) in X86_EXTENSIONS and f"+{extension}" not in mattr:
+            other = "mattr"
         if other is not None:
             raise UsageError(
                 f"the flag {flag!r} of -cflags is what the attribute {other!r} says", hint=f"give -{other}"
@@ -249,7 +255,7 @@ def _joined(flags: Sequence[str], cflags: Sequence[str], mcpu: str | None) -> li
     given = {_option(flag): flag for flag in cflags}
     for flag in flags:
         if given.get(_option(flag), flag) != flag and flag != "-mfloat-abi=soft":
-            raise UsageError(f"the flag {given[_option(flag)]!r} of -cflags contradicts -mcpu={mcpu}, which is {flag}")
+            raise UsageError(f"the flag {given[_option(flag)]!r} contradicts -mcpu={mcpu}, which is {flag}")
     return [*(flag for flag in flags if _option(flag) not in given), *cflags]
 
 

@@ -115,8 +115,9 @@ def read_cpu(target: Target, number: int) -> dict[str, object]:
         raise UsageError(what, hint=f"leave out -from_device or -{given[0]}")
     found = _of_this_machine()
     extras = [f"+{name}" for feature, name in _EXTRAS.items() if feature in found]
+    extensions = {"mattr": extras} if extras else {}
     if machine in ("aarch64", "arm64"):
-        return {"mcpu": "generic", "mattr": extras}
+        return {"mcpu": "generic", **extensions}
     if machine not in _X86:
         what = f"-from_device=0 has no effect on {machine}: only CPUs of x86-64 and AArch64 are read"
         raise UsageError(what, hint="name the CPU with -mcpu")
@@ -125,7 +126,7 @@ def read_cpu(target: Target, number: int) -> dict[str, object]:
         if not found.issuperset(adds.split()):
             break
         edition = name
-    return {"mcpu": edition, "mattr": extras}
+    return {"mcpu": edition, **extensions}
 
 
 def _base(machine: str) -> frozenset[str]:

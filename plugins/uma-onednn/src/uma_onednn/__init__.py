@@ -51,6 +51,7 @@ KIND = TargetKind(
     ),
     help="oneDNN: float32 and int8 convolutions and products, pools, elementwise ops",
     device_type="cpu",
+    needs_device=True,  # oneDNN runs on the CPU of a host
     limits=Limits(merge=False),  # a call is a call, in whichever region
 )
 
