@@ -515,7 +515,8 @@ def make_artifact(
         compile=CompileRecord(
             hosts=hosts,
             libraries=tuple(
-                LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in dict(map(reversed, linked))
+                LibraryRecord(one.name, one.package, tuple(one.symbols))
+                for one in dict.fromkeys(library for _, library in linked)
             ),
             library_entry=files.entry,
             profile=files.profile,

@@ -257,8 +257,7 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
+    own: tuple[Attribute, ...] = (impl, base, clock_hz, launch_ns)
     if is_host:
         own = (accelerators, executor, clock_hz, call_ns, mattr, float_abi)
-    else:
-        own = (impl, base, clock_hz, launch_ns)
     return (keys, device_type, compiler, *own, device, model, libs, from_device, host, tag)

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -285,6 +286,8 @@ class TestTargets:
             "cc": None,
             "opt": "3",
             "cflags": None,
+            "mattr": None,
+            "mfloat-abi": None,
             "runner": None,
             "clock_hz": 100e6,
             "threads": 1,
@@ -346,7 +349,7 @@ class TestTargets:
         rest = dict(line.split(None, 1) for line in lines[1:])
         assert rest.pop("-mcpu") == "x86-64-v3 (given)" and rest.pop("-opt") == "2 (given)"
         assert rest.pop("-clock_hz") == "100000000.0 (default)" and rest.pop("-threads") == "1 (default)"
-        assert rest == dict.fromkeys(["-mtriple", "-cc", "-cflags", "-runner"], "not given")
+        assert rest == dict.fromkeys(["-mtriple", "-cc", "-cflags", "-mattr", "-mfloat-abi", "-runner"], "not given")
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"
         assert {"name": "opt", "value": "3", "given": False, "origin": "default"} in record["attributes"]
@@ -386,6 +389,18 @@ class TestTargets:
         assert (records["apu"]["quantised"], records["apu"]["fixed_point"]) == ("by attributes", "by attributes")
         row = uma("targets", "--explain", "plain -accelerators=apu", "--json").json["targets"][1]
         assert (row["quantised"]["weight_bits"], row["fixed_point"]) == (6, None)
+
+    def test_an_accelerator_that_runs_on_another_target(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        gpu = replace(accelerator("gpu"), device_type="cuda")
+        library = replace(accelerator("library", needs_device=True), device_type="cuda")
+        entries = [*entry_of(HOST), *entry_of(gpu), *entry_of(library)]
+        monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+        line = "it runs on a device: the build must have another target of device type cuda"
+        assert line in uma("targets", "library").out.splitlines()
+        lines = uma("targets", "--explain", "library; gpu; plain").out.splitlines()
+        assert "├─ accelerator library: an accelerator, runs on gpu" in lines
+        done = uma("targets", "--explain", "library; plain")
+        assert done.code == 2 and "'library' needs a device of type 'cuda': no target of this build is one" in done.err
 
     def test_explain_a_composite(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         host = PluginHost(lambda: entries)

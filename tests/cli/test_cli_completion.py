@@ -148,7 +148,7 @@ class TestProtocol:
         assert not shell.imported
 
     def test_attributes_and_values_within_quotes(self, shell: Shell) -> None:
-        assert shell("uma run net.py --target 'good -mo") == ["good -mode=", "good -modes="]
+        assert shell("uma run net.py --target 'good -mo") == ["good -mode=", "good -modes=", "good -model="]
         assert shell.imported
         assert shell("uma run net.py --target 'good -mode=") == ["good -mode=fast", "good -mode=small"]
         nested = "uma run net.py --target \"good -accelerators='good -modes=fast,"
