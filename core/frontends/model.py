@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from ..relay.module import IRModule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HYBRID", "MAX_FILE_BYTES", "ImportedModel", "clean_text", "variable_names"]
+__all__ = ["HYBRID", "MAX_FILE_BYTES", "ImportedModel", "clean_text", "distinct_names", "variable_names"]
 
 HYBRID = ("float", "litert")
 """How layers of float32 whose weights are integers are computed: with the weights dequantised, or as LiteRT does, which
@@ -46,6 +46,26 @@ class ImportedModel:
 def clean_text(text: str) -> str:
     """A name from a file as it can be shown: what is not printable is replaced."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return ``names`` with a number appended to each repetition: ``o``, ``o_1``, ``o_2``.
+
+    The first occurrence keeps its name, and a number that would repeat another of ``names`` is skipped.
+    """
+    taken = set(names)
+    repeated: dict[str, int] = {}
+    result = []
+    for name in names:
+        if name in repeated:
+            while (numbered := f"{name}_{repeated[name]}") in taken:
+                repeated[name] += 1
+            taken.add(numbered)
+            result.append(numbered)
+        else:
+            repeated[name] = 1
+            result.append(name)
+    return result
 
 
 def variable_names(names: Iterable[str]) -> list[str]:

@@ -199,14 +199,6 @@ def test_outputs_may_be_inputs_or_constants() -> None:
     assert [r.tolist() for r in results] == [[1, 1, 1], [1, 2], [1, 1, 1]]
 
 
-def test_an_output_that_is_listed_twice() -> None:
-    b = OnnxBuilder()
-    y = b.node("Relu", b.input("x", [2]))
-    model = import_model(b.model(y, "x", y).SerializeToString())
-    assert model.module.signature is not None and [o.name for o in model.module.signature.outputs] == [y, "x"]
-    assert model.notes == (f"the output {y!r} is listed 2 times, and given once",)
-
-
 def test_batch_normalisation_moves_into_the_weights() -> None:
     b = OnnxBuilder()
     y = b.node("Conv", b.input("x", [1, 2, 4, 4]), b.constant(np.ones((3, 2, 1, 1)), "float32"), name="conv")

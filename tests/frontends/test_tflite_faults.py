@@ -410,16 +410,6 @@ def test_graphs_that_are_refused(path: str, value: Any, expected: str) -> None:
     assert expected in message(edited(path, value))
 
 
-@pytest.mark.parametrize("side", ["inputs", "outputs"])
-def test_tensors_of_one_name_are_told_apart_by_nothing(side: str) -> None:
-    builder = TFLiteBuilder()
-    x, y = builder.input([2], name="a"), builder.input([2], name="a" if side == "inputs" else "b")
-    total = builder.tensor([2], name="c")
-    builder.op("ADD", [x, y], [total])
-    results = [total] if side == "inputs" else [total, total]
-    assert message(builder.finish(*results)).startswith(f"two {side} are called '{'a' if side == 'inputs' else 'c'}'")
-
-
 def constants(builder: TFLiteBuilder, **change: Any) -> bytes:
     c = builder.constant([1.0, 2.0], "float32")
     for key, value in change.items():

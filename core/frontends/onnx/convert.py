@@ -29,7 +29,7 @@ from ...relay.types import TensorType
 from ...relay.visit import rewrite
 from ...tir.form.extents import OpenExtentError, bound, is_open, symbols_of
 from ..fixed import Fixed, check_fixed, fixed_array
-from ..model import ImportedModel, clean_text, variable_names
+from ..model import ImportedModel, clean_text, distinct_names, variable_names
 from ..open_shapes import AskedShape
 from ..simplified import Simplified
 from ..states import keep_states
@@ -186,7 +186,7 @@ def from_onnx(
         initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
     module, literal = (keep_states(one, states or {}, initial) for one in (module, imported))
     told = importer.simplified.sentences()
-    return ImportedModel(module, (*graph.notes, *notes), importer.constants, told, literal)
+    return ImportedModel(module, notes, importer.constants, told, literal)
 
 
 def _initial(graph: Graph, value: Input) -> np.ndarray:
@@ -222,7 +222,7 @@ class _Importer:
         self._spans = Spans()
         self._counts = Counts(())
         self._uses = Counter([name for node in graph.nodes for name in (*node.inputs, *node.captured)])
-        self._uses.update(graph.outputs)
+        self._uses.update({*graph.outputs})
         # Of QuantizeLinear by its output, of DequantizeLinear by its input; None where two disagree.
         self._parameters: dict[str, Parameters | None] = {}
         self._constants: dict[str, Expr] = {}
@@ -240,18 +240,20 @@ class _Importer:
     def _run(self) -> IRModule:
         params = self._params()
         self._taken_params = {param.name for param in params}
-        self._counts = Counts((*self._taken_params, *self._taken, *self._graph.outputs))
+        names = distinct_names(self._graph.outputs)
+        self._counts = Counts((*self._taken_params, *self._taken, *names))
         self._convert_all()
         results = [self._result(name) for name in self._graph.outputs]
         computed = self._counts.of(*(result.tensor for result in results))
         results = self._with_counts([*results, *map(self._counts.value, computed)])
         body = results[0] if len(results) == 1 else Tuple(results)
+        outputs = [replace(self._info(old), name=new) for old, new in zip(self._graph.outputs, names, strict=True)]
         signature = Signature(
             (
                 *(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
                 *map(TensorInfo, self._symbols),
             ),
-            (*(self._info(name) for name in self._graph.outputs), *(TensorInfo(symbol.name) for symbol in computed)),
+            (*outputs, *(TensorInfo(symbol.name) for symbol in computed)),
         )
         return IRModule.of({"main": Function(params, body), **self._functions}, self._spans, signature)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,13 +195,12 @@ class Graph:
 
     Args:
         inputs: in the model's order, without those that an initialiser gives a value, unless they were asked for.
-        outputs: names of tensors, all different.
+        outputs: names of tensors, each as often as the file lists it.
         nodes: those that the outputs need, each after the nodes that it needs.
         initializers: constants by name, not decoded yet: see `constant`.
         external: where those of them are that the model keeps in files beside it.
         shapes: of tensors that are computed, by name, where the file declares all of a shape.
         size_bytes: of the file, with what it keeps in others.
-        notes: what a user may want to know of it.
         opsets: version of the operator set of each domain.
         functions: the model's own operators, by domain, name and overload.
         unneeded: layer and operator of the nodes that no output needs.
@@ -215,7 +213,6 @@ class Graph:
     external: Mapping[str, Stored]
     shapes: Mapping[str, tuple[int, ...]]
     size_bytes: int
-    notes: tuple[str, ...]
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], FunctionProto]
     unneeded: tuple[tuple[str, str], ...] = ()
@@ -392,11 +389,9 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
     inputs = tuple(_input(value) for name, value in listed if name in kept or name not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
-    listed_outputs = Counter(as_text(value.name) for value in graph.output)
-    outputs = tuple(listed_outputs)
+    outputs = tuple(as_text(value.name) for value in graph.output)
     if not outputs:
         raise ModelError("the model has no outputs")
-    notes = (f"the output {name!r} is listed {n} times, and given once" for name, n in listed_outputs.items() if n > 1)
     known = {*initializers, *(value.name for value in inputs)}
     every = read_nodes(graph.node, opsets)
     nodes = needed(every, known, outputs)
@@ -404,9 +399,7 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
     unneeded = tuple((node.layer, node.op) for node in every if id(node) not in kept_nodes)
     functions = _functions(model)
     shapes = with_arguments(nodes, dict(_declared(graph)))
-    return Graph(
-        inputs, outputs, nodes, initializers, external, shapes, size_bytes, tuple(notes), opsets, functions, unneeded
-    )
+    return Graph(inputs, outputs, nodes, initializers, external, shapes, size_bytes, opsets, functions, unneeded)
 
 
 def _declared(graph: GraphProto) -> Iterable[tuple[str, tuple[int, ...]]]:

@@ -20,7 +20,7 @@ from ...relay.visit import children
 from ...target.values import suggest
 from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
-from ..model import HYBRID, ImportedModel, variable_names
+from ..model import HYBRID, ImportedModel, distinct_names, variable_names
 from ..simplified import Simplified
 from ..states import keep_states
 from .along import ALONG
@@ -102,7 +102,7 @@ def from_tflite(
             ``constants`` do not fit.
         ModelError: the file is malformed, or has operators that are not supported: all of them are listed.
     """
-    graph = read(data)
+    graph = _with_distinct_inputs(read(data))
     names = [graph.tensors[index].name for index in graph.inputs]
     known = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
     check_fixed(constants or {}, names, states or {}, known)
@@ -137,6 +137,7 @@ class _Converter:
         self._faults: list[str] = []
         self._layer = ""
         self._remarks: dict[str, list[str]] = {}  # each with its layers
+        self._open: list[str] = []  # of inputs whose stored shapes are used
         self._variables = Variables(graph, self._decoded)
         self._kept = Kept(graph, self._variables.names)
 
@@ -182,9 +183,11 @@ class _Converter:
         results += self._variables.results() + self._kept.results(self._values)
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
+        outputs = [_info(tensors[index]) for index in self._graph.outputs]
+        names = distinct_names([info.name for info in outputs])
         signature = Signature(
             tuple(_info(tensors[index]) for index in self._graph.inputs if tensors[index].name not in self._fixed),
-            tuple(_info(tensors[index]) for index in self._graph.outputs),
+            tuple(replace(info, name=name) for info, name in zip(outputs, names, strict=True)),
             self._states(),
         )
         notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
@@ -192,7 +195,7 @@ class _Converter:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
         module = IRModule.of({"main": Function(params, body), **self._control.functions}, self._spans, signature)
-        return ImportedModel(module, tuple(notes), self.constants, self._simplified().sentences())
+        return ImportedModel(module, tuple(notes), self.constants, (*self._open, *self._simplified().sentences()))
 
     def _simplified(self) -> Simplified:
         """What was folded and dropped of the operators that the outputs depend on, and what these do not depend on."""
@@ -240,9 +243,12 @@ class _Converter:
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
                 what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
                 raise ModelError(f"{where} cannot be one: {what}")
+            shape = self._shapes.get(tensor.name) or (getattr(fixed, "shape", None) if is_open(tensor) else None)
+            if shape is None:
+                shape = tensor.shape
+                self._note_open(tensor)
             try:
-                told = getattr(fixed, "shape", tensor.shape) if -1 in tensor.signature else tensor.shape
-                type_ = TensorType(self._shapes.get(tensor.name, told), tensor.dtype)
+                type_ = TensorType(shape, tensor.dtype)
                 if fixed is not None:
                     self.constants[tensor.name] = fixed_array(tensor.name, fixed, tensor.dtype, type_.shape)
             except ModelError as error:
@@ -252,14 +258,25 @@ class _Converter:
                 continue
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
-        results = [self._graph.tensors[index] for index in self._graph.outputs]
-        for what, named in (("inputs", tensors), ("outputs", results)):
-            called = [tensor.name for tensor in named]
-            if len(set(called)) < len(called):
-                raise ModelError(f"two {what} are called {max(called, key=called.count)!r}", hint="rename one of them")
         own = names[len(tensors) :]
         count = len(self._variables.names)
         return [*params, *self._variables.declare(own[:count]), *self._kept.declare(own[count:], self._values)]
+
+    def _note_open(self, tensor: Tensor) -> None:
+        """Note that the stored extents of an input are used for the dimensions that the file leaves open.
+
+        Raises:
+            ModelError: one of them is stored as 1, as converters write it for an unknown extent, and is not the batch.
+        """
+        if not is_open(tensor):
+            return
+        dims = ", ".join("?" if extent < 0 else str(extent) for extent in tensor.signature)
+        what = f"the model leaves the shape of its input {tensor.name!r} open: ({dims})"
+        option = f"--shape {tensor.name}={dims.replace('?', 'N').replace(' ', '')}"
+        pairs = list(zip(tensor.signature, tensor.shape, strict=True))
+        if (-1, 1) in (pairs[1:] if len(pairs) > 1 else pairs):
+            raise ModelError(what, hint=f"say it, as {option}")
+        self._open.append(f"{what}; {tensor.shape} is built; another shape is asked for by {option}")
 
     def _value(self, tensor: Tensor) -> Expr:
         if tensor.index not in self._values:
@@ -417,8 +434,8 @@ class _Converter:
     def _stand_in(self, tensor: Tensor) -> Expr | None:
         """A value of a failed operator's result, so that what follows is looked at too; None where that is in vain."""
         try:
-            is_open = bool(self._shapes) or -1 in tensor.signature
-            return None if is_open else Var(f"tensor_{tensor.index}", TensorType(tensor.shape, tensor.dtype))
+            open_shape = bool(self._shapes) or is_open(tensor)
+            return None if open_shape else Var(f"tensor_{tensor.index}", TensorType(tensor.shape, tensor.dtype))
         except ModelError:
             return None
 
@@ -433,9 +450,22 @@ class _Converter:
             stack.extend(child for child in children(expr) if child not in known)
 
 
+def is_open(tensor: Tensor) -> bool:
+    """Return whether the file leaves an extent of a tensor open."""
+    return -1 in tensor.signature
+
+
+def _with_distinct_inputs(graph: Graph) -> Graph:
+    """Return ``graph`` with numbers on the names of inputs that are called as one before."""
+    indices = list(dict.fromkeys(graph.inputs))
+    names = distinct_names([graph.tensors[index].name for index in indices])
+    renamed = {index: replace(graph.tensors[index], name=name) for index, name in zip(indices, names, strict=True)}
+    return replace(graph, tensors={**graph.tensors, **renamed})
+
+
 def _custom_tensor(tensor: Tensor, value: Expr | None = None) -> CustomTensor:
     info = _info(tensor)
-    told = None if -1 in tensor.signature else tensor.shape
+    told = None if is_open(tensor) else tensor.shape
     return CustomTensor(tensor.name, value, told, tensor.dtype, info.scale, info.zero_point)
 
 
