@@ -243,7 +243,7 @@ def _convolution(d: Drawer, name: str) -> Case:
     weight = d.builder.constant(d.array(shape, stored), **({} if dtype == "float32" else weight_scale))
     inputs = [x, weight]
     if deep or d.boolean():  # LiteRT wants a CONV_2D to have a bias
-        inputs.append(bias(d, dtype, out, given, weight_scale))
+        inputs.append(bias(d, dtype, out, given, weight_scale, options if deep else None))
     y = d.builder.tensor([2, *result, out], dtype, **d.output(dtype))
     options.update(dilationHFactor=dilation[0], dilationWFactor=dilation[1])
     if not deep:
@@ -251,14 +251,26 @@ def _convolution(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [y], **options)
 
 
-def bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[str, Any]) -> int:
+def bias(
+    d: Drawer,
+    dtype: str,
+    count: int,
+    data: dict[str, Any],
+    weight: dict[str, Any],
+    options: dict[str, Any] | None = None,
+) -> int:
+    """Add a bias, of int16 of any size; ``options`` can say that one of int16 is int32."""
     if dtype == "float32":
         return d.builder.constant(d.array([count], "float32"))
     # LiteRT wants the bias' scale to be the product, and looks at no zero point.
     scales = np.float32(data["scale"]) * np.atleast_1d(np.array(weight["scale"], np.float32))
     values = d.array([count], "int32")
     if dtype == "int16":
-        return d.builder.constant(values * 1000, "int64", scale=[float(scale) for scale in scales])
+        if options is not None and d.boolean():
+            options["quantizedBiasType"] = TYPES["int32"]
+            return d.builder.constant(values * 1000, "int32", scale=[float(scale) for scale in scales])
+        wide = values.astype(np.int64) * d.one(1000, 1 << 20)
+        return d.builder.constant(wide, "int64", scale=[float(scale) for scale in scales])
     return d.builder.constant(values, scale=[float(scale) for scale in scales])
 
 
@@ -266,22 +278,20 @@ def bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[s
 def _dense(d: Drawer, name: str) -> Case:
     dtype = d.one(*QUANTISED, "float32", "int16")
     stored = "int8" if dtype == "int16" else dtype
-    batch, depth, units, keep = d.integer(1, 3), d.integer(1, 20), d.integer(1, 5), d.boolean()
+    depths = (1, 7, 20, 700) if dtype == "int16" else (1, 7, 20)  # sums of 700 products may not fit int32
+    batch, depth, units, keep = d.integer(1, 3), d.one(*depths), d.integer(1, 5), d.boolean()
     shape = d.one([batch, depth], [batch, 2, depth], [batch, 1, 1, depth])
     given = d.quantisation(dtype)
     weight: Any = {"scale": d.scale(), "zero_point": d.zero_point(dtype) if dtype in QUANTISED else 0}
     if stored == "int8" and d.boolean():
         weight = {"scale": [d.scale() for _ in range(units)], "axis": 0}
-    if dtype == "int16":
-        weight = {"scale": [2.0 ** d.integer(-9, -1) for _ in range(units)], "axis": 0}
     x = d.builder.input(shape, dtype, **given)
     inputs = [x, d.builder.constant(d.array([units, depth], stored), **({} if dtype == "float32" else weight))]
-    inputs.append(bias(d, dtype, units, given, weight) if d.boolean() else -1)
+    options: dict[str, Any] = {"keepNumDims": keep, "fusedActivationFunction": d.one(*RELUS)}
+    inputs.append(bias(d, dtype, units, given, weight, options) if d.boolean() else -1)
     result = [*shape[:-1], units] if keep else [math.prod(shape) // depth, units]
-    # (Of int16 results few other factors have an equal fixed point.)
-    own = {"scale": given["scale"] * 2.0 ** d.integer(-2, 8)} if dtype == "int16" else d.output(dtype)
-    y = d.builder.tensor(result, dtype, **own)
-    return d.finish(name, inputs, [y], keepNumDims=keep, fusedActivationFunction=d.one(*RELUS))
+    y = d.builder.tensor(result, dtype, **d.output(dtype))
+    return d.finish(name, inputs, [y], **options)
 
 
 @case("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM")

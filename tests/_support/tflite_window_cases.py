@@ -24,10 +24,10 @@ def _transpose_conv(d: Drawer, name: str) -> Case:
     weight = d.builder.constant(d.array([out, *taps, depth], stored), **({} if dtype == "float32" else scale))
     x = d.builder.input([batch, height, width, depth], dtype, **given)
     inputs = [d.builder.constant(shape, "int32"), weight, x]
+    options: dict[str, Any] = {"padding": 0 if same else 1, "strideH": strides[0], "strideW": strides[1]}
     if d.boolean():
-        inputs.append(bias(d, dtype, out, given, scale))
+        inputs.append(bias(d, dtype, out, given, scale, options))
     y = d.builder.tensor(shape, dtype, **d.output(dtype))
-    options = {"padding": 0 if same else 1, "strideH": strides[0], "strideW": strides[1]}
     return d.finish(name, inputs, [y], **options, fusedActivationFunction=d.one(*RELUS))
 
 
@@ -76,7 +76,11 @@ def _matmul(d: Drawer, name: str) -> Case:
     rows, depth, columns = d.integer(1, 5), d.integer(1, 5), d.integer(1, 5)
     batch, adj_x, adj_y = d.one((), (2,), (3, 2)), d.boolean(), d.boolean()
     lhs, rhs = ([depth, rows] if adj_x else [rows, depth]), ([columns, depth] if adj_y else [depth, columns])
-    inputs = [d.builder.input([*batch, *shape], dtype, **d.quantisation(dtype)) for shape in (lhs, rhs)]
+    inputs = [d.builder.input([*batch, *lhs], dtype, **d.quantisation(dtype))]
+    if dtype == "int16" and d.boolean():
+        inputs.append(d.builder.constant(d.array([*batch, *rhs], "int8"), scale=d.scale()))
+    else:
+        inputs.append(d.builder.input([*batch, *rhs], dtype, **d.quantisation(dtype)))
     y = d.builder.tensor([*batch, rows, columns], dtype, **d.output(dtype))
     return d.finish(name, inputs, [y], adjX=adj_x, adjY=adj_y)
 

@@ -68,15 +68,14 @@ def weighted(name: str, weight: dict[str, Any], shape: Sequence[int], dtype: str
     return build
 
 
-def shorts(bias: int | None) -> Build:
-    """A convolution of int16 by weights of int8, with a bias of int64; None is for one that is computed."""
+def shorts(inputs: int = 1, zero_point: int = 0) -> Build:
+    """A FULLY_CONNECTED of int16 by weights of int8."""
 
     def build(builder: TFLiteBuilder) -> int:
-        x = builder.input([1, 2, 2, 1], "int16", scale=0.1)
-        w = builder.constant(np.ones([1, 1, 1, 1]), "int8", scale=0.1)
-        b = builder.input([1], "int64", scale=0.01) if bias is None else builder.constant([bias], "int64", scale=0.01)
-        y = builder.tensor([1, 2, 2, 1], "int16", scale=1.0)
-        builder.op("CONV_2D", [x, w, b], [y], padding=1, strideH=1, strideW=1)
+        x = builder.input([1, inputs], "int16", scale=0.1, zero_point=zero_point)
+        w = builder.constant(np.full([1, inputs], 127), "int8", scale=0.1)
+        y = builder.tensor([1, 1], "int16", scale=1.0)
+        builder.op("FULLY_CONNECTED", [x, w], [y])
         return y
 
     return build
@@ -106,14 +105,8 @@ FAULTS: dict[str, tuple[Build, str]] = {
         one("SUB", *[([2], "int16", {"scale": 0.5})] * 2, result=([2], "int16", {"scale": 0.25})),
         r"its scales are 2\*\*-1, 2\*\*-1, 2\*\*-2: neither operand's is the result's",
     ),
-    "int16 with a bias that is computed": (
-        shorts(None),
-        "its bias of int64 is no constant",
-    ),
-    "int16 whose sums are large": (
-        shorts(2**31 - 5),
-        "its sums may be from .* to .*, which int32 does not hold",
-    ),
+    "int16 whose zero point is not 0": (shorts(zero_point=3), "its int16 has a zero point that is not 0"),
+    "int16 of very many inputs": (shorts(70_000), "its sums of bytes may be from .* to .*, which int32 does not hold"),
     "relation": (one("ADD", F2, ([3], "float32", {}), result=F2), "do not broadcast"),
     "no scale": (one("TANH", ([2], "int8", {}), result=B2), "'t0' is int8 and has no scale"),
     "infinite scale": (one("TANH", B2, result=([2], "int8", {"scale": float("inf")})), "'t1' has the scale inf"),

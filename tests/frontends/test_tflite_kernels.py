@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from tests._support import (  # noqa: F401 - register their cases
 from tests._support.tflite_builder import TFLiteBuilder, litert
 from tests._support.tflite_cases import CASES, Case
 
+import uma
 from uma.errors import ModelError
 from uma.frontends.tflite import from_tflite
 from uma.frontends.tflite.convert import OPERATORS
@@ -297,3 +300,40 @@ def test_sum_of_int8() -> None:
     assert negative.tolist() == [5 + round(-400 * 0.1 / 0.45)] * 8
     told = "int8 is summed as int8, which LiteRT's kernels take for uint8, in 1 layers: 't1'"
     assert from_tflite(model).notes == (told,)
+
+
+def shorts(name: str, *, bias: int | None, depth: int) -> tuple[bytes, list[np.ndarray]]:
+    """An operator of int16 by weights of int8, with a bias of int64, which is an input where there is no number."""
+    b, rng = TFLiteBuilder(), np.random.default_rng(depth)
+    dense = name == "FULLY_CONNECTED"
+    x = b.input([1, depth] if dense else [1, 2, 2, depth], "int16", scale=0.013)
+    scales = [float(np.float32(scale)) for scale in rng.uniform(0.01, 0.3, 3)]
+    weights = rng.integers(-127, 128, [3, depth] if dense else [3, 2, 2, depth])
+    w = b.constant(weights, "int8", scale=scales)
+    quantised = {"scale": [0.013 * scale for scale in scales]}
+    own = b.input([3], "int64", **quantised) if bias is None else b.constant([bias] * 3, "int64", **quantised)
+    y = b.tensor([1, 3] if dense else [1, 2, 2, 3], "int16", scale=3.0)
+    options = {} if dense else {"strideH": 1, "strideW": 1, "padding": 0}
+    operands = [b.constant([1, 2, 2, 3], "int32"), w, x, own] if name == "TRANSPOSE_CONV" else [x, w, own]
+    b.op(name, operands, [y], **options)
+    data = b.finish(y)
+    values = [rng.integers(-(2**15), 2**15, b.graph.tensors[x].shape).astype(np.int16)]
+    return data, values if bias is not None else [*values, rng.integers(-(2**33), 2**33, 3)]
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"])
+@pytest.mark.parametrize(("bias", "depth"), [(2**31 - 5, 1), (-(2**40), 3), (0, 700), (None, 2)])
+def test_sums_of_int16_beyond_int32(name: str, bias: int | None, depth: int) -> None:
+    data, values = shorts(name, bias=bias, depth=depth)
+    compare(data, *values)
+
+
+def test_sums_of_int16_are_scaled_in_float64_in_c(tmp_path: Path) -> None:
+    for name, depth in (("FULLY_CONNECTED", 9), ("FULLY_CONNECTED", 700), ("CONV_2D", 200)):
+        data, values = shorts(name, bias=77, depth=depth)
+        model = tmp_path / f"{name}_{depth}.tflite"
+        model.write_bytes(data)
+        (result,) = uma.build(model, target="c").run({"t0": values[0]}).values()
+        np.testing.assert_array_equal(result, litert(data, *values)[0])
+    remark = "sums are scaled in float64, as no fixed point is proven to give what LiteRT computes, in 1 layers: 't3'"
+    assert from_tflite(shorts("FULLY_CONNECTED", bias=77, depth=9)[0]).notes == (remark,)

@@ -3,13 +3,12 @@
 How the sums of quantised operands are scaled differs by operator, in TFLite's reference kernels as in what is built
 here: convolutions and BATCH_MATMUL multiply by a 31-bit fixed point and round twice; FULLY_CONNECTED multiplies by a
 float64 and rounds once, half away from zero, for which an equal fixed point is sought (`prove_fixed_point`).
-Convolutions of int16 multiply by a 15-bit fixed point and round once, up. Their weights are int8, their biases int64;
-what is added up here are int32, which all sums that there may be must fit.
+Convolutions of int16 multiply by a 15-bit fixed point and round once, up. Their weights are int8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, Var, call, const
@@ -19,13 +18,13 @@ from ...relay.transform.value_range import value_range
 from ...tir.form.dtype import bounds
 from .hybrid import dense_sums, finished, is_hybrid, quantised_rows, scaled_back, weight_scales
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
+from .wide import int16_sums, of_15_bits, scaled_by_15_bits, scaled_in_float64
 
 __all__ = [
     "LINEAR",
     "biased",
     "factors_of",
     "float32_product",
-    "of_15_bits",
     "operand_dtypes",
     "requantised",
     "same_padding",
@@ -72,6 +71,8 @@ def operand_dtypes(layer: Layer, bias: int = 2) -> str:
     given = f"it is of {data}, its weight of {weight}"
     given += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
     weights, bias_dtype = _OPERANDS.get(data, ((), ""))
+    if data == "int16" and layer.options.get("bias_type") == _INT32_TYPE:
+        bias_dtype = "int32"
     fits = data == output and weight in weights
     if layer.has(bias):
         fits = fits and layer.tensor(bias).dtype == bias_dtype
@@ -88,28 +89,34 @@ _OPERANDS = {
 }
 """Data -> what weights may be, and what the bias is."""
 
+_INT32_TYPE = 2
+"""int32 in the schema's TensorType. Where an operator of int16 does not name it, LiteRT reads its bias as int64."""
+
 _SUPPORTED = "supported: float32, int8, uint8, and int16 with weights of int8 and a bias of int64"
 
 
-def biased(layer: Layer, sums: Expr, product: Call) -> Expr:
-    """Sums of products, which are those of ``product`` or some of them, with the bias added, where there is one."""
+def biased(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Expr:
+    """Return the sums of products of data with the bias, operand 2, if there is one: float32, int32 or int64.
+
+    Args:
+        layer: the operator.
+        data: its data.
+        sums_of: returns the sums without a bias for data.
+    """
     if layer.output().dtype == "int16":
-        return _biased_int16(layer, sums, product)
+        return int16_sums(layer, data, sums_of)
+    sums = sums_of(data)
     return call("add", sums, layer.value(2)) if layer.has(2) else sums
 
 
-def _biased_int16(layer: Layer, sums: Expr, product: Call) -> Expr:
-    """The kernel adds up in int64; ModelError where int32 does not hold the sums of any data."""
-    import numpy as np
+def _adds_int32(layer: Layer) -> bool:
+    """Return whether the kernels of CONV_2D and FULLY_CONNECTED add up in int32: with a bias of that type."""
+    return layer.has(2) and layer.tensor(2).dtype == "int32"
 
-    bias = layer.constant(2) if layer.has(2) else np.zeros(1, np.int64)
-    if bias is None:
-        raise ModelError("its bias of int64 is no constant")
-    low, high = value_range(Call(product.op, list(map(_any, product.args)), product.attrs))
-    least, greatest = low + int(bias.min()), high + int(bias.max())
-    if least < _INT32[0] or greatest > _INT32[1]:
-        raise ModelError(f"its sums may be from {least} to {greatest}, which int32 does not hold")
-    return call("add", sums, const(bias.astype(np.int32))) if layer.has(2) else sums
+
+def _wrapped(layer: Layer, sums: Expr) -> Expr:
+    """Return sums as the kernel has them, which may have wrapped around where int32 is not proven to hold them."""
+    return call("cast", sums, dtype="int32") if sums.dtype == "int64" and _adds_int32(layer) else sums
 
 
 def factors_of(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], int]:
@@ -135,7 +142,13 @@ def _check_axis(layer: Layer, scales: int, axis: int) -> None:
 
 
 def requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
-    """Sums as numbers of the result, with the fused activation."""
+    """Return the sums of a convolution as numbers of the result, with the fused activation; int16 by 15 bits."""
+    return _scaled(layer, sums, of_15_bits(scale) if layer.output().dtype == "int16" else scale)
+
+
+def _scaled(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
+    if sums.dtype == "int64":
+        return layer.activated(scaled_by_15_bits(sums, scale))
     output = layer.output()
     _, zero_point = quantisation(output)
     attrs = {"scale": scale, "output_zero_point": zero_point, "dtype": output.dtype}
@@ -171,13 +184,14 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     if hybrid:
         return _hybrid_convolution(layer, data, weight, depthwise, attrs)
     if in_floats:
-        product = call("nn.conv2d", data, weight, **attrs)
-        return layer.activated(biased(layer, product, product))
+        return layer.activated(biased(layer, data, lambda value: call("nn.conv2d", value, weight, **attrs)))
     factors, weight_zero = factors_of(layer, dtype, channel_axis=3 if depthwise else 0)
     _, zero_point = quantisation(layer.tensor(0))
-    sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
+    attrs.update(input_zero_point=zero_point, kernel_zero_point=weight_zero)
+    sums = biased(layer, data, lambda value: call("qnn.conv2d", value, weight, **attrs))
     scale = fixed_point(factors, "double")
-    return requantised(layer, biased(layer, sums, sums), of_15_bits(scale) if dtype == "int16" else scale)
+    # (Beside an int32 bias the kernel scales sums of int16 data as those of int8 data.)
+    return _scaled(layer, _wrapped(layer, sums), scale) if _adds_int32(layer) else requantised(layer, sums, scale)
 
 
 def _convolution_3d(layer: Layer) -> Expr:
@@ -209,13 +223,6 @@ def _hybrid_convolution(layer: Layer, data: Expr, weight: Expr, depthwise: bool,
     return finished(layer, scaled_back(sums, *((own, codes.scale) if each else (call("multiply", own, codes.scale),))))
 
 
-def of_15_bits(scale: FixedPoint) -> FixedPoint:
-    """Multipliers rounded to 15 bits, and one rounding: TFLite's ``MultiplyByQuantizedMultiplier`` of an int64."""
-    most = (1 << 15) - 1
-    short = [most if m >= most << 16 else (m + (1 << 15)) >> 16 for m in scale.multiplier]
-    return FixedPoint(tuple(m << 16 for m in short), scale.shift, "up")
-
-
 def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
     weight = layer.float_weight(1)
     if isinstance(weight, Constant):
@@ -244,8 +251,8 @@ def _fully_connected(layer: Layer) -> Expr:
         made = finished(layer, dense_sums(layer, rows, layer.value(1)))
         return call("reshape", made, newshape=(*data.shape[:-1], shape[0]))
     if dtype == "float32":
-        product = call("nn.dense", data, layer.float_weight(1))
-        return layer.activated(biased(layer, product, product))
+        real = layer.float_weight(1)
+        return layer.activated(biased(layer, data, lambda value: call("nn.dense", value, real)))
     (in_scale, zero_point) = quantisation(layer.tensor(0))
     (out_scale, out_zero) = quantisation(layer.output())
     scales, weight_zeros = quantisations(layer.tensor(1), of_weight=True)
@@ -255,19 +262,25 @@ def _fully_connected(layer: Layer) -> Expr:
     weight_value, zeros = layer.value(1), {"input_zero_point": zero_point, "kernel_zero_point": weight_zeros[0]}
     low, high = bounds(dtype)
     factors = [in_scale * factor / out_scale for factor in scales]
-    product = call("qnn.dense", data, weight_value, **zeros)
-    sums = biased(layer, product, product)
-    # Sums are bounded for any data, so that it does not matter what computes it.
-    any_sums: Expr = call("qnn.dense", _any(data), _any(weight_value), **zeros)
-    if layer.has(2):
-        assert isinstance(sums, Call)
-        any_sums = call("add", any_sums, _any(sums.args[1]))
-    least, greatest = value_range(any_sums)
-    accumulators = Bounds(max(least, _INT32[0]), min(greatest, _INT32[1]))
-    scale = prove_fixed_point(factors, accumulators, Bounds(low - out_zero, high - out_zero))
-    if scale is None:
-        raise ModelError("its sums, as large as they may be, are scaled by a float64 that no fixed point equals")
-    return requantised(layer, sums, scale)
+
+    def sums_of(value: Expr) -> Expr:
+        return call("qnn.dense", value, weight_value, **zeros)
+
+    sums = biased(layer, data, sums_of)
+    scale = None
+    if sums.dtype == "int32":
+        # Sums are bounded for any data, so that it does not matter what computes it.
+        any_sums = sums_of(Var("any", data.type))
+        if layer.has(2):
+            assert isinstance(sums, Call)
+            any_sums = call("add", any_sums, _any(sums.args[1]))
+        least, greatest = value_range(any_sums)
+        accumulators = Bounds(max(least, _INT32[0]), min(greatest, _INT32[1]))
+        scale = prove_fixed_point(factors, accumulators, Bounds(low - out_zero, high - out_zero))
+    if scale is not None:
+        return _scaled(layer, sums, scale)
+    layer.remarks.append("sums are scaled in float64, as no fixed point is proven to give what LiteRT computes,")
+    return layer.activated(scaled_in_float64(_wrapped(layer, sums), factors, out_zero, dtype))
 
 
 def _any(value: Expr) -> Expr:
@@ -276,7 +289,7 @@ def _any(value: Expr) -> Expr:
 
 
 def _batch_matmul(layer: Layer) -> Expr:
-    if layer.tensor(0).dtype == layer.tensor(1).dtype == layer.output().dtype == "int16":
+    if layer.tensor(0).dtype == layer.output().dtype == "int16" and layer.tensor(1).dtype in ("int8", "int16"):
         return _batch_matmul_int16(layer)
     dtype, hybrid = operand_dtypes(layer, bias=3), is_hybrid(layer)
     lhs = _adjoint(layer, 0, layer.options["adj_x"])
@@ -308,15 +321,20 @@ def _hybrid_matmul(layer: Layer, lhs: Expr, rhs: Expr) -> Expr:
 
 
 def _batch_matmul_int16(layer: Layer) -> Expr:
-    """In int64, as products of int16 are soon too many for int32; scaled by 15 bits, and rounded up at halves."""
+    """Scaled by 15 bits, and rounded up at halves. Products of two int16 are added up in int64, as they are soon too
+    many for int32."""
     (lhs_scale, lhs_zero), (rhs_scale, rhs_zero) = (quantisation(layer.tensor(i)) for i in (0, 1))
     out_scale, out_zero = quantisation(layer.output())
     if lhs_zero or rhs_zero or out_zero:
         raise ModelError("its int16 has a zero point that is not 0")
-    lhs, rhs = (
-        call("cast", _adjoint(layer, i, layer.options[swap]), dtype="int64")
-        for i, swap in enumerate(("adj_x", "adj_y"))
-    )
+    scale = of_15_bits(fixed_point([float32_product(lhs_scale, rhs_scale) / out_scale], "double"))
+    lhs, rhs = (_adjoint(layer, i, layer.options[swap]) for i, swap in enumerate(("adj_x", "adj_y")))
+    if rhs.dtype == "int8":
+        sums = int16_sums(layer, lhs, lambda value: call("qnn.matmul", value, rhs))
+        if sums.dtype == "int64":
+            return scaled_by_15_bits(sums, scale)
+        return call("qnn.requantize", sums, scale=scale, output_zero_point=0, dtype="int16")
+    lhs, rhs = (call("cast", value, dtype="int64") for value in (lhs, rhs))
     if lhs.shape[-1] != rhs.shape[-2]:
         raise ModelError(f"its operands of shapes {lhs.shape} and {rhs.shape} do not fit each other")
     products = call(
@@ -324,17 +342,7 @@ def _batch_matmul_int16(layer: Layer) -> Expr:
         call("reshape", lhs, newshape=(*lhs.shape, 1)),
         call("reshape", rhs, newshape=(*rhs.shape[:-2], 1, *rhs.shape[-2:])),
     )
-    sums = call("sum", products, axis=(-2,))
-    factor = fixed_point([float32_product(lhs_scale, rhs_scale) / out_scale], "double")
-    scale = of_15_bits(factor)
-    right = 15 - scale.shift[0]
-    if right < 1:
-        raise ModelError(f"its sums are scaled by 2**{-right} or more")
-    least, greatest = bounds("int16")
-    product = call("multiply", sums, const(scale.multiplier[0] >> 16, "int64"))
-    made = call("right_shift", call("add", product, const(1 << (right - 1), "int64")), const(right, "int64"))
-    # (The kernel has it in an int32 then, whatever is lost.)
-    return call("cast", call("clip", call("cast", made, dtype="int32"), a_min=least, a_max=greatest), dtype="int16")
+    return scaled_by_15_bits(call("sum", products, axis=(-2,)), scale)
 
 
 def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:

@@ -121,8 +121,9 @@ class Graph:
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
 _DYNAMIC = {"asymmetric": "AsymmetricQuantizeInputs"}
+_BIAS = {"bias_type": "QuantizedBiasType"}
 _WINDOW = {**_ACTIVATION, "padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW"}
-_WINDOW_OF_TRANSPOSED = {"padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW", **_ACTIVATION}
+_WINDOW_OF_TRANSPOSED = {"padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW", **_ACTIVATION, **_BIAS}
 _DILATION = {"dilation_h": "DilationHFactor", "dilation_w": "DilationWFactor"}
 _POOL = {**_WINDOW, "filter_h": "FilterHeight", "filter_w": "FilterWidth"}
 _REDUCER = {"keep_dims": "KeepDims"}
@@ -134,7 +135,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "CALL": ("CallOptions", {"graph": "Subgraph"}),
     "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
-    "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
+    "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION, **_BIAS}),
     "CONV_3D": (
         "Conv3DOptions",
         {**_WINDOW, **_DILATION, "stride_d": "StrideD", "dilation_d": "DilationDFactor"},
@@ -149,7 +150,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",
-        {**_ACTIVATION, **_DYNAMIC, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
+        {**_ACTIVATION, **_DYNAMIC, **_BIAS, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
     ),
     "GATHER": ("GatherOptions", {"axis": "Axis", "batch_dims": "BatchDims"}),
     "GELU": ("GeluOptions", {"approximate": "Approximate"}),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...import_budget import require_memory
-from ...relay.expr import Call, Expr, call, const
+from ...relay.expr import Expr, call, const
 from ...relay.scaling import fixed_point
 from .layer import Importer, Layer, quantisation
-from .linear import biased, factors_of, of_15_bits, operand_dtypes, requantised, same_padding
+from .linear import biased, factors_of, operand_dtypes, requantised, same_padding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +35,8 @@ def _phases(weight: np.ndarray, strides: Sequence[int], fill: int) -> np.ndarray
     return apart.transpose(1, 3, 5, 2, 4, 0).reshape(*own, depth, strides[0] * strides[1] * out)
 
 
-def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) -> tuple[Call, Expr]:
-    """The convolution, and the sums of products, (batch, rows, columns, out) of the result."""
+def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) -> Expr:
+    """The sums of products, (batch, rows, columns, out) of the result."""
     rows, columns = weight.shape[:2]
     made = call(name, data, weight, padding=(rows - 1, columns - 1) * 2, **zeros)
     batch, high, wide, _ = made.shape
@@ -49,7 +49,7 @@ def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) ->
         whole = call("nn.pad", whole, pad_width=(0, 0, 0, 0, 0, *missing, 0))
     end = [b + e for b, e in zip(window.begin, window.extents, strict=True)]
     begin = (0, *window.begin, 0)
-    return made, call("strided_slice", whole, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
+    return call("strided_slice", whole, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
 
 
 class _Window:
@@ -93,16 +93,14 @@ def _transpose_conv(given: Layer) -> Expr:
     if dtype == "float32":
         real = layer.float_weight(1)
         values = getattr(real, "data", weight)
-        product, made = _sums("nn.conv2d", data, const(_phases(values, window.strides, 0)), window)
-        return layer.activated(biased(layer, made, product))
+        apart = const(_phases(values, window.strides, 0))
+        return layer.activated(biased(layer, data, lambda value: _sums("nn.conv2d", value, apart, window)))
     factors, weight_zero = factors_of(layer, dtype, channel_axis=0)
     _, zero_point = quantisation(layer.tensor(0))
     phases = const(_phases(weight, window.strides, weight_zero))
     zeros = {"input_zero_point": zero_point, "kernel_zero_point": weight_zero}
-    product, sums = _sums("qnn.conv2d", data, phases, window, **zeros)
-    scale = fixed_point(factors, "double")
-    scale = of_15_bits(scale) if dtype == "int16" else scale
-    return requantised(layer, biased(layer, sums, product), scale)
+    sums = biased(layer, data, lambda value: _sums("qnn.conv2d", value, phases, window, **zeros))
+    return requantised(layer, sums, fixed_point(factors, "double"))
 
 
 TRANSPOSED: dict[str, Importer] = {"TRANSPOSE_CONV": _transpose_conv}
