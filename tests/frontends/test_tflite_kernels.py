@@ -13,6 +13,7 @@ from tests._support import (  # noqa: F401 - register their cases
     tflite_pairs_cases,
     tflite_picks_cases,
     tflite_recurrent_cases,
+    tflite_sparse_cases,
     tflite_window_cases,
 )
 from tests._support.tflite_builder import TFLiteBuilder, litert
@@ -206,9 +207,10 @@ def test_convolutions_wrap_what_is_scaled_up_and_overflows() -> None:
     compare(sums("CONV_2D", "int8", (3.5, 2.0, 1.0), accumulators), np.zeros([1, 1, 1, 1], np.int8))
 
 
-def test_a_product_that_no_fixed_point_scales_exactly_is_refused() -> None:
-    with pytest.raises(ModelError, match="scaled by a float64 that no fixed point equals"):
-        from_tflite(sums("FULLY_CONNECTED", "int8", (0.001, 2.0**-17, 0.09375), [2**29, -(2**29)]))
+def test_a_product_that_no_fixed_point_scales_exactly_is_scaled_in_float64() -> None:
+    data = sums("FULLY_CONNECTED", "int8", (0.001, 2.0**-17, 0.09375), [2**29, -(2**29), 2**29 - 12345, 77])
+    compare(data, np.zeros([1, 1], np.int8))
+    assert from_tflite(data).notes[0].startswith("sums are scaled in float64")
 
 
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D"])

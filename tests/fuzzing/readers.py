@@ -267,6 +267,7 @@ def _tflite_seeds() -> tuple[bytes, ...]:
         tflite_pairs_cases,
         tflite_picks_cases,
         tflite_recurrent_cases,
+        tflite_sparse_cases,
         tflite_window_cases,
     )
     from tests._support.tflite_cases import CASES

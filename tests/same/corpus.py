@@ -26,6 +26,7 @@ from tests._support import (
     tflite_pairs_cases,
     tflite_picks_cases,
     tflite_recurrent_cases,
+    tflite_sparse_cases,
     tflite_window_cases,
 )
 from tests._support.quantised_nets import quantised_net
@@ -142,7 +143,7 @@ def _draw_npu(rng: np.random.Generator) -> bytes:
     return npu_graphs.Graph(_draw_seed(rng), npu_graphs.OPERATORS, dtype).model
 
 
-_MODULES = (tflite_pairs_cases, tflite_picks_cases, tflite_recurrent_cases, tflite_window_cases)
+_MODULES = (tflite_pairs_cases, tflite_picks_cases, tflite_recurrent_cases, tflite_sparse_cases, tflite_window_cases)
 """Modules that register cases of TFLite operators by being imported."""
 
 _OPERATORS = tuple(sorted(tflite_cases.CASES))

@@ -40,14 +40,15 @@ from .reader import Graph, Operator, Tensor, read
 from .recurrent import RECURRENT
 from .resize import RESIZE
 from .shape import SHAPE
+from .sparse import densified
 from .supported import REFUSED
-from .transposed import TRANSPOSED
+from .transposed import TRANSPOSED, TRANSPOSED_CUSTOM
 from .variables import VARIABLE_OPERATORS, Variables
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OPERATORS", "from_tflite"]
+__all__ = ["CUSTOM_OPERATORS", "OPERATORS", "from_tflite"]
 
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
@@ -71,6 +72,9 @@ OPERATORS: dict[str, Importer] = {
     **TRANSPOSED,
 }
 """How each operator is imported, by its name in the schema."""
+
+CUSTOM_OPERATORS: dict[str, Importer] = {**TRANSPOSED_CUSTOM}
+"""How operators that are not the schema's are imported, by their custom codes, unless a plugin imports them."""
 
 
 def from_tflite(
@@ -310,10 +314,12 @@ class _Converter:
         if tensor.data is None and 0 not in tensor.shape:
             return None
         element = np.dtype(tensor.dtype)
+        held = 0 if tensor.data is None else len(tensor.data)
         # Not numpy's product: it wraps around.
         count = math.prod(tensor.shape)
+        if tensor.sparsity is not None:
+            count = held * 2 if tensor.packed else held // element.itemsize
         expected = -(-count // 2) if tensor.packed else count * element.itemsize
-        held = 0 if tensor.data is None else len(tensor.data)
         if min(tensor.shape, default=1) < 0 or expected != held:
             dtype = "int4" if tensor.packed else tensor.dtype
             raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {dtype} has {held} bytes")
@@ -322,8 +328,11 @@ class _Converter:
         if tensor.packed:
             # The lower half is the first of the two; shifts of int8 extend the sign.
             halves = np.stack([raw << 4, raw], axis=-1).view(np.int8) >> 4
-            return halves.ravel()[:count].reshape(tensor.shape)
-        array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
+            array = halves.ravel()[:count]
+        else:
+            array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
+        if tensor.sparsity is not None:
+            return densified(array, tensor.shape, tensor.sparsity)
         return np.asarray(array.reshape(tensor.shape))
 
     def _result(self, index: int) -> Expr:
@@ -417,6 +426,8 @@ class _Converter:
                 raise ModelError("this operator is not supported", hint=REFUSED.get(operator.name))
             return OPERATORS[operator.name]
         importer = self._custom("tflite", operator.custom_code)
+        if importer is None and operator.custom_code in CUSTOM_OPERATORS:
+            return CUSTOM_OPERATORS[operator.custom_code]
         if importer is None:
             hint = "no plugin of this build imports it: name a target of the one that does"
             raise ModelError("this operator is not supported", hint=hint)

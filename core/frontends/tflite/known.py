@@ -92,8 +92,14 @@ def _range(layer: Layer) -> Expr:
     return const(np.cumsum(steps, dtype=dtype))
 
 
+def _densify(layer: Layer) -> Expr:
+    """Sparse constants are dense since they were read."""
+    return const(_known(layer, 0, "data"))
+
+
 KNOWN: dict[str, Importer] = {
     "BROADCAST_ARGS": _broadcast_args,
+    "DENSIFY": _densify,
     "RANGE": _range,
     "RANK": _rank,
     "REDUCE_PROD": _product,

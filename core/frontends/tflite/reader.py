@@ -16,6 +16,7 @@ from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
 from ...tir.form.dtype import COMPUTED
 from ..model import clean_text
+from .sparse import Level, Sparsity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +57,7 @@ class Tensor:
         odd: what is unusual about it and not supported, None for nothing.
         variable: whether an operator keeps a value in it from one run to the next; it is ``odd``, too.
         packed: whether ``data`` has two elements of an int8 constant in each byte, of four bits each (int4).
+        sparsity: how ``data`` is stored where it is sparse.
     """
 
     index: int
@@ -68,6 +70,7 @@ class Tensor:
     odd: str | None = None
     variable: bool = False
     packed: bool = False
+    sparsity: Sparsity | None = None
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,9 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
 """The options that are read: operator -> (table of the schema, {our name: accessor}). Absent ones have the schema's
 defaults; a name that ends in AsNumpy is a vector and becomes a tuple; text is bytes."""
 
+CUSTOM_OPTIONS: Mapping[str, tuple[str, ...]] = {"Convolution2DTransposeBias": ("padding", "stride_w", "stride_h")}
+"""The options of operators that are not the schema's: custom code -> names of the int32 that they begin with."""
+
 RUNS: Mapping[str, tuple[str, ...]] = {"CALL": ("graph",), "IF": ("then", "otherwise"), "WHILE": ("condition", "body")}
 """Operator -> its options that are numbers of graphs that it runs."""
 
@@ -339,7 +345,12 @@ class _Reader:
                 raise ModelError(f"the file is damaged: an operator {name} lacks a result")
             layer = tensors[given[0]].name if given else f"operator {len(made)}"
             options = b"" if custom is None else bytes(self._vector(op.CustomOptionsAsNumpy()))
-            made.append(Operator(name, layer, taken, given, self._options(name, op), custom, options, inner))
+            fields = enumerate(CUSTOM_OPTIONS.get(custom or "", ()))
+            numbers = {key: int.from_bytes(options[4 * i : 4 * i + 4], "little", signed=True) for i, key in fields}
+            told = numbers or self._options(name, op)
+            made.append(Operator(name, layer, taken, given, told, custom, options, inner))
+            if name == "DENSIFY" and tensors[given[0]].dtype == "float16":
+                tensors[given[0]] = replace(tensors[given[0]], odd=None)  # it is a constant
         return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
 
     def _code(self, code: Any) -> tuple[str, str | None]:
@@ -385,8 +396,9 @@ class _Reader:
         if packed:
             kind = "int8"
         odd = None
-        if tensor.Sparsity() is not None:
-            odd = "it is sparse"
+        sparsity = None if tensor.Sparsity() is None else self._sparsity(tensor.Sparsity())
+        if sparsity is not None and data is None:
+            odd = "it is sparse, and no constant"
         elif tensor.IsVariable():
             odd = "it is a variable"
         elif kind not in COMPUTED and not (kind == "float16" and data is not None):
@@ -404,7 +416,30 @@ class _Reader:
             odd=odd,
             variable=bool(tensor.IsVariable()),
             packed=packed,
+            sparsity=sparsity,
         )
+
+    def _sparsity(self, table: Any) -> Sparsity:
+        dims = [table.DimMetadata(i) for i in self._tables(table.DimMetadataLength(), "dimensions of a sparse tensor")]
+        order, blocked = self._vector(table.TraversalOrderAsNumpy()), self._vector(table.BlockMapAsNumpy())
+        return Sparsity(order, blocked, tuple(map(self._level, dims)))
+
+    def _level(self, dim: Any) -> Level:
+        if dim.Format() != self._schema.DimensionType.SPARSE_CSR:
+            return Level(dim.DenseSize())
+        segments = self._indices(dim.ArraySegmentsType(), dim.ArraySegments())
+        return Level(0, segments, self._indices(dim.ArrayIndicesType(), dim.ArrayIndices()))
+
+    def _indices(self, kind: int, held: Any) -> np.ndarray:
+        """The numbers of a SparseIndexVector."""
+        import numpy as np
+
+        tables = {1: self._schema.Int32Vector, 2: self._schema.Uint16Vector, 3: self._schema.Uint8Vector}
+        if held is None or kind not in tables:
+            return np.zeros(0, np.int32)
+        table = tables[kind]()
+        table.Init(held.Bytes, held.Pos)
+        return np.array(self._vector(table.ValuesAsNumpy()), np.int64)
 
     def _signature(self, shape: tuple[int, ...], tensor: Any) -> tuple[int, ...]:
         told = self._vector(tensor.ShapeSignatureAsNumpy())

@@ -44,6 +44,7 @@ DTYPES_OF: dict[str, tuple[str, ...]] = {
     **_each("REDUCE_MAX REDUCE_MIN", *_F, *_CODES, *_WHOLE),
     **_each("REDUCE_PROD SHAPE BROADCAST_ARGS", *_WHOLE),
     **_each("QUANTIZE", *_F, *_CODES, "int32"),
+    **_each("DENSIFY", *_F, "int8", "float16"),
     **_each("DEQUANTIZE", *_CODES, "float16"),
     **_each("BITCAST CAST TILE", *_ALL, *_OTHERS),
     **_each("EMBEDDING_LOOKUP", *_F, *_CODES),

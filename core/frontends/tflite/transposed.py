@@ -7,6 +7,7 @@ Along a dimension with stride s, element s * q + p of what is spread out is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
@@ -19,7 +20,7 @@ from .linear import biased, factors_of, operand_dtypes, requantised, same_paddin
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TRANSPOSED"]
+__all__ = ["TRANSPOSED", "TRANSPOSED_CUSTOM"]
 
 
 def _phases(weight: np.ndarray, strides: Sequence[int], fill: int) -> np.ndarray:
@@ -52,25 +53,29 @@ def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) ->
     return call("strided_slice", whole, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
 
 
+@dataclass(frozen=True)
 class _Window:
     """How the result lies over what is spread out.
 
     Args:
-        layer: the operator.
-        shape: of the result.
-        taps: of the weight, in height and width.
+        strides: in height and width.
+        begin: where the result begins.
+        extents: of the result.
         channels: of the result.
     """
 
-    def __init__(self, layer: Layer, shape: Sequence[int], taps: Sequence[int], channels: int) -> None:
-        self.strides = (layer.options["stride_h"], layer.options["stride_w"])
-        self.channels = channels
-        scheme = layer.options["padding"]
-        if min(self.strides) < 1 or max(self.strides) > _MOST_STRIDE or scheme not in (0, 1):
-            raise ModelError(f"it has strides {self.strides} and the padding scheme {scheme}")
-        self.extents = tuple(shape[1:3])
-        padding = same_padding(self.extents, taps, self.strides) if scheme == 0 else (0, 0, 0, 0)
-        self.begin = padding[:2]
+    strides: tuple[int, int]
+    begin: tuple[int, ...]
+    extents: tuple[int, ...]
+    channels: int
+
+
+def _strides(layer: Layer, schemes: tuple[int, ...]) -> tuple[int, int]:
+    """Return the strides in height and width; ModelError for others than there are, or another padding scheme."""
+    strides, scheme = (layer.options["stride_h"], layer.options["stride_w"]), layer.options["padding"]
+    if min(strides) < 1 or max(strides) > _MOST_STRIDE or scheme not in schemes:
+        raise ModelError(f"it has strides {strides} and the padding scheme {scheme}")
+    return strides
 
 
 _MOST_STRIDE = 1 << 10
@@ -89,7 +94,9 @@ def _transpose_conv(given: Layer) -> Expr:
         raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
     if len(shape) != 4 or min(shape) < 1 or (shape[0], shape[3]) != (data.shape[0], weight.shape[0]):
         raise ModelError(f"its result of shape {shape} does not fit data and weight")
-    window = _Window(layer, shape, weight.shape[1:3], weight.shape[0])
+    strides, extents, scheme = _strides(layer, (0, 1)), shape[1:3], layer.options["padding"]
+    padding = same_padding(extents, weight.shape[1:3], strides) if scheme == 0 else (0, 0, 0, 0)
+    window = _Window(strides, padding[:2], extents, weight.shape[0])
     if dtype == "float32":
         real = layer.float_weight(1)
         values = getattr(real, "data", weight)
@@ -103,4 +110,30 @@ def _transpose_conv(given: Layer) -> Expr:
     return requantised(layer, sums, fixed_point(factors, "double"))
 
 
+def _transpose_conv_bias(layer: Layer) -> Expr:
+    """Data, a weight (out, height, width, in) and a bias: MediaPipe's operator, whose SAME pads what a convolution of
+    the data would lack, and whose result has the size that follows. (Reference: MediaPipe's ``TransposeConvBias``.)"""
+    data, weight = layer.value(0), layer.constant(1)
+    if layer.dtypes("float32") and weight is None:
+        raise ModelError("its weight is no constant")
+    assert weight is not None
+    if len(data.shape) != 4 or weight.ndim != 4 or weight.shape[3] != data.shape[3]:
+        raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
+    if layer.value(2).shape != weight.shape[:1]:
+        raise ModelError(f"its bias of shape {layer.value(2).shape} does not fit {weight.shape[0]} channels")
+    strides, same = _strides(layer, (_SAME, _VALID)), layer.options["padding"] == _SAME
+    padding, extents = [], []
+    for extent, taps, stride in zip(data.shape[1:3], weight.shape[1:3], strides, strict=True):
+        padding.append(max(0, taps - (extent - 1) % stride - 1) if same else 0)
+        extents.append(stride * (extent - 1) + taps - padding[-1])
+    window = _Window(strides, tuple(total // 2 for total in padding), tuple(extents), weight.shape[0])
+    return call("add", _sums("nn.conv2d", data, const(_phases(weight, strides, 0)), window), layer.value(2))
+
+
+_SAME, _VALID = 1, 2
+"""Of ``TfLitePadding``, which numbers them otherwise than the schema."""
+
 TRANSPOSED: dict[str, Importer] = {"TRANSPOSE_CONV": _transpose_conv}
+
+TRANSPOSED_CUSTOM: dict[str, Importer] = {"Convolution2DTransposeBias": _transpose_conv_bias}
+"""By the custom code."""
