@@ -13,7 +13,7 @@ from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
 from uma.frontends.tflite.control import CONTROL
-from uma.frontends.tflite.convert import OPERATORS
+from uma.frontends.tflite.convert import CUSTOM_OPERATORS, OPERATORS
 from uma.frontends.tflite.known import KNOWN
 from uma.frontends.tflite.supported import DTYPES_OF
 from uma.frontends.tflite.variables import VARIABLE_OPERATORS
@@ -138,6 +138,7 @@ def operators() -> str:
     ops = registered_ops()
     forms = json.loads((ROOT / "docs" / "generate" / "onnx.json").read_text(encoding="utf-8"))
     tflite = {name: _KNOWN_NOTE if name in KNOWN else _TFLITE_NOTE for name in OPERATORS}
+    tflite |= dict.fromkeys(CUSTOM_OPERATORS, "any tensors; a custom operator of MediaPipe")
     tflite |= dict.fromkeys(VARIABLE_OPERATORS, "the variables of a model: [state](state.md)")
     tflite |= dict.fromkeys(CONTROL, "other graphs of the file: [control flow](relay.md#control-flow)")
     onnx = dict.fromkeys(FOLDERS, _KNOWN_NOTE)

@@ -33,6 +33,7 @@ OPTIONS = {
     "ATAN2": "ATan2",
     "BATCH_MATMUL": "BatchMatMul",
     "BATCH_TO_SPACE_ND": "BatchToSpaceND",
+    "BIDIRECTIONAL_SEQUENCE_LSTM": "BidirectionalSequenceLSTM",
     "CONV_2D": "Conv2D",
     "CONV_3D": "Conv3D",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2D",

@@ -63,3 +63,28 @@ def _lstm(d: Drawer, name: str) -> Case:
     activation = d.one(4, 4, 1) if in_floats else 4
     options = {"cellClip": clip, "timeMajor": time_major, "fusedActivationFunction": activation}
     return d.finish(name, operands, [y], intermediates=inner, **options)
+
+
+@case("BIDIRECTIONAL_SEQUENCE_LSTM")
+def _bidirectional(d: Drawer, name: str) -> Case:
+    time_major, merged, has_peepholes, auxiliary = (d.boolean() for _ in range(4))
+    time, batch, features, units = (d.integer(1, 4) for _ in range(4))  # LiteRT wants as many units of both
+    batch = 1 if merged and not time_major else batch  # beyond which LiteRT writes outside of its states
+    b = d.builder
+
+    def weights(*shape: int) -> int:
+        return b.constant(d.array(shape, "float32") * np.float32(0.2))
+
+    shape = [time, batch] if time_major else [batch, time]
+    x = b.input([*shape, features])
+    operands, states = [x], []
+    for _ in range(2):
+        operands += [weights(units, features) for _ in range(4)] + [weights(units, units) for _ in range(4)]
+        operands += [weights(units) if has_peepholes else -1 for _ in range(3)]
+        operands += [weights(units) for _ in range(4)] + [-1, -1]
+        states += [b.tensor([batch, units], variable=True) for _ in range(2)]
+    operands += [*states, b.input([*shape, features]) if auxiliary else -1, *[-1] * 8]
+    widths = [2 * units] if merged else [units, units]
+    results = [b.tensor([*shape, width]) for width in widths]
+    options = {"cellClip": d.one(0.0, d.one(0.3, 2.0)), "timeMajor": time_major, "fusedActivationFunction": 4}
+    return d.finish(name, operands, results, mergeOutputs=merged, **options)

@@ -334,6 +334,19 @@ def test_lstm_that_is_refused(model: bytes, expected: str) -> None:
     assert_matches(message(model), expected)
 
 
+def test_a_bidirectional_lstm_that_is_refused() -> None:
+    def model(dtype: str = "float32", auxiliary: bool = False) -> bytes:
+        b = TFLiteBuilder()
+        x, y = b.input([1, 2, 1], dtype), b.tensor([1, 2, 2], dtype)
+        own = b.constant(np.zeros([1, 1]), dtype)
+        b.op("BIDIRECTIONAL_SEQUENCE_LSTM", [x, *[-1] * 39, *[own if auxiliary else -1] * 8], [y], mergeOutputs=True)
+        return b.finish(y)
+
+    assert "it has weights of auxiliary data" in message(model(auxiliary=True))
+    assert "it turns int8 into int8" in message(model("int8"))
+    assert "operand 1 is missing" in message(model())
+
+
 # --- ops -------------------------------------------------------------------------------------------------------------
 
 TWICE = FixedPoint((2**30,), (20,), "double")

@@ -270,10 +270,12 @@ def _tflite_seeds() -> tuple[bytes, ...]:
         tflite_sparse_cases,
         tflite_window_cases,
     )
+    from tests._support.mediapipe import transposed_model
     from tests._support.tflite_cases import CASES
     from tests.frontends.test_tflite_fuzz import seeds
 
-    made = list(seeds())
+    weight = np.ones((1, 2, 2, 2), np.float32)
+    made = [*seeds(), transposed_model((1, 3, 3, 2), weight, np.zeros(1, np.float32), (1, 6, 6, 1))]
     for strategy in CASES.values():
 
         @settings(

@@ -17,7 +17,11 @@ from .reader import Graph, Tensor
 
 __all__ = ["KEEPERS", "Kept"]
 
-KEEPERS: Mapping[str, tuple[int, ...]] = {"SVDF": (4,), "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19)}
+KEEPERS: Mapping[str, tuple[int, ...]] = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (35, 36, 37, 38),
+    "SVDF": (4,),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
+}
 """Operator -> the operands that it keeps values in."""
 
 

@@ -135,6 +135,10 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "ADD": ("AddOptions", _ACTIVATION),
     "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
     "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY", **_DYNAMIC}),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (
+        "BidirectionalSequenceLSTMOptions",
+        {**_ACTIVATION, "cell_clip": "CellClip", "time_major": "TimeMajor", "merge_outputs": "MergeOutputs"},
+    ),
     "CALL": ("CallOptions", {"graph": "Subgraph"}),
     "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),

@@ -58,18 +58,24 @@ def _svdf(layer: Layer) -> Expr:
         raise ModelError(f"its rank {rank} does not divide its {filters} filters")
     units = filters // rank
     _expect("weight of features", feature, (filters, data.shape[1]), "int8" if hybrid else dtype)
-    _expect("weight of time", time, (filters, memory), "float32" if in_floats else "int16")
-    state = _fits("state", given.value(3), (batch, filters, memory), "float32" if in_floats else "int16")
+    # int16, or int8 as TFLite Micro has it.
+    kept = "float32" if in_floats else "int8" if time.dtype == "int8" else "int16"
+    _expect("weight of time", time, (filters, memory), kept)
+    state = _fits("state", given.value(3), (batch, filters, memory), kept)
+    state_zero = quantisation(given.tensor(3))[1] if kept == "int8" else 0
     if hybrid:
         made = dense_sums(layer, data, feature)
     else:
-        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature)
+        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature, kept)
+    if state_zero:  # which the kernel adds to what is saturated already
+        made = call("cast", call("add", call("cast", made, dtype="int32"), const(state_zero, "int32")), dtype="int8")
     made = call("reshape", made, newshape=(batch, filters, 1))
     if memory > 1:
         later = call("strided_slice", state, begin=(0, 0, 1), end=(batch, filters, memory), strides=(1, 1, 1))
         made = call("concatenate", later, made, axis=2)
     given.keep(3, made)
     wide = made if in_floats else call("cast", made, dtype="int32")
+    wide = call("subtract", wide, const(state_zero, "int32")) if state_zero else wide
     weights = time if in_floats else call("cast", time, dtype="int32")
     product = call("multiply", wide, weights)
     sums = call("sum", call("reshape", product, newshape=(batch, units, rank * memory)), axis=(2,))
@@ -86,14 +92,14 @@ def _svdf(layer: Layer) -> Expr:
     return call("qnn.requantize", sums, scale=scale, output_zero_point=out_zero, dtype="int8")
 
 
-def _features(layer: Layer, data: Expr, weight: Expr) -> Expr:
+def _features(layer: Layer, data: Expr, weight: Expr, dtype: str) -> Expr:
     (in_scale, in_zero), (weight_scale, weight_zero) = quantisation(layer.tensor(0)), quantisation(layer.tensor(1))
     if weight_zero:
         raise ModelError("its int8 weight has a zero point that is not 0")
     state_scale, _ = quantisation(layer.tensor(4))
     scale = fixed_point([_float32(in_scale, weight_scale, state_scale)], "double")
     sums = call("qnn.dense", data, weight, input_zero_point=in_zero)
-    return call("qnn.requantize", sums, scale=scale, dtype="int16")
+    return call("qnn.requantize", sums, scale=scale, dtype=dtype)
 
 
 def _float32(a: float, b: float, c: float) -> float:
@@ -135,6 +141,8 @@ class _Sizes:
         for position in (*_OF_INPUT, *_OF_STATE):
             if not layer.has(position):
                 raise ModelError(f"operand {position} is missing", hint="supported: four gates with weights of each")
+        if not layer.options["cell_clip"] >= 0:
+            raise ModelError(f"its cell is kept within {layer.options['cell_clip']}")
         shape, weight = layer.value(0).shape, layer.value(_OF_INPUT[0]).shape
         if len(shape) != 3 or len(weight) != 2:
             raise ModelError(f"its data has the shape {shape}, its weight {weight}", hint="data: batch, time, features")
@@ -152,9 +160,29 @@ def _lstm(layer: Layer) -> Expr:
     dtype = layer.tensor(0).dtype
     if dtype not in ("float32", "int8") or layer.output().dtype != dtype:
         raise ModelError(f"it turns {dtype} into {layer.output().dtype}", hint="supported: float32, int8")
-    if not layer.options["cell_clip"] >= 0:
-        raise ModelError(f"its cell is kept within {layer.options['cell_clip']}")
-    parts = _float_lstm(layer, sizes) if dtype == "float32" else _int8_lstm(layer, sizes)
+    return _kept(layer, sizes, _float_lstm(layer, sizes) if dtype == "float32" else _int8_lstm(layer, sizes))
+
+
+def _bidirectional(layer: Layer) -> Sequence[Expr]:
+    """Two LSTMs, the second of which goes from the last step to the first, over the data or over operand 39."""
+    if layer.tensor(0).dtype != "float32" or any(layer.output(i).dtype != "float32" for i in range(layer.outputs)):
+        raise ModelError(f"it turns {layer.tensor(0).dtype} into {layer.output().dtype}", hint="supported: float32")
+    if any(layer.has(position) for position in range(40, 48)):
+        raise ModelError(
+            "it has weights of auxiliary data", hint="supported: auxiliary data that the second LSTM takes"
+        )
+    ways = []
+    for reverse, positions in enumerate(
+        ((0, *range(1, 18), 35, 36), (39 if layer.has(39) else 0, *range(18, 35), 37, 38))
+    ):
+        way = layer.reordered(*positions)
+        sizes = _Sizes.of(way)
+        ways.append(_kept(way, sizes, _float_lstm(way, sizes, reverse=bool(reverse))))
+    return [call("concatenate", *ways, axis=2)] if layer.options["merge_outputs"] else ways
+
+
+def _kept(layer: Layer, sizes: _Sizes, parts: Expr) -> Expr:
+    """Return the outputs of an LSTM, whose states are kept."""
     layer.keep(_HIDDEN, TupleGetItem(parts, 1))
     layer.keep(_CELL, TupleGetItem(parts, 2))
     return sizes.in_time(TupleGetItem(parts, 0))
@@ -178,7 +206,7 @@ _ACTIVATIONS = {1: "relu", 4: "tanh"}
 """Those of the candidate and of the output, by the numbers of the schema."""
 
 
-def _float_lstm(layer: Layer, sizes: _Sizes) -> Expr:
+def _float_lstm(layer: Layer, sizes: _Sizes, reverse: bool = False) -> Expr:
     import numpy as np
 
     code = layer.options["activation"]
@@ -207,6 +235,7 @@ def _float_lstm(layer: Layer, sizes: _Sizes) -> Expr:
         candidate=name,
         output=name,
         cell_clip=limit if limit > 0 else math.inf,
+        reverse=reverse,
     )
 
 
@@ -265,4 +294,8 @@ def _scales(layer: Layer, positions: Sequence[int], scale: float, times: int) ->
     return fixed_point(factors, "double")
 
 
-RECURRENT: dict[str, Importer] = {"SVDF": _svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm}
+RECURRENT: dict[str, Importer] = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _bidirectional,
+    "SVDF": _svdf,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+}

@@ -36,6 +36,7 @@ DTYPES_OF: dict[str, tuple[str, ...]] = {
     **_each("GELU HARD_SWISH L2_NORMALIZATION RELU_0_TO_1 RELU_N1_TO_1", *_F, *_BYTES),
     **_each("LEAKY_RELU LOGISTIC RELU RELU6 SOFTMAX TANH", *_F, *_CODES),
     **_each("AVERAGE_POOL_2D MAX_POOL_2D", *_F, *_CODES),
+    **_each("BIDIRECTIONAL_SEQUENCE_LSTM Convolution2DTransposeBias", *_F),
     **_each("CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV", *_F, *_CODES),
     **_each("BATCH_MATMUL", *_F, *_CODES),
     **_each("RESIZE_BILINEAR", *_F, *_CODES),
