@@ -238,7 +238,9 @@ def _nearest_exact(
         if threshold > accumulators.low:
             floor, ceiling = _multipliers(1 - threshold, 1 - target)
             least, greatest = max(least, floor), min(greatest, ceiling)
-    return min(max(multiplier, least), greatest) if least <= greatest else None
+        if least > greatest:
+            return None
+    return min(max(multiplier, least), greatest)
 
 
 def _multipliers(x: int, target: int) -> tuple[int, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import ai_edge_litert.schema_py_generated as schema
+import flatbuffers
 import numpy as np
 from tests._support.tflite_builder import TFLiteBuilder
 
-__all__ = ["SAME", "VALID", "transposed_model", "transposed_reference"]
+__all__ = ["SAME", "VALID", "transposed_model", "transposed_reference", "with_schema_operators"]
 
 SAME, VALID = 1, 2
 """Of ``TfLitePadding``."""
@@ -56,3 +58,36 @@ def transposed_reference(
     first = [pad // 2 for pad in total]
     last = [whole.shape[axis + 1] - total[axis] + first[axis] for axis in range(2)]
     return np.asarray(whole[:, first[0] : last[0], first[1] : last[1]] + bias)
+
+
+def with_schema_operators(data: bytes) -> bytes:
+    """Return a file with TRANSPOSE_CONV in place of MediaPipe's operator, for LiteRT, which does not know that.
+
+    Both compute the same where the taps are as many as the strides, and nothing is padded.
+    """
+    model = schema.ModelT.InitFromPackedBuf(bytearray(data), 0)
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            if model.operatorCodes[operator.opcodeIndex].customCode != b"Convolution2DTransposeBias":
+                continue
+            x, weight, bias = operator.inputs
+            padding, across, up = struct.unpack("<iii", bytes(operator.customOptions))
+            assert list(graph.tensors[weight].shape[1:3]) == [up, across] and padding == SAME
+            model.buffers.append(schema.BufferT())
+            shape = np.array(graph.tensors[operator.outputs[0]].shape, np.int32)
+            model.buffers[-1].data = np.frombuffer(shape.tobytes(), np.uint8)
+            graph.tensors.append(schema.TensorT())
+            graph.tensors[-1].shape, graph.tensors[-1].type = [4], schema.TensorType.INT32
+            graph.tensors[-1].buffer, graph.tensors[-1].name = len(model.buffers) - 1, "shape"
+            code = schema.OperatorCodeT()
+            code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.TRANSPOSE_CONV
+            code.version = 3
+            model.operatorCodes.append(code)
+            operator.opcodeIndex = len(model.operatorCodes) - 1
+            operator.inputs, operator.customOptions = [len(graph.tensors) - 1, weight, x, bias], None
+            operator.builtinOptionsType = schema.BuiltinOptions.TransposeConvOptions
+            options = operator.builtinOptions = schema.TransposeConvOptionsT()
+            options.padding, options.strideH, options.strideW = 0, up, across
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())

@@ -262,15 +262,11 @@ def _fully_connected(layer: Layer) -> Expr:
     weight_value, zeros = layer.value(1), {"input_zero_point": zero_point, "kernel_zero_point": weight_zeros[0]}
     low, high = bounds(dtype)
     factors = [in_scale * factor / out_scale for factor in scales]
-
-    def sums_of(value: Expr) -> Expr:
-        return call("qnn.dense", value, weight_value, **zeros)
-
-    sums = biased(layer, data, sums_of)
+    sums = biased(layer, data, lambda value: call("qnn.dense", value, weight_value, **zeros))
     scale = None
     if sums.dtype == "int32":
         # Sums are bounded for any data, so that it does not matter what computes it.
-        any_sums = sums_of(Var("any", data.type))
+        any_sums: Expr = call("qnn.dense", _any(data), _any(weight_value), **zeros)
         if layer.has(2):
             assert isinstance(sums, Call)
             any_sums = call("add", any_sums, _any(sums.args[1]))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, Var, call, const
-from ...relay.op import FixedPoint
+from ...relay.op import Bounds, FixedPoint
 from ...relay.transform.value_range import value_range
 from ...tir.form.dtype import bounds
 from .layer import Layer, quantisation
@@ -37,7 +37,7 @@ def int16_sums(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Exp
     bias = layer.constant(2) if layer.has(2) else np.zeros(1, np.int64)
     least, greatest = bounds("int32")
     if bias is not None:
-        low, high = _bounds(sums_of, data)
+        low, high = _bounds(layer, sums_of, data)
         if least <= low + int(bias.min()) and high + int(bias.max()) <= greatest:
             sums = sums_of(data)
             return call("add", sums, const(bias.astype(np.int32))) if layer.has(2) else sums
@@ -47,7 +47,7 @@ def int16_sums(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Exp
     )
     parts = []
     for half in halves:
-        low, high = _bounds(sums_of, half)
+        low, high = _bounds(layer, sums_of, half)
         if low < least or high > greatest:
             raise ModelError(f"its sums of bytes may be from {low} to {high}, which int32 does not hold")
         parts.append(call("cast", sums_of(half), dtype="int64"))
@@ -55,8 +55,11 @@ def int16_sums(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Exp
     return call("add", wide, call("cast", layer.value(2), dtype="int64")) if layer.has(2) else wide
 
 
-def _bounds(sums_of: Callable[[Expr], Expr], data: Expr) -> tuple[int, int]:
-    proven = value_range(sums_of(Var("any", data.type)))
+def _bounds(layer: Layer, sums_of: Callable[[Expr], Expr], data: Expr) -> tuple[int, int]:
+    """Return bounds of the sums for any data, and for any weight where that is no constant."""
+    weight = layer.value(1)
+    known = {} if isinstance(weight, Constant) else {weight: Bounds(*bounds(weight.dtype))}
+    proven = value_range(sums_of(Var("any", data.type)), known)
     return proven.low, proven.high
 
 
