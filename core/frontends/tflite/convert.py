@@ -188,10 +188,10 @@ class _Converter:
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
         outputs = [_info(tensors[index]) for index in self._graph.outputs]
-        names = distinct_names([info.name for info in outputs])
+        numbered = distinct_names([info.name for info in outputs])
         signature = Signature(
             tuple(_info(tensors[index]) for index in self._graph.inputs if tensors[index].name not in self._fixed),
-            tuple(replace(info, name=name) for info, name in zip(outputs, names, strict=True)),
+            tuple(replace(info, name=name) for info, name in zip(outputs, numbered, strict=True)),
             self._states(),
         )
         notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
