@@ -35,6 +35,7 @@ NPM_PACKAGES = ("@mediapipe/selfie_segmentation",)
 
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "common_old.onnx": {"shapes": {"input1": (1, 1, 64, 256)}},
+    "melspectrogram.onnx": {"shapes": {"input": (1, 1280)}},
     "silero_vad.onnx": {"shapes": {"input": (1, 512)}, "constants": {"sr": 16000}},
 }
 """File -> what `uma.build` is given besides the shapes that its message proposes."""

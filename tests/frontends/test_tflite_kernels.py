@@ -339,3 +339,11 @@ def test_sums_of_int16_are_scaled_in_float64_in_c(tmp_path: Path) -> None:
         np.testing.assert_array_equal(result, litert(data, *values)[0])
     remark = "sums are scaled in float64, as no fixed point is proven to give what LiteRT computes, in 1 layers: 't3'"
     assert from_tflite(shorts("FULLY_CONNECTED", bias=77, depth=9)[0]).notes == (remark,)
+
+
+def test_products_of_int16_and_int8_are_scaled_by_15_bits() -> None:
+    b, rng = TFLiteBuilder(), np.random.default_rng(0)
+    x, w = b.input([2, 64], "int16", scale=0.01), b.constant(rng.integers(-127, 128, (64, 99)), "int8", scale=0.02)
+    y = b.tensor([2, 99], "int16", scale=0.3)
+    b.op("BATCH_MATMUL", [x, w], [y])
+    compare(b.finish(y), rng.integers(-(2**15), 2**15, (2, 64)).astype(np.int16))
