@@ -53,23 +53,25 @@ def install(folder: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder / "python")]
     subprocess.run([*pip, *PYTHON_PACKAGES], check=True)
     for name in NPM_PACKAGES:
-        made = subprocess.run(["npm", "pack", "--silent", name], cwd=folder, check=True, capture_output=True, text=True)
-        with tarfile.open(folder / made.stdout.split()[-1]) as archive:
+        packed = subprocess.run(
+            ["npm", "pack", "--silent", name], cwd=folder, check=True, capture_output=True, text=True
+        )
+        with tarfile.open(folder / packed.stdout.split()[-1]) as archive:
             files = [member for member in archive.getmembers() if member.name.endswith((".tflite", ".onnx"))]
             archive.extractall(folder / name.replace("/", "-"), members=files)
 
 
-def built(model: Path) -> uma.Artifact:
+def build_for_host(model: Path) -> uma.Artifact:
     """Build a model for the host; shapes that it leaves open are those that the error message proposes."""
-    given = dict(ARGUMENTS.get(model.name, {}))
+    arguments = dict(ARGUMENTS.get(model.name, {}))
     try:
-        return uma.build(model, target="c", **given)
+        return uma.build(model, target="c", **arguments)
     except UmaError as error:
         options = re.findall(r"--shape (\S+)=(\d+(?:,\d+)*)(?=\s|$)", error.hint or "")
         if not options:
             raise
         proposed = {name: tuple(map(int, shape.split(","))) for name, shape in options}
-        return uma.build(model, target="c", **{**given, "shapes": {**given.get("shapes", {}), **proposed}})
+        return uma.build(model, target="c", **{**arguments, "shapes": {**arguments.get("shapes", {}), **proposed}})
 
 
 def draw(shapes: Mapping[str, tuple[Sequence[int], str]]) -> dict[str, np.ndarray]:
@@ -81,7 +83,7 @@ def draw(shapes: Mapping[str, tuple[Sequence[int], str]]) -> dict[str, np.ndarra
     }
 
 
-def expected_of(model: Path, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def run_runtime(model: Path, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Return the outputs of LiteRT or onnxruntime."""
     if model.suffix == ".tflite":
         from tests._support.tflite_builder import litert
@@ -93,10 +95,10 @@ def expected_of(model: Path, inputs: Mapping[str, np.ndarray]) -> list[np.ndarra
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     fixed = {name: np.array(value) for name, value in ARGUMENTS.get(model.name, {}).get("constants", {}).items()}
-    given = {**inputs, **fixed}
+    values = {**inputs, **fixed}
     types = {"tensor(int64)": "int64", "tensor(float)": "float32"}
     feeds = {
-        value.name: given[value.name].astype(types.get(value.type, given[value.name].dtype))
+        value.name: values[value.name].astype(types.get(value.type, values[value.name].dtype))
         for value in session.get_inputs()
     }
     return [np.asarray(output) for output in session.run(None, feeds)]
@@ -109,15 +111,16 @@ def compare(model: Path) -> str:
         UmaError: it cannot be built.
         AssertionError: the outputs differ.
     """
-    artifact = built(model)
+    artifact = build_for_host(model)
     inputs = draw({row["name"]: (row["shape"], row["dtype"]) for row in artifact.metadata["inputs"]})
-    results, expected = list(artifact.run(inputs).values()), expected_of(model, inputs)
+    results, expected = list(artifact.run(inputs).values()), run_runtime(model, inputs)
     assert len(results) == len(expected), f"{len(results)} outputs, not {len(expected)}"
     worst = 0.0
     for result, other in zip(results, expected, strict=True):
         assert (result.shape, result.dtype) == (other.shape, other.dtype), f"{result.shape} {result.dtype}"
-        largest = max(1.0, float(np.abs(other.astype(np.float64)).max(initial=0)))
-        worst = max(worst, float(np.abs(result.astype(np.float64) - other).max(initial=0)) / largest)
+        off = np.abs(result.astype(np.float64) - other)
+        assert not np.isnan(off).any(), "not a number"
+        worst = max(worst, float(off.max(initial=0)) / (float(np.abs(other.astype(np.float64)).max(initial=0)) or 1.0))
     assert worst <= TOLERANCE, f"off by {worst:.2g} of the largest element"
     return f"agrees, off by {worst:.2g}"
 
@@ -127,16 +130,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="models of published packages")
     parser.add_argument("part", nargs="*", help="try files that have this in their names")
     parser.add_argument("--keep", type=Path, help="install here, unless the folder exists, and keep it")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     wrong = 0
     with ExitStack() as stack:
-        folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if not given.keep or not folder.exists():
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if not options.keep or not folder.exists():
             folder.mkdir(parents=True, exist_ok=True)
             install(folder)
         models = sorted(path for path in folder.rglob("*") if path.suffix in (".tflite", ".onnx"))
         for model in models:
-            if given.part and not any(part in model.name for part in given.part):
+            if options.part and not any(part in model.name for part in options.part):
                 continue
             start = time.perf_counter()
             try:

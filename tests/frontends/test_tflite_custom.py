@@ -38,7 +38,7 @@ def test_transposed_convolutions_with_a_bias(
         ({"strides": (0, 2)}, r"it has strides \(0, 2\) and the padding scheme 1"),
         ({"options": b""}, r"it has strides \(0, 0\) and the padding scheme 0"),
         ({"padding": 3}, "the padding scheme 3"),
-        ({"constant": False}, "its weight is no constant"),
+        ({"constant": False}, "its weight is not a constant"),
         ({"dtype": "int8"}, "it is of int8"),
         ({"shape": (1, 3, 3, 1)}, r"its weight of shape \(1, 2, 2, 2\) does not fit data of shape \(1, 3, 3, 1\)"),
         ({"bias": np.zeros(2, np.float32)}, r"its bias of shape \(2,\) does not fit 1 channels"),
@@ -46,8 +46,8 @@ def test_transposed_convolutions_with_a_bias(
     ],
 )
 def test_a_transposed_convolution_that_is_refused(changed: dict[str, Any], message: str) -> None:
-    given_: dict[str, Any] = {"shape": (1, 3, 3, 2), "weight": np.ones((1, 2, 2, 2), np.float32)}
-    given_ |= {"bias": np.zeros(1, np.float32), "result": (1, 6, 6, 1)} | changed
-    data = transposed_model(**given_)
+    arguments: dict[str, Any] = {"shape": (1, 3, 3, 2), "weight": np.ones((1, 2, 2, 2), np.float32)}
+    arguments |= {"bias": np.zeros(1, np.float32), "result": (1, 6, 6, 1)} | changed
+    data = transposed_model(**arguments)
     with pytest.raises(ModelError, match=rf"'y' \(CUSTOM 'Convolution2DTransposeBias'\): .*{message}"):
         from_tflite(data)

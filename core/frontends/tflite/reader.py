@@ -351,8 +351,8 @@ class _Reader:
             options = b"" if custom is None else bytes(self._vector(op.CustomOptionsAsNumpy()))
             fields = enumerate(CUSTOM_OPTIONS.get(custom or "", ()))
             numbers = {key: int.from_bytes(options[4 * i : 4 * i + 4], "little", signed=True) for i, key in fields}
-            told = numbers or self._options(name, op)
-            made.append(Operator(name, layer, taken, given, told, custom, options, inner))
+            settings = numbers or self._options(name, op)
+            made.append(Operator(name, layer, taken, given, settings, custom, options, inner))
             if name == "DENSIFY" and tensors[given[0]].dtype == "float16":
                 tensors[given[0]] = replace(tensors[given[0]], odd=None)  # it is a constant
         return Graph(tensors, tuple(made), inputs, outputs, len(self._data))

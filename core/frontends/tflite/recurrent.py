@@ -58,15 +58,15 @@ def _svdf(layer: Layer) -> Expr:
         raise ModelError(f"its rank {rank} does not divide its {filters} filters")
     units = filters // rank
     _expect("weight of features", feature, (filters, data.shape[1]), "int8" if hybrid else dtype)
-    # int16, or int8 as TFLite Micro has it.
-    kept = "float32" if in_floats else "int8" if time.dtype == "int8" else "int16"
-    _expect("weight of time", time, (filters, memory), kept)
-    state = _fits("state", given.value(3), (batch, filters, memory), kept)
-    state_zero = quantisation(given.tensor(3))[1] if kept == "int8" else 0
+    # TFLite Micro accepts int8 for int16 (``EvalIntegerSvdfReference``).
+    state_dtype = "float32" if in_floats else "int8" if time.dtype == "int8" else "int16"
+    _expect("weight of time", time, (filters, memory), state_dtype)
+    state = _fits("state", given.value(3), (batch, filters, memory), state_dtype)
+    state_zero = quantisation(given.tensor(3))[1] if state_dtype == "int8" else 0
     if hybrid:
         made = dense_sums(layer, data, feature)
     else:
-        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature, kept)
+        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature, state_dtype)
     if state_zero:  # which the kernel adds to what is saturated already
         made = call("cast", call("add", call("cast", made, dtype="int32"), const(state_zero, "int32")), dtype="int8")
     made = call("reshape", made, newshape=(batch, filters, 1))
@@ -160,7 +160,7 @@ def _lstm(layer: Layer) -> Expr:
     dtype = layer.tensor(0).dtype
     if dtype not in ("float32", "int8") or layer.output().dtype != dtype:
         raise ModelError(f"it turns {dtype} into {layer.output().dtype}", hint="supported: float32, int8")
-    return _kept(layer, sizes, _float_lstm(layer, sizes) if dtype == "float32" else _int8_lstm(layer, sizes))
+    return _keep_states(layer, sizes, _float_lstm(layer, sizes) if dtype == "float32" else _int8_lstm(layer, sizes))
 
 
 def _bidirectional(layer: Layer) -> Sequence[Expr]:
@@ -177,11 +177,11 @@ def _bidirectional(layer: Layer) -> Sequence[Expr]:
     ):
         way = layer.reordered(*positions)
         sizes = _Sizes.of(way)
-        ways.append(_kept(way, sizes, _float_lstm(way, sizes, reverse=bool(reverse))))
+        ways.append(_keep_states(way, sizes, _float_lstm(way, sizes, reverse=bool(reverse))))
     return [call("concatenate", *ways, axis=2)] if layer.options["merge_outputs"] else ways
 
 
-def _kept(layer: Layer, sizes: _Sizes, parts: Expr) -> Expr:
+def _keep_states(layer: Layer, sizes: _Sizes, parts: Expr) -> Expr:
     """Return the outputs of an LSTM, whose states are kept."""
     layer.keep(_HIDDEN, TupleGetItem(parts, 1))
     layer.keep(_CELL, TupleGetItem(parts, 2))

@@ -113,10 +113,10 @@ def _transpose_conv(given: Layer) -> Expr:
 def _transpose_conv_bias(layer: Layer) -> Expr:
     """Data, a weight (out, height, width, in) and a bias: MediaPipe's operator, whose SAME pads what a convolution of
     the data would lack, and whose result has the size that follows. (Reference: MediaPipe's ``TransposeConvBias``.)"""
+    layer.dtypes("float32")
     data, weight = layer.value(0), layer.constant(1)
-    if layer.dtypes("float32") and weight is None:
-        raise ModelError("its weight is no constant")
-    assert weight is not None
+    if weight is None:
+        raise ModelError("its weight is not a constant")
     if len(data.shape) != 4 or weight.ndim != 4 or weight.shape[3] != data.shape[3]:
         raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
     if layer.value(2).shape != weight.shape[:1]:
