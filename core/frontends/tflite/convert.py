@@ -247,7 +247,7 @@ class _Converter:
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
                 what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
                 raise ModelError(f"{where} cannot be one: {what}")
-            shape = self._shapes.get(tensor.name) or (getattr(fixed, "shape", None) if is_open(tensor) else None)
+            shape = self._shapes.get(tensor.name, getattr(fixed, "shape", None) if is_open(tensor) else None)
             if shape is None:
                 shape = tensor.shape
                 self._note_open(tensor)
