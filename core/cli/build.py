@@ -163,6 +163,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
+    from ..target.config import derivations
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
     given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}
@@ -238,6 +239,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "in": str(wanted),
         }
     )
+    said = {*asked.notes, *derivations(member.target for member in asked.all)}
+    for note in record.notes if not out.quiet else ():
+        if note not in said:
+            out.complain(f"note: {note}")
     say_trials(contest, out)
     cautions = say_cautions(asked, out)
     if shares:

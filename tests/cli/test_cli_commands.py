@@ -88,6 +88,13 @@ class TestBuild:
         assert [int(found[1].replace(",", "")) for found in (rom, ram)] == [sum(one.values()) for one in sizes]
         assert sorted(os.listdir(folder)) == ["net.py", "out", "pair.py"]
 
+    def test_attributes_without_an_effect(self, uma: Uma) -> None:
+        """What the build finds out is said once, as what is known before it."""
+        done = uma("build", "net.py", "--target", "c -libs=[] -device=mali", "--no-compile")
+        note = "note: -libs of 'c' has no effect: nothing that runs for it is linked with a library\n"
+        assert (done.code, done.err) == (0, note)
+        assert uma("build", "net.py", "--target", "c -libs=[]", "--no-compile", "-q").err == ""
+
     def test_json(self, uma: Uma, folder: Path) -> None:
         done = uma("build", "net.py", "--target", "c -opt=1", "--name", "mine", "--json")
         record, artifact = done.json, uma_package.load("build/mine")
