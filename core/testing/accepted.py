@@ -14,7 +14,7 @@ from ..program import Program, plan
 from ..relay.expr import Expr, Function
 from ..relay.module import IRModule
 from ..relay.visit import post_order
-from .attack.acceptance import Acceptance
+from .attack.acceptance import acceptance_of
 from .attack.layer import Layer, module_of
 from .attack.seeds import made_up, of_models, of_samples
 from .attack.values import sizes_of
@@ -48,7 +48,7 @@ def _found(subject: Subject, progress: Progress) -> list[Layer]:
     import numpy as np
 
     member = subject.member
-    acceptance, sizes = Acceptance(member), sizes_of(member)
+    acceptance, sizes = acceptance_of(subject), sizes_of(member)
     rng = np.random.default_rng(subject.seed)
     found: list[list[Layer]] = []
     with subject.members.known_ops():

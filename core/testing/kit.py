@@ -173,6 +173,10 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
             outcome.skipped = error.what.splitlines()[0]
     except UmaError as error:
         outcome.find(one.part, f"the check cannot go on: {error.what}", error.where or "")
+    from .attack.failures import clause_findings
+
+    for finding in clause_findings(subject, one.name):
+        outcome.add(finding)
     seconds = time.perf_counter() - start
     return CheckResult(
         one.name,
@@ -182,6 +186,7 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
         outcome.skipped,
         seconds,
         tuple(outcome.clauses),
+        outcome.unchecked,
     )
 
 
@@ -246,6 +251,7 @@ class BoundCheck:
             first.skipped,
             sum(result.seconds for result in results),
             tuple(count for result in results for count in result.clauses),
+            first.unchecked if all(result.unchecked for result in results) else "",
         )
 
 

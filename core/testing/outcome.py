@@ -27,7 +27,7 @@ class Outcome:
     Args:
         subject: what is checked.
         check: the name of the check.
-        findings, notes, skipped, clauses: as of `CheckResult`.
+        findings, notes, skipped, clauses, unchecked: as of `CheckResult`.
     """
 
     subject: Subject
@@ -36,6 +36,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     skipped: str = ""
     clauses: tuple[ClauseCount, ...] = ()
+    unchecked: str = ""
 
     def find(self, part: Part, what: str, where: str = "", about: str = "") -> None:
         """Adds a finding that needs no layer to be shown.

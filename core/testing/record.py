@@ -93,6 +93,7 @@ class CheckResult:
         skipped: why it did nothing at all; empty where it did.
         seconds: how long it took.
         clauses: how often each clause decided, where the check made layers.
+        unchecked: why it ran and found nothing to check; empty where there was something.
     """
 
     name: Annotated[str, "of the check"]
@@ -102,11 +103,20 @@ class CheckResult:
     skipped: Annotated[str, "why it did nothing; empty where it did"] = ""
     seconds: Annotated[float, "how long it took"] = 0.0
     clauses: tuple[ClauseCount, ...] = ()
+    unchecked: Annotated[str, "why there was nothing to check; empty where there was something"] = ""
 
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong; true of what was skipped, too."""
         return not self.findings
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a few words: ``ok``, ``2 findings``, ``skipped`` or ``nothing was checked``."""
+        count = len(self.findings)
+        if count:
+            return "a finding" if count == 1 else f"{count} findings"
+        return "skipped" if self.skipped else "nothing was checked" if self.unchecked else "ok"
 
     def raise_for_findings(self) -> None:
         """Nothing where there is no finding.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +11,12 @@ from ...lowering.members import Member, Members
 from ...pipeline.stages import Build
 from ...relay.pattern import Graph, Mismatch, Pattern, match
 from ...relay.pattern.matcher import Search
+from ..deadline import place_in
 from ..record import ClauseCount
-from .layer import Layer, module_of, number_of
+from ..subject import Subject
+from .layer import Layer, module_of, number_of, work_of
 
-__all__ = ["Acceptance", "Verdict", "placed"]
+__all__ = ["Acceptance", "ClauseFailures", "Verdict", "acceptance_of", "failure_text", "failures_of", "placed"]
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,64 @@ class Verdict:
         return not (self.refused_by or self.reason or self.fault)
 
 
+class ClauseFailures:
+    """Records the clauses and tests of patterns that raise: a build in which one does ends, so each is a mistake.
+
+    Attributes:
+        smallest: for each of them the layer with the least work on which it raises, and the text of `failure_text`.
+        reported: the keys of those that are in a finding.
+    """
+
+    def __init__(self) -> None:
+        self.smallest: dict[tuple[str, ...], tuple[Layer, str]] = {}
+        self.reported: set[tuple[str, ...]] = set()
+
+    def record(self, layer: Layer, error: PluginError, member: Member) -> str:
+        """Record that a clause or a test raised on ``layer``, and return the text of that."""
+        text, line = failure_text(error, member), _line_of(error, member)
+        # The same line fails in the same way, whatever values the text shows.
+        key = layer.pattern, type(error.__cause__).__name__, line or error.where or error.what
+        if key not in self.smallest or work_of(layer) < work_of(self.smallest[key][0]):
+            self.smallest[key] = layer, text
+        return text
+
+
+def failure_text(error: PluginError, member: Member) -> str:
+    """Describe a clause or a test that raised: the exception, the pattern and clause, the plugin's file and line."""
+    places = ", ".join(filter(None, (error.where, _line_of(error, member))))
+    return f"{error.what}{f' ({places})' if places else ''}"
+
+
+def _line_of(error: PluginError, member: Member) -> str:
+    """The line of the plugin that raised, as file:line, else the line that did; empty where nothing was raised."""
+    raised = None if error.__cause__ is None else error.__cause__.__traceback__
+    package = member.plugin.entry.value.partition(":")[0].partition(".")[0]
+    frames = traceback.extract_tb(raised)
+    return place_in(package, raised) or (f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
+
+
+def failures_of(subject: Subject) -> ClauseFailures:
+    """The `ClauseFailures` that all checks of a target share."""
+    failures: ClauseFailures = subject.kept.setdefault(f"clause failures of {subject.target}", ClauseFailures())
+    return failures
+
+
+def acceptance_of(subject: Subject) -> Acceptance:
+    """An `Acceptance` of the accelerator under test that records clauses that raise for all checks of the target."""
+    return Acceptance(subject.member, failures_of(subject))
+
+
 class Acceptance:
     """Asks the patterns of one accelerator, and counts what their clauses answer.
 
     Args:
         member: the accelerator.
+        failures: gets the clauses that raise.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, failures: ClauseFailures | None = None) -> None:
         self._member = member
+        self.failures = failures or ClauseFailures()
         self._single: dict[str, tuple[Pattern, ...]] = {}
         self._counts: dict[tuple[str, str], ClauseCount] = {}
         for pattern in member.patterns:
@@ -84,7 +136,7 @@ class Acceptance:
             try:
                 return self._asked(pattern, layer, graph, count)
             except PluginError as error:
-                return Verdict(fault=f"{error.what}{f' ({error.where})' if error.where else ''}")
+                return Verdict(fault=self.failures.record(layer, error, self._member))
 
     def _asked(self, pattern: Pattern, layer: Layer, graph: Graph, count: bool) -> Verdict:
         best: tuple[str, ...] | None = None

@@ -11,7 +11,7 @@ from ...lowering.members import Members, resolve_targets
 from ...pipeline.pins import pin_layers
 from ...target import Target
 from ..subject import Subject
-from .acceptance import Acceptance
+from .acceptance import Acceptance, failures_of
 from .images import BuildFailed, Image
 from .layer import Layer, layer_name, module_of, work_of
 from .verdicts import Fault, Judge
@@ -40,7 +40,7 @@ def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolatio
         members = _members(subject, other)
         if members is None:
             continue
-        asked = Acceptance(members[_SECOND])
+        asked = Acceptance(members[_SECOND], failures_of(subject))
         chosen: dict[str, Layer] = {}
         # What is varied may have ops that only the host takes, which cannot be pinned.
         for layer in sorted((one for one in layers if not one.varied), key=work_of):

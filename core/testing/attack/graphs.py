@@ -20,7 +20,7 @@ from ...tir.form.dtype import is_integer
 from ..deadline import OUT_OF_TIME, Deadline
 from ..record import CheckResult
 from ..subject import Subject
-from .acceptance import Acceptance
+from .acceptance import acceptance_of
 from .images import images_of
 from .inputs import feeds
 from .layer import Layer, module_of, with_body, work_of
@@ -62,20 +62,20 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
     from ...runtime.isolated import Isolation
 
     start, rng, notes = time.perf_counter(), np.random.default_rng([subject.seed, 1]), list[str]()
-    faults: list[Fault] = []
+    faults, taken = list[Fault](), 0
     deadline = Deadline(subject.seconds)
     title = "random graphs around the layers, with the host and with others"
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
-        acceptance, sizes = Acceptance(subject.member), sizes_of(subject.member)
+        acceptance, sizes = acceptance_of(subject), sizes_of(subject.member)
         progress("layers for graphs")
         layers: list[Layer] = []
         for pattern in subject.member.patterns:
             if deadline.is_over:
                 break
-            found, _ = made_up(pattern, subject.target, acceptance, sizes, rng, most=2)
-            layers += [layer for layer in found if work_of(layer) <= _MOST_WORK]
+            some, _ = made_up(pattern, subject.target, acceptance, sizes, rng, most=2)
+            layers += [layer for layer in some if work_of(layer) <= _MOST_WORK]
         if not layers:
-            return CheckResult("graphs", title, skipped="no layer was found that a pattern takes")
+            return CheckResult("graphs", title, unchecked="no layer was found that a pattern takes")
         graphs = [random_graph(layers, rng) for _ in range(_GRAPHS)]
         graphs = [graph for graph in graphs if graph.function.params]
         for members, beside in _companies(subject, layers):
@@ -84,9 +84,12 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
                     notes.append(f"{OUT_OF_TIME}{len(graphs) - at} graphs were not run {beside}")
                     break
                 progress(f"run graphs {at + 1} to {min(at + _TOGETHER, len(graphs))} {beside}")
-                faults += _run(subject, graphs[at : at + _TOGETHER], members, isolation, notes, beside)
+                found, count = _run(subject, graphs[at : at + _TOGETHER], members, isolation, notes, beside)
+                faults, taken = faults + found, taken + count
         findings = findings_of(subject, None, faults, isolation, progress, notes, "graphs", deadline)
-    return CheckResult("graphs", title, tuple(findings), tuple(notes), "", time.perf_counter() - start)
+    unchecked = "" if taken or findings else "no part of a graph ran on the target"
+    seconds = time.perf_counter() - start
+    return CheckResult("graphs", title, tuple(findings), tuple(notes), "", seconds, unchecked=unchecked)
 
 
 def random_graph(layers: Sequence[Layer], rng: np.random.Generator) -> Layer:
@@ -189,8 +192,8 @@ def _run(
     isolation: Isolation,
     notes: list[str],
     beside: str,
-) -> list[Fault]:
-    """What is wrong with graphs, step by step and as one artifact."""
+) -> tuple[list[Fault], int]:
+    """What is wrong with graphs, step by step and as one artifact; and how many matches the target has of them."""
     import numpy as np
 
     images, unbuilt = images_of(graphs, members, isolation, len(graphs))
@@ -198,10 +201,12 @@ def _run(
     if unbuilt and not alone:
         notes.append(f"{len(unbuilt)} graphs could not be built {beside}: {unbuilt[0].error.what}")
     faults = [fault_of_unbuilt(one) for one in unbuilt] if alone else []
-    taken = 0
+    own = {pattern.name for pattern in subject.member.patterns}
+    taken = count = 0
     for image in images:
         judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance)
         taken += sum(len(names) for names in image.patterns)
+        count += sum(name in own for names in image.patterns for name in names)
         found = judge.run(contexts=False, loops=False)
         if found and not alone:
             # Whether it is this plugin or the other one that is wrong, what is the plugin's alone has told.
@@ -210,7 +215,7 @@ def _run(
         if not found:
             faults += _whole(subject, image.layers, members, isolation)
     notes.append(f"{len(graphs)} graphs {beside}: {taken} matches on accelerators")
-    return faults
+    return faults, count
 
 
 def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolation: Isolation) -> list[Fault]:

@@ -99,6 +99,7 @@ class Image:
     Attributes:
         lowered: the module after it was lowered.
         patterns: of each layer the patterns by which accelerators take parts of it, in order.
+        refusals: of each layer the patterns whose lowering refused parts of it, each with its reason.
 
     Raises:
         BuildFailed: what keeps them from being built.
@@ -125,6 +126,7 @@ class Image:
         self.runs: IsolatedModel = runs  # type: ignore[assignment]  # this machine's
         self.lowered = self.stages.forms["simplify"]
         self.patterns = _patterns(build, len(self.layers))
+        self.refusals = _refusals(build, len(self.layers))
         self._buffers = {buffer.name: buffer for buffer in program.buffers}
         outputs = iter([buffer.tensor or buffer.name for buffer in program.outputs])
         self._outputs = [[next(outputs) for _ in layer.results] for layer in self.layers]
@@ -252,6 +254,16 @@ def _patterns(build: Build, count: int) -> list[tuple[str, ...]]:
                     if number is not None:
                         found[number].append(claim.match.pattern.name)
     return [tuple(names) for names in found]
+
+
+def _refusals(build: Build, count: int) -> list[list[tuple[str, str]]]:
+    found: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+    if build.placement is not None:
+        for one in build.placement.withdrawn:
+            names = {name for node in one.nodes for name in build.placement.source.spans[node]}
+            for number in {number_of(name) for name in names} - {None}:
+                found[number or 0].append((one.pattern, one.reason))
+    return found
 
 
 def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, list[list[Expr]]]:

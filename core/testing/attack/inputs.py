@@ -12,7 +12,7 @@ from .layer import calls_in
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["feeds", "random_array", "zero_points"]
+__all__ = ["ends_of", "feeds", "random_array", "zero_points"]
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -42,6 +42,16 @@ def zero_points(function: Function) -> dict[str, int]:
     return found
 
 
+def ends_of(dtype: str) -> tuple[float, float]:
+    """The least and the largest number that an input of a dtype is fed, other than random ones."""
+    if dtype == "bool":
+        return 0, 1
+    if is_integer(dtype):
+        low, high = bounds(dtype)
+        return (low, high) if high < 2**15 else (-1000 if low < 0 else 0, 1000)
+    return -1.0, 1.0
+
+
 def feeds(function: Function, rng: np.random.Generator, count: int) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
     """Inputs for a function, each with what it is in words; the ones that differ most from each other first.
 
@@ -54,18 +64,10 @@ def feeds(function: Function, rng: np.random.Generator, count: int) -> Iterator[
 
     zeros = zero_points(function)
 
-    def ends(var: Var) -> tuple[float, float]:
-        if var.dtype == "bool":
-            return 0, 1
-        if is_integer(var.dtype):
-            low, high = bounds(var.dtype)
-            return (low, high) if high < 2**15 else (-1000 if low < 0 else 0, 1000)
-        return -1.0, 1.0
-
     def every(make: str, number: int = 0) -> Mapping[str, np.ndarray]:
         found = {}
         for at, var in enumerate(function.params):
-            low, high = ends(var)
+            low, high = ends_of(var.dtype)
             shape, places = var.shape, np.arange(var.tensor.size).reshape(var.shape)
             zero = min(max(zeros.get(var.name, 0), low), high)
             if make == "random":

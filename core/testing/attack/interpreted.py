@@ -28,25 +28,32 @@ class NotLoops(Exception):
     """There is something that no interpreter runs: a command stream, or a call of a library."""
 
 
-def interpreted(module: IRModule, results: Sequence[Expr], given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def interpreted(
+    module: IRModule,
+    results: Sequence[Expr],
+    given: Mapping[str, np.ndarray],
+    max_iterations: int | None = None,
+) -> list[np.ndarray]:
     """What a lowered module says that some of its results are.
 
     Args:
         module: lowered, with loops.
         results: expressions of its ``main``.
         given: by name the parameters that they need.
+        max_iterations: how many iterations the loops of one function may have; None for any number.
 
     Raises:
         NotLoops: there is an extern among the functions.
         InterpreterError: loops do what they must not.
+        TooLong: a function has more iterations than ``max_iterations``.
     """
     values: dict[Expr, Any] = {}
     for expr in post_order(*results):
-        values[expr] = given[expr.name] if isinstance(expr, Var) else _value(module, expr, values)
+        values[expr] = given[expr.name] if isinstance(expr, Var) else _value(module, expr, values, max_iterations)
     return [values[result] for result in results]
 
 
-def _value(module: IRModule, expr: Expr, values: Mapping[Expr, Any]) -> Any:
+def _value(module: IRModule, expr: Expr, values: Mapping[Expr, Any], max_iterations: int | None) -> Any:
     import numpy as np
 
     if isinstance(expr, Constant):
@@ -65,13 +72,13 @@ def _value(module: IRModule, expr: Expr, values: Mapping[Expr, Any]) -> Any:
         inner: dict[Expr, Any] = dict(zip(callee.params, args, strict=True))
         for part in post_order(callee.body):
             if part not in inner:
-                inner[part] = _value(module, part, inner)
+                inner[part] = _value(module, part, inner, max_iterations)
         return inner[callee.body]
     if not isinstance(callee, PrimFunc):
         raise NotLoops
     taken = [param.buffer for param in callee.params if param.role in ("input", "constant")]
     arrays = {buffer.name: np.asarray(arg).reshape(buffer.shape) for buffer, arg in zip(taken, args, strict=True)}
-    found = interpret(callee.whole(), arrays)
+    found = interpret(callee.whole(), arrays, max_iterations=max_iterations)
     outputs = tuple(found[param.buffer.name] for param in callee.params if param.role == "output")
     return outputs if len(outputs) > 1 else outputs[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,17 +17,19 @@ from ...relay.op import Op
 from ..deadline import OUT_OF_TIME, Deadline
 from ..record import CheckResult, Finding
 from ..subject import Subject
-from .acceptance import Acceptance
+from .acceptance import Acceptance, acceptance_of
 from .devices import check_devices
+from .failures import clause_findings
 from .files import command, layer_text, read_file, write_file
 from .images import images_of, lowered_of
 from .interpreted import key_of_lowered
 from .layer import Layer, calls_in
+from .reach import Reach
 from .seeds import made_up, of_models, of_samples
 from .selection import Attack
 from .shrinking import Shrinker, measure
 from .values import sizes_of
-from .verdicts import IGNORED, LARGE, Fault, Judge, fault_of_unbuilt, ignored_attribute
+from .verdicts import ALL_WORK, IGNORED, LARGE, Fault, Judge, fault_of_unbuilt, ignored_attribute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,10 +85,13 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
     notes: list[str] = []
     findings: list[Finding] = []
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
-        acceptance = Acceptance(member)
-        layers = _layers(subject, acceptance, progress, rng, notes, findings, deadline.part(_MADE_SHARE))
+        acceptance, reach = acceptance_of(subject), Reach(member)
+        attacks: list[Attack] = []
+        layers = _layers(subject, acceptance, progress, rng, notes, findings, deadline.part(_MADE_SHARE), attacks)
         wrong: set[Layer] = set()
-        faults = run_layers(subject, layers, isolation, progress, notes, wrong=wrong, deadline=deadline)
+        faults = run_layers(subject, layers, isolation, progress, notes, None, wrong, deadline, reach)
+        if alone := [one for attack in attacks for one in _missed(attack, reach)]:
+            faults += run_layers(subject, alone, isolation, progress, notes, None, wrong, deadline, reach)
         if layers and deadline.is_over:
             notes.append(f"{OUT_OF_TIME}layers were not run on two devices in one image")
         elif layers:
@@ -94,6 +99,9 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
             wrong |= {fault.layer for fault in faults}
             faults += check_devices(subject, [layer for layer in layers if layer not in wrong], isolation, notes)
         findings += findings_of(subject, acceptance, faults, isolation, progress, notes, "layers", deadline)
+        at_fault = {fault.layer.pattern for fault in faults}
+        findings += reach.findings([pattern.name for pattern in member.patterns if pattern.name not in at_fault])
+        findings = clause_findings(subject, "layers") + findings
     return CheckResult(
         "layers",
         "layers that the patterns take, computed three ways",
@@ -102,7 +110,15 @@ def check_layers(subject: Subject, progress: Progress) -> CheckResult:
         "" if len(member.patterns) else "the target has no patterns",
         time.perf_counter() - start,
         acceptance.counts,
+        "" if reach.layers else "no layer was built",
     )
+
+
+def _missed(attack: Attack, reach: Reach) -> Iterator[Layer]:
+    """What is varied in layers that did not reach the device, each by itself: another variation may be why."""
+    for layer, pack in attack.packs.items():
+        if layer in reach.missed:
+            yield from attack.alone(pack)
 
 
 def _layers(
@@ -113,8 +129,10 @@ def _layers(
     notes: list[str],
     findings: list[Finding],
     deadline: Deadline,
+    attacks: list[Attack],
 ) -> list[Layer]:
-    """The layers to run: of each pattern, of the models, and of the plugin. Each pattern has its share of the time."""
+    """The layers to run: of each pattern, of the models, and of the plugin. Each pattern has its share of the time.
+    ``attacks`` gets that of each pattern."""
     member = subject.member
     sizes, patterns = sizes_of(member), list(member.patterns)
     cut: dict[str, list[Layer]] = {}
@@ -149,13 +167,11 @@ def _layers(
                 notes.append(f"{what}; give one with Claims.samples")
             continue
         attack = Attack(seeds, acceptance, sizes, rng, until)
-        for layer, text in attack.faults[:1]:
-            what = f"a clause fails on {layer.title}: {text}"
-            findings.append(Finding("pattern", "layers", what, pattern.name, layer_text(layer)))
+        attacks.append(attack)
         some = attack.layers(share, number)
         notes.append(
             f"{pattern.name}: {len(seeds)} layers made up, {attack.tried} variations tried, {attack.refused} refused; "
-            f"{len(some)} layers run"
+            f"{len(some)} layers run, with {attack.opened_run} of {attack.opened} variations of opened attributes"
         )
         if attack.out_of_time:
             notes.append(f"{OUT_OF_TIME}not all that can be varied of {pattern.name} was tried")
@@ -182,6 +198,7 @@ def run_layers(
     before: Mapping[str, np.ndarray] | None = None,
     wrong: set[Layer] | None = None,
     deadline: Deadline | None = None,
+    reach: Reach | None = None,
 ) -> list[Fault]:
     """What is wrong with layers, at most one fault of each.
 
@@ -194,6 +211,7 @@ def run_layers(
         before: what the only layer is given before all else; None for nothing.
         wrong: gets the layers that differ, and were not looked into.
         deadline: after which no more images are made; None for none.
+        reach: gets where layers run; None where nobody asks.
     """
     import numpy as np
 
@@ -215,7 +233,11 @@ def run_layers(
         for image in images:
             progress(f"run layers {at - len(some) + 1} to {at} of {len(layers)}")
             taken += sum(bool(names) for names in image.patterns)
-            judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance, before=before)
+            if reach is not None:
+                reach.record(image)
+            share = ALL_WORK * len(image.layers) // len(layers)
+            rng, tolerance = np.random.default_rng(subject.seed), subject.claims.tolerance
+            judge = Judge(image, rng, tolerance=tolerance, before=before, all_work=share)
             faults += judge.run()
             if judge.more:
                 if wrong is not None:
@@ -259,7 +281,7 @@ def findings_of(
         for fault in group[:_ALIKE]:
             progress(f"make a failure smaller: {fault.part}, {fault.way}")
             small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.process_time()))
-            small = _named(small, subject)
+            small = _named(shrinker.interpreted(small) if small.way == LARGE else small, subject)
             if small.way == LARGE and found:
                 notes.append(f"one more layer differs, and is too large to tell why: {small.layer.title}")
                 continue

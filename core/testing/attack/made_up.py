@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UmaError
+from ...errors import PluginError, UmaError
 from ...relay.evaluate import evaluate
 from ...relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var, const
 from ...relay.op import FixedPoint, FloatScale, Op
@@ -14,15 +14,14 @@ from ...relay.pattern import Pattern
 from ...relay.pattern.conditions import Condition, Fixed
 from ...relay.pattern.terms import AnyOf, ConstantTerm, Item, OpTerm, Term, Wildcard, terms_of
 from ...relay.types import TensorType, TupleType
-from ...tir.form.dtype import bounds, is_integer
-from .inputs import random_array
+from .inputs import ends_of, random_array
 from .layer import Layer, with_body
 from .values import Sizes, attribute_values, scale_makers
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Choices", "Maker"]
+__all__ = ["OPEN_DTYPES", "Choices", "Maker"]
 
 Shape = tuple[int, ...]
 
@@ -31,15 +30,28 @@ class Unmade(Exception):
     """A pattern could not be filled in so; another try may do."""
 
 
+OPEN_DTYPES = ("int8", "float32", "int32", "uint8", "int16", "bool")
+"""Dtypes to try where a pattern names none."""
+
+
 class Choices:
-    """Which alternative of each term was taken how often, so that all get their turn."""
+    """Counts how often each alternative of each term was taken, so that all get their turn: the terms of an `AnyOf`,
+    and the dtypes of an input or a constant that names several."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.counts: dict[tuple[Term, int], int] = {}
         for term in terms_of(*pattern.roots):
-            if isinstance(term, AnyOf):
-                for number in range(len(term.options)):
-                    self.counts[term, number] = 0
+            for number in range(len(term.options if isinstance(term, AnyOf) else _dtypes_of(term))):
+                self.counts[term, number] = 0
+
+    def dtype(self) -> str | None:
+        """The dtype that the terms name and that was taken least often; None where none names several."""
+        counts: dict[str, int] = {}
+        for (term, number), count in self.counts.items():
+            if not isinstance(term, AnyOf):
+                dtype = _dtypes_of(term)[number]
+                counts[dtype] = counts.get(dtype, 0) + count
+        return min(counts, key=lambda dtype: counts[dtype], default=None)
 
     @property
     def are_all_taken(self) -> bool:
@@ -63,12 +75,20 @@ class Maker:
         sizes: what may matter to the machine.
         rng: decides all else.
         plain: take the most ordinary value of everything, for the first try.
+        dtype: of inputs and constants, where their terms take it; by default one that the pattern suggests.
     """
 
     def __init__(
-        self, pattern: Pattern, choices: Choices, sizes: Sizes, rng: np.random.Generator, plain: bool = False
+        self,
+        pattern: Pattern,
+        choices: Choices,
+        sizes: Sizes,
+        rng: np.random.Generator,
+        plain: bool = False,
+        dtype: str | None = None,
     ) -> None:
         self._pattern, self._choices, self._sizes, self._rng, self._plain = pattern, choices, sizes, rng, plain
+        self._wanted = dtype or choices.dtype()
         self._made: dict[Term, Expr] = {}
         self._vars = 0
         self.taken: list[tuple[Term, int]] = []
@@ -79,9 +99,9 @@ class Maker:
         of it."""
         names = [term.op.name for term in terms_of(*self._pattern.roots) if isinstance(term, OpTerm)]
         integers = any(name.startswith("qnn.") for name in names)
-        self._dtype = "int8" if integers else "float32"
+        self._dtype = self._wanted or ("int8" if integers else "float32")
         if not self._plain and self._chance(0.15):
-            self._dtype = str(self._rng.choice(["int8", "float32", "int32", "uint8", "int16", "bool"]))
+            self._dtype = str(self._rng.choice(OPEN_DTYPES))
         try:
             roots = [self._expr(root, None) for root in self._pattern.roots]
         except (Unmade, UmaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):
@@ -106,7 +126,7 @@ class Maker:
     def _expr(self, term: Term, want: Shape | None) -> Expr:
         if term not in self._made:
             made = self._new(term, want)
-            if not term.admits(made) and not isinstance(term, AnyOf):
+            if not isinstance(term, AnyOf) and not _holds(term.admits, made):
                 raise Unmade
             self._made[term] = made
         return self._made[term]
@@ -132,8 +152,8 @@ class Maker:
     def _leaf(self, term: Term, want: Shape | None) -> Expr:
         dtypes = term.tensor.dtypes
         dtype = self._dtype if dtypes is None or self._dtype in dtypes else dtypes[0]
-        if dtypes is not None and self._dtype in dtypes and self._plain:
-            dtype = dtypes[0]
+        if (several := _dtypes_of(term)) and dtype in several:
+            self.taken.append((term, several.index(dtype)))
         shape = self._shape(term, self._ordinary() if want is None else want)
         if isinstance(term, ConstantTerm):
             return const(self._constant(shape, dtype))
@@ -152,14 +172,14 @@ class Maker:
             return shape
         shape = (*(1,) * max(0, len(wanted) - len(shape)), *shape)[-len(wanted) :] if wanted else ()
         return tuple(
-            extent if condition.holds(extent) else self._number(condition)
+            extent if _holds(condition.holds, extent) else self._number(condition)
             for extent, condition in zip(shape, wanted, strict=True)
         )
 
     def _number(self, condition: Condition) -> int:
         if isinstance(condition, Fixed):
             return int(condition.value)
-        numbers = [n for n in (*range(1, 65), 128, 256, 512, 1024) if condition.holds(n)]
+        numbers = [n for n in (*range(1, 65), 128, 256, 512, 1024) if _holds(condition.holds, n)]
         return int(self._pick(numbers))
 
     def _extent(self, most: int = 7) -> int:
@@ -214,10 +234,13 @@ class Maker:
         if attr.type.name == "FixedPoint or FloatScale":
             channels = types[0].shape[-1] if op.name == "qnn.requantize" and types[0].shape else 1
             scales = [make() for _, make in scale_makers(self._factor(op, attr.name, args), channels)]
-            return self._pick([scale for scale in scales if condition.holds(scale)])
-        if op.name == "reshape" and want is not None and math.prod(want) == types[0].size and condition.holds(want):
+            return self._pick([scale for scale in scales if _holds(condition.holds, scale)])
+        fits = op.name == "reshape" and want is not None and math.prod(want) == types[0].size
+        if fits and _holds(condition.holds, want):
             return want
         values = [*attribute_values(op, attr, types)]
+        if attr.type.name == "dtype" and self._wanted in values:
+            values.insert(0, self._wanted)
         if attr.default is not None and not (attr.name.endswith("zero_point") or attr.name == "padding"):
             values.insert(0, attr.default) if repr(attr.default) != "MISSING" else None
         fitting = []
@@ -226,7 +249,7 @@ class Maker:
                 normal = attr.normalise(value, op.name)
             except UmaError:
                 continue
-            if condition.holds(normal):
+            if _holds(condition.holds, normal):
                 fitting.append(normal)
         return self._pick(fitting)
 
@@ -323,7 +346,7 @@ class Maker:
         rank = next(r for r in (1, 2, 3) if f"{r}d" in term.op.name)
         conditions = {attr.name: c for attr, c in zip(term.op.attrs, term.attrs, strict=True)}
         groups = conditions["groups"]
-        is_grouped = not groups.holds(1)
+        is_grouped = not _holds(groups.holds, 1)
         channels = self._channel_count() if not is_grouped else max(2, self._channel_count())
         spatial = tuple(self._extent() + 2 for _ in range(rank))
         kernel = tuple(3 if self._plain else int(self._rng.integers(1, 4)) for _ in range(rank))
@@ -342,6 +365,20 @@ class Maker:
         return shape
 
 
+def _dtypes_of(term: Term) -> tuple[str, ...]:
+    """The dtypes of which an input or a constant takes any; empty where it is neither, or names only one, or none."""
+    dtypes = term.tensor.dtypes if isinstance(term, (Wildcard, ConstantTerm)) else None
+    return dtypes if dtypes is not None and len(dtypes) > 1 else ()
+
+
+def _holds(test: Callable[[Any], bool], value: Any) -> bool:
+    """Whether a test of the plugin holds, or raises: the layer is made then, so that its acceptance records that."""
+    try:
+        return test(value)
+    except PluginError:
+        return True
+
+
 def _computes(term: Term) -> bool:
     return any(isinstance(part, OpTerm) for part in terms_of(term))
 
@@ -353,7 +390,7 @@ def largest_of(expr: Expr, rng: np.random.Generator) -> float:
     if isinstance(expr, Constant):
         return float(np.abs(expr.data.astype(np.float64)).max())
     if isinstance(expr, Var):
-        return float(bounds(expr.dtype)[1]) if is_integer(expr.dtype) else 1.0
+        return float(ends_of(expr.dtype)[1])
     function = with_body(expr)
     given = {param.name: random_array(rng, param.shape, param.dtype) for param in function.params}
     (result, *_) = evaluate(function, given)

@@ -57,7 +57,7 @@ def mutations(layer: Layer, sizes: Sizes, rng: np.random.Generator) -> Iterator[
     calls = calls_in(body)
     for number, call in enumerate(calls):
         if isinstance(call.op, Op):
-            yield from _attributes(number, call, rng)
+            yield from _attributes(number, call, call_text(calls, number), rng)
     leaves = leaves_of(body)
     for place, leaf in leaves.items():
         yield from _extents(calls, place, leaf, sizes)
@@ -65,6 +65,8 @@ def mutations(layer: Layer, sizes: Sizes, rng: np.random.Generator) -> Iterator[
         yield from _contents(calls, place, leaf, rng)
         yield from _shapes(calls, place, leaf)
     for number, text, apply in scaled_numbers(calls, rng):
+        which = call_text(calls, number)
+        text = text if which == calls[number].op_name else f"{text}, of {which}"
         yield Mutation(f"{number}.scale", text, apply, "scale")
     yield from _memories(calls, leaves, sizes)
     yield from _uses(layer, calls, leaves, rng)
@@ -80,7 +82,14 @@ def changed(slot: str, text: str, kind: str, attrs: dict[int, dict[str, Any]] | 
     return Mutation(slot, text, apply, kind)
 
 
-def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[Mutation]:
+def call_text(calls: Sequence[Call], number: int) -> str:
+    """Name a call for people: its op, and which call of that op it is behind the first one."""
+    name = calls[number].op_name or ""
+    before = sum(call.op_name == name for call in calls[:number])
+    return f"{name} {before + 1}" if before else name
+
+
+def _attributes(number: int, call: Call, which: str, rng: np.random.Generator) -> Iterator[Mutation]:
     assert isinstance(call.op, Op)
     types = [arg.tensor for arg in call.args]
     for attr in call.op.attrs:
@@ -91,7 +100,7 @@ def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[M
             # Those of sums have shifts at their limits with sums to suit.
             shifts = () if call.op.name == "qnn.requantize" else SHIFTS
             for text, _ in scale_makers(1.0, channels, shifts):
-                yield _scaled(number, attr.name, text, shifts, rng)
+                yield _scaled(number, attr.name, which, text, shifts, rng)
             continue
         for value in attribute_values(call.op, attr, types):
             try:
@@ -99,17 +108,17 @@ def _attributes(number: int, call: Call, rng: np.random.Generator) -> Iterator[M
             except UmaError:
                 continue
             if normal != now:
-                text = f"{attr.name} of {call.op.name} is {normal}"
+                text = f"{attr.name} of {which} is {normal}"
                 yield changed(slot, text, "attribute", {number: {attr.name: normal}})
     if "a_min" in dict(call.attrs.items) and call.op.name == "clip":
         for low, high in ((5.0, 5.0), (-128.0, -100.0), (100.0, 127.0), (-300.0, 300.0), (-0.5, 6.5)):
-            text = f"clip to {low} .. {high}"
+            text = f"{which} to {low} .. {high}"
             yield changed(f"{number}.a_min", text, "attribute", {number: {"a_min": low, "a_max": high}})
 
 
-def _scaled(number: int, name: str, kind: str, shifts: Sequence[int], rng: np.random.Generator) -> Mutation:
+def _scaled(number: int, name: str, which: str, kind: str, shifts: Sequence[int], rng: np.random.Generator) -> Mutation:
     """A scale that suits the sums as they are when it is put in."""
-    seed = int(rng.integers(1 << 30))
+    seed, text = int(rng.integers(1 << 30)), f"{name} of {which} is {kind}"
 
     def apply(layer: Layer) -> Layer | None:
         import numpy as np
@@ -128,10 +137,9 @@ def _scaled(number: int, name: str, kind: str, shifts: Sequence[int], rng: np.ra
         scale = make()
         axis = {"axis": -1} if len(scale) > 1 else {}
         body = rebuilt(layer.function.body, Changes({number: {name: scale, **axis}}))
-        text = f"{name} of {call.op_name} is {kind}"
         return None if body is None or body is layer.function.body else layer.made(body, text)
 
-    return Mutation(f"{number}.{name}", f"{number}: {name} is {kind}", apply, "scale")
+    return Mutation(f"{number}.{name}", text, apply, "scale")
 
 
 def _factor(scale: FixedPoint | FloatScale) -> float:
@@ -146,7 +154,7 @@ def leaf_text(calls: Sequence[Call], place: Place) -> str:
     assert isinstance(op, Op)
     names = op.inputs
     name = f"operand {place.operand}" if names[:1] == ("*data",) else names[place.operand]
-    return f"{name} of {op.name}"
+    return f"{name} of {call_text(calls, place.call)}"
 
 
 def replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var | Constant], Expr]) -> Mutation:
@@ -270,7 +278,7 @@ def _uses(
     """Values inside of it that are results as well, one tensor as two operands, and data that is constant."""
     for number, call in enumerate(calls):
         if not isinstance(call.type, TupleType) and call not in layer.results:
-            text = f"the value of {call.op_name} is used outside as well"
+            text = f"the value of {call_text(calls, number)} is used outside as well"
 
             def apply(given: Layer, number: int = number, text: str = text) -> Layer | None:
                 found = calls_in(given.function.body)

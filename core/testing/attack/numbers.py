@@ -47,8 +47,9 @@ def scaled_numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[
                 if rounding != "float":
                     text = f"{BESIDE}, {kinds}, rounding {rounding}"
                     yield number, text, _beside(number, rounding, channels, int(rng.integers(1 << 30)), text)
-        if len(call.shape) > 2 and call.shape[-2] > 1:
-            yield number, "a scale for each row", _rows(number)
+        for axis, extent in enumerate(call.shape[:-1]):
+            if extent > 1:
+                yield number, f"scales along dimension {axis}", _along(number, axis)
         for shift in sorted(SHIFTS):
             for rounding in ROUNDINGS:
                 text = f"shift {shift}, rounding {rounding}, sums to suit"
@@ -175,20 +176,19 @@ def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: 
     return apply
 
 
-def _rows(number: int) -> Apply:
-    """Scales along another axis than the channels."""
+def _along(number: int, axis: int) -> Apply:
+    """Scales along another dimension than the channels."""
 
     def apply(layer: Layer) -> Layer | None:
         calls = calls_in(layer.function.body)
         scale = getattr(calls[number].attrs, "scale", None) if number < len(calls) else None
-        if not isinstance(scale, FixedPoint) or len(calls[number].shape) < 2:
+        if not isinstance(scale, FixedPoint) or len(calls[number].shape) <= axis + 1:
             return None
-        axis = len(calls[number].shape) - 2
         count = calls[number].shape[axis]
         shifts = tuple(max(-31, scale.shift[0] - at % 2) for at in range(count))
         made = FixedPoint(scale.multiplier[:1] * count, shifts, scale.rounding)
         body = rebuilt(layer.function.body, Changes({number: {"scale": made, "axis": axis}}))
-        return None if body is None or count < 2 else layer.made(body, "a scale for each row")
+        return None if body is None or count < 2 else layer.made(body, f"scales along dimension {axis}")
 
     return apply
 

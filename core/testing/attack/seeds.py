@@ -17,7 +17,7 @@ from ...target import Target
 from .acceptance import Acceptance, Verdict
 from .fitting import fitting
 from .layer import Layer, calls_in, macs_in, with_body
-from .made_up import Choices, Maker
+from .made_up import OPEN_DTYPES, Choices, Maker
 from .mutations import mutations
 from .numbers import FITTED
 from .rebuilt import Changes, fitted, leaves_of, rebuilt
@@ -36,7 +36,8 @@ _MOST_MACS = 100_000
 def made_up(
     pattern: Pattern, target: Target, acceptance: Acceptance, sizes: Sizes, rng: np.random.Generator, most: int = 6
 ) -> tuple[list[Layer], list[str]]:
-    """Layers that a pattern takes, so that each of its alternatives is in one if that can be had.
+    """Layers that a pattern takes, so that each of its alternatives, and each dtype that it takes, is in one if that
+    can be had.
 
     Args:
         pattern: the pattern.
@@ -53,21 +54,23 @@ def made_up(
     found: list[Layer] = []
     reasons: dict[str, None] = {}
     near: list[tuple[int, Layer, Maker]] = []
+    dtypes = dict(enumerate(OPEN_DTYPES, _PLAIN)) if choices.dtype() is None else {}
+    plain = _PLAIN + len(dtypes)
     for number in range(_TRIES):
         with target:
-            maker = Maker(pattern, choices, sizes, rng, plain=number < _PLAIN)
+            maker = Maker(pattern, choices, sizes, rng, plain=number < plain, dtype=dtypes.get(number))
             layer = maker.layer()
         if layer is None:
             continue
         verdict = acceptance.ask(layer, count=False)
         if verdict.is_taken:
-            if choices.note(maker.taken) or not found:
+            if choices.note(maker.taken) or _dtypes_of(layer) not in map(_dtypes_of, found):
                 found.append(layer)
         else:
             reasons.setdefault(_reason(verdict))
             if verdict.refused_by:
                 near.append((len(verdict.refused_by), layer, maker))
-        if len(found) >= most or (choices.are_all_taken and found and number >= _PLAIN):
+        if len(found) >= most or (choices.are_all_taken and found and number >= plain):
             break
     near.sort(key=lambda one: one[0])
     for _, layer, maker in near[: 2 if found else _CLIMBS]:
@@ -80,6 +83,10 @@ def made_up(
             choices.note(maker.taken)
             found.append(replace(climbed, varied=()))
     return found, list(reasons)
+
+
+def _dtypes_of(layer: Layer) -> tuple[str, ...]:
+    return tuple(param.dtype for param in layer.function.params)
 
 
 def _reason(verdict: Verdict) -> str:

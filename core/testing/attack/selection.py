@@ -1,5 +1,6 @@
-"""Which of the layers that patterns take are run: each value of everything that can be varied is in one of them if
-there is room, and several are varied in one layer, so that few layers hold much."""
+"""Which of the layers that patterns take are run: each value of an opened attribute is in one of them, and each value
+of everything else that can be varied if there is room. Several are varied in one layer, so that few layers hold much.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from .edges import MOST_EDGE_WORK, Edge, edges, long, slim
 from .layer import Layer, calls_in, work_of
 from .mutations import Mutation, mutations
 from .numbers import BESIDE, EVERY_SHIFT, HALVES
-from .telling import rounding_of, scales_of, told_apart
+from .telling import differs_from, rounding_of, scales_of, told_apart
 from .values import LARGE, Sizes
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Attack"]
+__all__ = ["Attack", "Pack"]
 
 _T = TypeVar("_T")
 
@@ -32,8 +33,14 @@ _MOST_TOGETHER = 7
 _MOST_LARGE_WORK = 2_000_000
 _LARGE = tuple(f" is {extent}" for extent in LARGE)
 
-_MOST_ATTRIBUTES = 8
-"""Of a pattern, of which each has a layer of its own."""
+_MOST_PACKED = 4
+"""Variations of opened attributes that share a layer."""
+
+_MOST_BESIDE = 24
+"""Variations that are tried beside one that the results do not show alone, so that they do."""
+
+_NUMBERS = ("multiplier ", "shift ", EVERY_SHIFT, HALVES)
+"""What the texts of scales have that differ in numbers alone: not each of them has to run."""
 
 _LONG = 257
 """The extent of long layers."""
@@ -43,6 +50,10 @@ _HALVED = (HALVES, "a power of two", "scale is")
 
 _MOST_ROUNDED, _ENOUGH, _MOST_ROUNDED_WORK = 6, 4, 200_000
 """Layers of a rounding that are looked at, elements that differ with another, and work."""
+
+
+Pack = tuple[Layer, list[Mutation]]
+"""A seed and what is varied of it, in order."""
 
 
 class Attack:
@@ -57,6 +68,7 @@ class Attack:
 
     Attributes:
         out_of_time: whether some was not tried.
+        packs: the layers in which variations of opened attributes are, with these.
     """
 
     def __init__(
@@ -70,7 +82,7 @@ class Attack:
         self._deadline, self.out_of_time = deadline or Deadline(), False
         self.seeds, self._acceptance, self._sizes, self._rng = seeds, acceptance, sizes, rng
         self.tried = self.refused = 0
-        self.faults: list[tuple[Layer, str]] = []
+        self.packs: dict[Layer, Pack] = {}
         self._used: dict[str, int] = {}
         self._taken: list[tuple[Layer, list[Mutation]]] = []
         for seed in seeds:
@@ -94,30 +106,29 @@ class Attack:
             yield one
 
     def _vary(self) -> None:
-        """One thing at a time, of each seed; of all but the first only what the first has not."""
+        """One thing at a time, of each seed; of all but the first only what the first has not, and attributes that a
+        clause refused of it."""
         known: dict[str, bool] = {}
         for at, seed in enumerate(self.seeds):
             taken: list[Mutation] = []
             for mutation in self._within_time(mutations(seed, self._sizes, self._rng)):
                 if at and mutation.kind == "memory":
                     continue
-                if mutation.text in known:
-                    taken += [mutation] if known[mutation.text] else []
+                if known.get(mutation.text):
+                    taken.append(mutation)
+                    continue
+                if mutation.text in known and mutation.kind != "attribute":
                     continue
                 made = mutation.apply(seed)
                 if made is None:
                     continue
-                self.tried += 1
-                verdict = self._acceptance.ask(made)
-                known[mutation.text] = verdict.is_taken
-                if verdict.fault:
-                    self.faults.append((made, verdict.fault))
-                elif verdict.is_taken:
+                self.tried += mutation.text not in known
+                known[mutation.text] = self._acceptance.ask(made).is_taken
+                if known[mutation.text]:
                     taken.append(mutation)
                     self._used.setdefault(mutation.text, 0)
-                else:
-                    self.refused += 1
             self._taken.append((seed, taken))
+        self.refused = self.tried - len(self._used)
 
     def _float_edges(self, seed: Layer, taken: Sequence[Mutation]) -> None:
         """Where float scales are taken, clauses may ask more of sizes."""
@@ -133,11 +144,24 @@ class Attack:
         """How many different variations the pattern takes."""
         return len(self._used)
 
+    def _opened_texts(self) -> set[str]:
+        return {one.text for _, taken in self._taken for one in taken if _is_opened(one)}
+
+    @property
+    def opened(self) -> int:
+        """How many variations of opened attributes the pattern takes."""
+        return len(self._opened_texts())
+
+    @property
+    def opened_run(self) -> int:
+        """How many of them are in layers to run."""
+        return sum(self._used[text] > 0 for text in self._opened_texts())
+
     def layers(self, count: int, turn: int = 0) -> list[Layer]:
         """Layers to run: the seeds, what is larger than memories, and others in which several things are varied.
 
         Args:
-            count: how many, besides small ones at edges, for each attribute and for each rounding.
+            count: how many, besides small ones at edges, for opened attributes and for each rounding.
             turn: of what there is no room for, other patterns have another part.
         """
         chosen: list[Layer] = list(self.seeds)
@@ -153,7 +177,7 @@ class Attack:
         few = sorted(self.edges, key=lambda edge: work_of(edge.taken))
         first = {edge.by: edge.taken for edge in reversed(few) if work_of(edge.taken) <= MOST_EDGE_WORK}
         small = list(first.values())  # of each clause the edge with the least work
-        small += self._attributes()
+        small += self._opened()
         small += _in_turn(self._long, max(2, count // 4), turn) + _in_turn(self._rounded(), max(3, count // 2), turn)
         chosen += small
         count += len(small)  # they leave room for others
@@ -166,19 +190,97 @@ class Attack:
                 chosen.append(made)
         return chosen
 
-    def _attributes(self) -> list[Layer]:
-        """For each attribute that can be varied a small layer in which nothing else is."""
-        made: dict[str, Layer] = {}
-        for seed, taken in self._taken:
+    def _opened(self) -> list[Layer]:
+        """Small layers, so that each variation of an opened attribute is in one whose results show it: they would be
+        others if it was not looked at. Where no such layer is found, it is in one that does not show it."""
+        waiting: dict[str, list[tuple[Layer, Mutation]]] = {}
+        # That with the most ops has the most attributes, which can share layers.
+        for seed, taken in sorted(self._taken, key=lambda one: -len(calls_in(one[0].function.body))):
             for mutation in taken:
-                what = mutation.slot.partition(".")[2] or mutation.slot
-                if mutation.kind != "attribute" or what in made:
-                    continue
-                layer = mutation.apply(seed)
-                if layer is not None and work_of(layer) <= MOST_EDGE_WORK and self._acceptance.ask(layer).is_taken:
-                    self._used[mutation.text] += 1
-                    made[what] = layer
-        return list(made.values())[:_MOST_ATTRIBUTES]
+                if _is_opened(mutation):
+                    waiting.setdefault(mutation.text, []).append((seed, mutation))
+        made: list[Layer] = []
+        for text in self._within_time(list(waiting)):
+            if text not in waiting:
+                continue
+            if (pack := self._showing(waiting.pop(text))) is None:
+                continue
+            seed, mutations = pack
+            packed = [*mutations, *self._riders(pack, waiting)]
+            shown = self._shown(seed, packed)
+            if mutations[-1] not in shown:
+                packed = mutations  # others hide it
+            layer = self._packed(seed, packed)
+            assert layer is not None
+            for one in packed:
+                self._used[one.text] += 1
+                if one in shown:
+                    waiting.pop(one.text, None)
+            self.packs[layer] = seed, packed
+            made.append(layer)
+        return made
+
+    def _showing(self, places: Sequence[tuple[Layer, Mutation]]) -> Pack | None:
+        """A variation alone, of the first seed whose results show it; else beside another variation, so that they do;
+        else alone, of the first seed that takes it; None where no seed does."""
+        alone: Pack | None = None
+        for seed, mutation in places:
+            layer = self._packed(seed, [mutation])
+            if layer is not None and differs_from(layer, seed):
+                return seed, [mutation]
+            alone = alone or (None if layer is None else (seed, [mutation]))
+        for seed, mutation in places[:1] if places[0][1].kind == "attribute" else ():
+            taken = next(taken for one, taken in self._taken if one is seed)
+            call = mutation.slot.partition(".")[0]
+            others = [one for one in taken if _is_opened(one) or one.kind == "extent"]
+            others.sort(key=lambda one: (one.slot.partition(".")[0] != call, one.kind == "extent"))
+            for other in [one for one in others if one.slot != mutation.slot][:_MOST_BESIDE]:
+                before, layer = self._packed(seed, [other]), self._packed(seed, [other, mutation])
+                if before is not None and layer is not None and differs_from(layer, before):
+                    return seed, [other, mutation]
+        return alone
+
+    def _riders(self, pack: Pack, waiting: dict[str, list[tuple[Layer, Mutation]]]) -> list[Mutation]:
+        """Waiting variations of other attributes that the pattern takes in the same layer."""
+        (seed, mutations), found = pack, list[Mutation]()
+        for places in waiting.values():
+            if len(mutations) + len(found) >= _MOST_PACKED:
+                break
+            for other, mutation in places:
+                slots = {one.slot for one in (*mutations, *found)}
+                if other is seed and mutation.slot not in slots and self._packed(seed, [*mutations, *found, mutation]):
+                    found.append(mutation)
+        return found
+
+    def _shown(self, seed: Layer, mutations: Sequence[Mutation]) -> list[Mutation]:
+        """Those variations of a layer without which it would give other results."""
+        layer = self._packed(seed, mutations)
+        if layer is None:
+            return []
+        found = []
+        for one in mutations:
+            without: Layer | None = seed
+            for other in mutations:
+                without = other.apply(without) if without is not None and other is not one else without
+            if differs_from(layer, without):
+                found.append(one)
+        return found
+
+    def _packed(self, seed: Layer, mutations: Sequence[Mutation]) -> Layer | None:
+        """A small layer with several things varied, in order; None where there is none, or the pattern refuses it."""
+        layer: Layer | None = seed
+        for mutation in mutations:
+            layer = None if layer is None else mutation.apply(layer)
+        most = max(MOST_EDGE_WORK, 4 * work_of(seed))
+        fits = layer is not None and work_of(layer) <= most and self._acceptance.ask(layer, count=False).is_taken
+        return layer if fits else None
+
+    def alone(self, pack: Pack) -> Iterator[Layer]:
+        """Each variation of a pack by itself."""
+        seed, mutations = pack
+        for mutation in mutations if len(mutations) > 1 else ():
+            if _is_opened(mutation) and (layer := self._packed(seed, [mutation])) is not None:
+                yield layer
 
     def _certain(self, beginnings: Sequence[str], most: int, last: bool = False) -> list[Layer]:
         """Layers with one thing varied of which the text begins, or ends, so; of the seed with the most ops that takes
@@ -267,6 +369,12 @@ class Attack:
             layer = made
             self._used[mutation.text] += 1
         return layer if layer is not seed else None
+
+
+def _is_opened(mutation: Mutation) -> bool:
+    """Whether it is a value of an attribute that the pattern opens, other than numbers of a scale: each one runs."""
+    is_number = mutation.kind == "scale" and any(word in mutation.text for word in _NUMBERS)
+    return mutation.kind in ("attribute", "scale") and not is_number
 
 
 def _in_turn(layers: Sequence[Layer], most: int, turn: int) -> list[Layer]:

@@ -30,6 +30,8 @@ __all__ = ["Shrinker", "measure"]
 _BATCH = 8
 _PATIENCE = 4
 _MOST_WORK = 4_000_000
+_MOST_ITERATIONS = 1_000_000
+"""Iterations of the loops of a layer that is interpreted whatever its work was estimated to be: about 15 seconds."""
 
 
 def measure(layer: Layer) -> tuple[int, ...]:
@@ -162,6 +164,15 @@ class Shrinker:
                 fault, size, progress = better, measure(better.layer), True
         return fault
 
+    def interpreted(self, fault: Fault) -> Fault:
+        """A fault that was found without interpreting its layer, with the part that the interpreter shows.
+
+        Args:
+            fault: of a layer that is as small as it gets.
+        """
+        found = self._judged([fault.layer], max_iterations=_MOST_ITERATIONS)
+        return found[0] if found else fault
+
     def _takes(self, layer: Layer) -> bool:
         if self._acceptance is None or not layer.pattern:
             return True
@@ -179,13 +190,19 @@ class Shrinker:
         if like.way == OTHER_LOOPS or like.way.startswith(BAD_LOOPS):
             found = [self._looped(layer) for layer in layers]
             return [one for one in found if one is not None]
-        images, unbuilt = images_of(layers, self._members, self._isolation, len(layers))
-        faults = [fault_of_unbuilt(one) for one in unbuilt]
+        return self._judged(layers, contexts="context" in like.way)
+
+    def _judged(
+        self, layers: Sequence[Layer], *, contexts: bool = False, max_iterations: int | None = None
+    ) -> list[Fault]:
         import numpy as np
 
+        images, unbuilt = images_of(layers, self._members, self._isolation, len(layers))
+        faults = [fault_of_unbuilt(one) for one in unbuilt]
         for image in images:
-            judge = Judge(image, np.random.default_rng(self._seed), tolerance=self._tolerance)
-            faults += judge.run(contexts="context" in like.way, loops=False)
+            rng = np.random.default_rng(self._seed)
+            judge = Judge(image, rng, tolerance=self._tolerance, max_iterations=max_iterations)
+            faults += judge.run(contexts=contexts, loops=False)
         return faults
 
     def _unlowered(self, layer: Layer) -> Fault | None:

@@ -1,8 +1,9 @@
 """Whether a layer tells roundings from each other: whether what it gives, of what it is fed, is otherwise with another
-rounding, or with a multiplier that is other by one."""
+rounding, or with a multiplier that is other by one. Whether its results show an attribute at all."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -13,7 +14,10 @@ from .inputs import feeds
 from .layer import Layer, calls_in
 from .rebuilt import Changes, rebuilt
 
-__all__ = ["Scale", "rounding_of", "scales_of", "told_apart"]
+__all__ = ["Scale", "differs_from", "rounding_of", "scales_of", "told_apart"]
+
+_COMPARED = 2
+"""Inputs on which two layers are compared: every value, and numbers near the zero point."""
 
 Scale = tuple[int, str]
 """The number of a call, and its attribute that is a scale."""
@@ -31,6 +35,35 @@ def rounding_of(layer: Layer, scale: Scale) -> str:
     """How a scale of a layer rounds; ``float`` for products in floats."""
     value = getattr(calls_in(layer.function.body)[scale[0]].attrs, scale[1])
     return value.rounding if isinstance(value, FixedPoint) else "float"
+
+
+def differs_from(layer: Layer, other: Layer | None, seed: int = 0) -> bool:
+    """Whether two layers that take the same inputs give other results for some of them.
+
+    Args:
+        layer: the layer.
+        other: the layer without one of its changes; None where there is no such layer, so that they differ.
+        seed: of what they are fed.
+    """
+    import numpy as np
+
+    if other is None or [r.type for r in layer.results] != [r.type for r in other.results]:
+        return True
+    names = [param.name for param in layer.function.params]
+    if [param.type for param in layer.function.params] != [param.type for param in other.function.params]:
+        return True
+    for _, arrays in itertools.islice(feeds(layer.function, np.random.default_rng(seed), 0), _COMPARED):
+        given = [arrays[name] for name in names]
+        try:
+            results, others = (
+                evaluate(one.function, dict(zip((param.name for param in one.function.params), given, strict=True)))
+                for one in (layer, other)
+            )
+        except UmaError:
+            return True
+        if any(one.tobytes() != two.tobytes() for one, two in zip(results, others, strict=True)):
+            return True
+    return False
 
 
 def told_apart(layer: Layer, scale: Scale, seed: int, *, multipliers: bool = False) -> int:

@@ -226,8 +226,13 @@ def attribute_values(op: Op, attr: Attr, types: Sequence[TensorType]) -> list[An
     special = _special(op, name, shape)
     if special is not None:
         return special
-    if name in ("input_scale", "output_scale", "scale", "alpha", "epsilon"):
-        return [1 / 128, 0.05, 0.1, 1 / 256, 0.5] if name != "epsilon" else [1e-5, 1e-3]
+    if name == "epsilon":
+        return [1e-5, 1e-3]
+    if name == "output_scale" and dtype == "int16":
+        return [2.0**-15]  # the only one that TFLite has
+    if kind in ("float", "float, or floats"):
+        scales: list[Any] = [1 / 128, 0.05, 0.1, 1 / 256, 0.5]
+        return [*scales, tuple(scales[at % 3] for at in range(shape[-1]))] if kind != "float" and shape else scales
     if kind == "int":
         return [1, 2, 0, 3]
     return []
@@ -243,6 +248,10 @@ def _special(op: Op, name: str, shape: tuple[int, ...]) -> list[Any] | None:
     if op.name == "transpose":
         orders = list(itertools.islice(itertools.permutations(range(rank)), 24))
         return [orders[-1], *orders]
+    if op.name == "layout_transform":
+        letters = "NHWC" if rank == 4 else "NDHWC"[:rank]
+        orders = ["".join(order) for order in itertools.islice(itertools.permutations(letters), 24)]
+        return [letters] if name == "src_layout" else [orders[-1], *orders]
     if op.name == "squeeze":
         return [tuple(at for at, extent in enumerate(shape) if extent == 1)]
     if op.name == "nn.pad" and name == "pad_width":

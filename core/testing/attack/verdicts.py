@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import ToolchainError, UmaError
+from ...errors import PluginError, ToolchainError, UmaError
 from ...lowering.members import Members
+from ...pipeline.stages import STAGES
 from ...relay.evaluate import evaluate
 from ...relay.expr import Call
 from ...relay.op import FixedPoint, Op
 from ...reports.rounding_error import relative_bounds, rounding_bounds
 from ...reports.verification import compare
-from ...tir.form.interp import InterpreterError
+from ...tir.form.interp import InterpreterError, TooLong
 from ..record import Part
 from .images import BuildFailed, Image, Ran, Unbuilt, lowered_of
 from .inputs import feeds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ...runtime.isolated import IsolatedModel
 
 __all__ = [
+    "ALL_WORK",
     "BAD_LOOPS",
     "IGNORED",
     "LARGE",
@@ -44,16 +46,16 @@ __all__ = [
     "ignored_attribute",
 ]
 
-_MOST_WORK, _ALL_WORK = 2_000_000, 30_000_000
-"""Operations that the interpreter does for one layer at most, and for all of an image: about a second, and ten."""
+_MOST_WORK, ALL_WORK = 2_000_000, 45_000_000
+"""Operations that the interpreter does for one layer at most, and for all: about a second, and fifteen."""
 
 BAD_LOOPS, OTHER_LOOPS = "bad loops", "other loops"
 """How faults show that are in the loops alone."""
 
 IGNORED = "an attribute is opened and not looked at"
 
-LARGE = "a wrong result of a large layer"
-"""How a fault shows of a layer that the interpreter takes too long for: what it is of shows when it is smaller."""
+LARGE = "wrong, in a layer that is too large to interpret"
+"""How a fault shows whose part is not known, because the interpreter takes too long for the layer."""
 
 _MOST_LOOKED_INTO = 8
 """Layers of an image that differ, of which it is found out why; the others count."""
@@ -138,6 +140,9 @@ def fault_of_unbuilt(unbuilt: Unbuilt) -> Fault:
     """What is wrong where a layer that was accepted cannot be built."""
     error, stage = unbuilt.error, unbuilt.stage
     place = f" ({error.where})" if error.where else ""
+    if isinstance(error, PluginError) and stage == STAGES[STAGES.index("partition") - 1]:
+        text = f"a pattern fails on a layer that is accepted: {error.what}{place}"
+        return Fault(unbuilt.layer, "pattern", f"not lowered after {stage}: {_head(error.what)}", text)
     if isinstance(error, ToolchainError):
         return Fault(unbuilt.layer, "driver", "not compiled", f"its C cannot be compiled: {error.what}{place}")
     text = f"an accepted layer cannot be lowered: {error.what}{place}"
@@ -158,6 +163,9 @@ class Judge:
         random: how many random inputs each layer is given, besides those at the ends of ranges.
         tolerance: for `difference`.
         before: what the only layer is given before all else; None for nothing.
+        all_work: operations that the interpreter does for layers that are computed rightly.
+        max_iterations: interpret each layer until its loops have had so many iterations; by default layers are
+            interpreted whose loops have little work as far as that is known.
     """
 
     def __init__(
@@ -167,8 +175,11 @@ class Judge:
         random: int = 2,
         tolerance: float = 0.0,
         before: Arrays | None = None,
+        all_work: int = ALL_WORK,
+        max_iterations: int | None = None,
     ) -> None:
         self.image, self._tolerance = image, tolerance
+        self._all_work, self._max_iterations = all_work, max_iterations
         first = [("what the file has", before)] if before else []
         self._feeds = [[*first, *feeds(layer.function, rng, random)] for layer in image.layers]
         self._expected: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
@@ -242,14 +253,17 @@ class Judge:
         layer, (word, arrays) = self.image.layers[number], self._feeds[number][sample]
         loops = self._loops(number, sample)
         part: Part = "driver" if ran.kind in ("hang", "crash") else "machine"
+        what = f"the run ended with {ran.kind}: {ran.stopped}"
         if isinstance(loops, Fault):
             return loops
         if ran.kind == "fault":
+            if loops is False:
+                return Fault(layer, part, LARGE, what, word, arrays)
             if loops is None:
                 part = "lowering"
             elif self._is_right_blocking(number, arrays) or self._is_right_fresh(number, sample):
                 part = "driver"
-        return Fault(layer, part, ran.kind, f"the run ended with {ran.kind}: {ran.stopped}", word, arrays)
+        return Fault(layer, part, ran.kind, what, word, arrays)
 
     def _differing(self, number: int, sample: int, got: tuple[np.ndarray, ...], differs: str) -> Fault:
         layer, (word, arrays) = self.image.layers[number], self._feeds[number][sample]
@@ -281,12 +295,14 @@ class Judge:
         word, arrays = self._feeds[number][sample]
         expected = self.expected(number, sample)
         results = image.results_of(number)
-        if work_of_lowered(image.lowered, results) > _MOST_WORK:
+        if self._max_iterations is None and work_of_lowered(image.lowered, results) > _MOST_WORK:
             return False
         try:
-            got = tuple(interpreted(image.lowered, results, image.given(number, arrays)))
+            got = tuple(interpreted(image.lowered, results, image.given(number, arrays), self._max_iterations))
         except NotLoops:
             return None
+        except TooLong:
+            return False
         except InterpreterError as error:
             return Fault.of_bad_loops(layer, error, word, arrays)
         self.interpreted += 1
@@ -296,7 +312,7 @@ class Judge:
 
     def _interpret_all(self) -> None:
         """The loops of layers that the machine computes rightly, on one input; those with the least work first."""
-        image, left = self.image, _ALL_WORK
+        image, left = self.image, self._all_work
         lowered = image.lowered
         work = {n: work_of_lowered(lowered, image.results_of(n)) for n in range(len(image.layers))}
         for number in sorted(work, key=lambda n: work[n]):

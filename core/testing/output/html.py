@@ -136,13 +136,13 @@ def _checks(results: Sequence[CheckResult], number: int) -> Element:
     rows = []
     for result in results:
         count = len(result.findings)
-        said = ("skipped", "none") if result.skipped else ("found", "bad") if count else ("ok", "")
-        notes = [result.skipped] if result.skipped else list(result.notes)
+        kinds = {"ok": "", "skipped": "none", "nothing was checked": "none"}
+        notes = [*filter(None, (result.skipped, result.unchecked)), *result.notes]
         name = element("td", {"class": "name"}, result.name, element("small", None, result.title))
         told: list[Child] = [element("small", {"class": "why"}, note) for note in notes]
         cells = [
             name,
-            element("td", None, _chip(*said)),
+            element("td", None, _chip("found" if count else result.verdict, kinds.get(result.verdict, "bad"))),
             element("td", {"class": "num"}, count),
             element("td", {"class": "num"}, f"{result.seconds:.1f}"),
             element("td", None, *told),

@@ -45,16 +45,22 @@ def _counts(results: Sequence[CheckResult]) -> dict[str, str]:
         "tests": str(len(results)),
         "failures": str(sum(not result.passed for result in results)),
         "errors": "0",
-        "skipped": str(sum(bool(result.skipped) for result in results)),
+        "skipped": str(sum(_is_skipped(result) for result in results)),
         "time": f"{sum(result.seconds for result in results):.3f}",
     }
+
+
+def _is_skipped(result: CheckResult) -> bool:
+    """Whether a check has nothing to show; JUnit has one word for that."""
+    return result.verdict in ("skipped", "nothing was checked")
 
 
 def _case(suite: Element, one: Conformance, result: CheckResult) -> None:
     name = {"classname": _text(f"{one.distribution}.{one.target}"), "name": result.name}
     case = SubElement(suite, "testcase", {**name, "time": f"{result.seconds:.3f}"})
-    if result.skipped:
-        SubElement(case, "skipped", {"message": _text(result.skipped)})
+    if _is_skipped(result):
+        message = result.skipped or f"{result.verdict}: {result.unchecked}"
+        SubElement(case, "skipped", {"message": _text(message)})
     if result.findings:
         first = result.findings[0]
         more = f" (and {len(result.findings) - 1} more)" if len(result.findings) > 1 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...hookspecs import Claims
@@ -29,13 +30,14 @@ def text_lines(found: Conformance, *, verbose: bool = False) -> Iterator[str]:
 
 
 def _result_lines(result: CheckResult, verbose: bool) -> Iterator[str]:
-    if result.skipped:
+    if result.verdict == "skipped":
         yield f"  skipped  {result.name}: {result.skipped}"
         return
-    count = len(result.findings)
-    verdict = "ok" if not count else "a finding" if count == 1 else f"{count} findings"
     time = f", {result.seconds:.1f} s" if verbose else ""
-    yield f"  {verdict:<11}  {result.name}: {result.title}{time}"
+    if result.verdict == "nothing was checked":
+        yield f"  {result.verdict}  {result.name}: {result.unchecked}{time}"
+    else:
+        yield f"  {result.verdict:<11}  {result.name}: {result.title}{time}"
     for finding in result.findings:
         yield f"    [{finding.part}] {finding.what}"
         if finding.where:
@@ -82,6 +84,8 @@ def summary(found: Sequence[Conformance]) -> str:
     """How it ended, in a sentence."""
     count = sum(len(one.findings) for one in found)
     targets = "1 target" if len(found) == 1 else f"{len(found)} targets"
-    skipped = sum(bool(result.skipped) for one in found for result in one.results)
+    verdicts = Counter(result.verdict for one in found for result in one.results)
+    skipped, unchecked = verdicts["skipped"], verdicts["nothing was checked"]
     behind = f", {skipped} checks skipped" if skipped > 1 else ", 1 check skipped" if skipped else ""
+    behind += f", nothing was checked by {unchecked}" if unchecked else ""
     return f"{targets}: {count or 'no'} finding{'' if count == 1 else 's'}{behind}"

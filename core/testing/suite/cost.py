@@ -17,7 +17,7 @@ from ...relay.expr import Var
 from ...relay.text import parse_module, print_module
 from ...reports.costs import RegionCost, region_costs
 from ..accepted import artifact_of, built, macs_or_elements, small_layers
-from ..attack.acceptance import Acceptance
+from ..attack.acceptance import acceptance_of
 from ..attack.files import layer_text, read_array, written_array
 from ..attack.layer import Layer, module_of, number_of
 from ..attack.rebuilt import Changes, fitted, leaves_of, rebuilt
@@ -81,7 +81,8 @@ def _cost(outcome: Outcome, progress: Progress) -> None:
         return
     known = [row for row in rows if row.cost is not None]
     if not known:
-        outcome.note(f"of {len(rows)} layers the plugin estimates none")
+        none = "no layer was placed on the target" if not rows else f"of {len(rows)} layers the plugin estimates none"
+        outcome.unchecked = none
         if rows and claims.cycles is not None:
             outcome.find("cost", f"cycles are claimed, and of {len(rows)} layers none is estimated", "Claims.cycles")
         return
@@ -143,7 +144,7 @@ def _estimates(asked: Mapping[str, Any], plugins: PluginHost) -> list[Any]:
 def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:
     """Small layers that are taken, each followed by itself in larger."""
     subject = outcome.subject
-    acceptance = Acceptance(subject.member)
+    acceptance = acceptance_of(subject)
     found = []
     for layer in small_layers(subject, progress, _LAYERS):
         with subject.members.known_ops():

@@ -53,6 +53,7 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
         images.append(layers)  # after a fault of one the others are right as well
     reached: set[int] = set()
     has_bus = False
+    outcome.unchecked = "no layer was found that reaches the device"
     for number, image in enumerate(images):
         is_done = number > 0 and not set(runtime.faults) - reached - set(subject.claims.faults)
         if is_done and len(image) == 1:
@@ -64,7 +65,7 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
                 continue
             harness = Perturbed(artifact_of(program, subject.members))
         except ToolchainError as error:
-            outcome.note(f"nothing was run: {error.what.splitlines()[0]}")
+            outcome.unchecked = f"nothing can be run: {error.what.splitlines()[0]}"
             return
         except UmaError as error:
             outcome.note(f"{_title(image)} was left out: {error.what}")
@@ -74,7 +75,7 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
             if isinstance(accesses, str):
                 outcome.note(f"{_title(image)} was left out: {accesses}")
                 continue
-            has_bus = has_bus or bool(accesses)
+            has_bus, outcome.unchecked = has_bus or bool(accesses), ""
             cases = list(cases_of(accesses, harness.constant_bytes, subject.seed + number, reads=number == 0))
             if len(image) > 1:
                 cases = random.Random(subject.seed).sample(cases, min(len(cases), _OF_SEVERAL))
@@ -82,7 +83,8 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
             reached |= codes
             if stop:
                 break
-    _reached(outcome, runtime, reached, has_bus)
+    if not outcome.unchecked:
+        _reached(outcome, runtime, reached, has_bus)
 
 
 FAULTS = Check("faults", "faults: reached, declared, survived; devices that hang", "driver", _faults, "target")

@@ -11,9 +11,10 @@ def _run(outcome: Outcome, progress: Progress) -> None:
     from ..attack import check_graphs
 
     found = check_graphs(outcome.subject, progress)
-    outcome.findings += found.findings
+    for finding in found.findings:
+        outcome.add(finding)
     outcome.notes += found.notes
-    outcome.skipped = found.skipped
+    outcome.skipped, outcome.unchecked = found.skipped, found.unchecked
 
 
 GRAPHS = Check("graphs", "random graphs around the layers, with the host and with others", "lowering", _run, "target")

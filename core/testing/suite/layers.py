@@ -11,9 +11,10 @@ def _run(outcome: Outcome, progress: Progress) -> None:
     from ..attack import check_layers
 
     found = check_layers(outcome.subject, progress)
-    outcome.findings += found.findings
+    for finding in found.findings:
+        outcome.add(finding)
     outcome.notes += found.notes
-    outcome.skipped, outcome.clauses = found.skipped, found.clauses
+    outcome.skipped, outcome.clauses, outcome.unchecked = found.skipped, found.clauses, found.unchecked
 
 
 LAYERS = Check("layers", "layers that the patterns take, computed three ways", "lowering", _run, "target", runs=True)

@@ -61,7 +61,7 @@ from .visit import operands, variables
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["InterpreterError", "interpret", "interpret_row"]
+__all__ = ["InterpreterError", "TooLong", "interpret", "interpret_row"]
 
 Value = Any
 Evaluate = Callable[[], Value]
@@ -72,8 +72,15 @@ class InterpreterError(InternalError):
     """A function does what no function may do, or is called with the wrong arrays."""
 
 
+class TooLong(Exception):
+    """Loops have more iterations than a caller of `interpret` allows."""
+
+
 def interpret(
-    func: PrimFunc, arrays: Mapping[str, np.ndarray], overlaps: Iterable[tuple[str, str, int]] = ()
+    func: PrimFunc,
+    arrays: Mapping[str, np.ndarray],
+    overlaps: Iterable[tuple[str, str, int]] = (),
+    max_iterations: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Run a function.
 
@@ -83,6 +90,7 @@ def interpret(
             copied; outputs never share memory with inputs here, whatever `PrimFunc.may_alias` allows.
         overlaps: for outputs that lie over inputs all the same, their names and how many bytes behind the output the
             input begins. What is written over must have been read.
+        max_iterations: how many iterations all loops together may have; None for any number.
 
     Returns:
         By parameter name, the outputs; what is not written of a partial one is 0.
@@ -91,11 +99,12 @@ def interpret(
         InterpreterError: the statement that is at fault, with the values of its variables; or a missing, unknown or
             ill-shaped array.
         InternalError: the function is malformed.
+        TooLong: there are more iterations than ``max_iterations``.
     """
     import numpy as np
 
     verify(func)
-    machine = _Machine(_Flights())
+    machine = _Machine(_Flights(), None if max_iterations is None else _Budget(max_iterations))
     given = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
     if set(arrays) != given:
         names = ", ".join(sorted(set(arrays) ^ given))
@@ -296,14 +305,32 @@ class _Flights:
             self.queues[queue] = flights[ended:]
 
 
+@dataclass
+class _Budget:
+    """The iterations that are left."""
+
+    left: int
+
+    def charged(self, body: Run) -> Run:
+        """The body of a loop, of which each run is one iteration."""
+
+        def run() -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise TooLong
+            body()
+
+        return run
+
+
 class _Machine:
     """Memory, variables, and the translation of nodes to closures over them.
 
     One that runs the description of an intrinsic has windows for its parameters, and sees what is in flight.
     """
 
-    def __init__(self, flights: _Flights) -> None:
-        self.flights = flights
+    def __init__(self, flights: _Flights, budget: _Budget | None = None) -> None:
+        self.flights, self.budget = flights, budget
         self.memory: dict[Buffer, list[Value]] = {}
         self.values: dict[Var, Value] = {}
         self.compiled: dict[Expr, Evaluate] = {}
@@ -366,6 +393,8 @@ class _Machine:
     def loop(self, stmt: For) -> Run:
         values, var = self.values, stmt.var
         extent, body = self.expr(stmt.extent), self.statement(stmt.body)
+        if self.budget is not None:
+            body = self.budget.charged(body)
         order = reversed if stmt.kind in ("parallel", "vectorized") else iter
 
         def run() -> None:
@@ -462,7 +491,7 @@ class _Machine:
     def exec(self, stmt: Exec) -> Run:
         intrinsic = stmt.intrinsic
         if intrinsic not in self.intrinsics:
-            machine = _Machine(self.flights)
+            machine = _Machine(self.flights, self.budget)
             # Their places are those of the windows: which these are is known when it runs.
             machine.windows.update((param, _Window(param, (), ())) for param in intrinsic.params)
             self.intrinsics[intrinsic] = machine, machine.statement(intrinsic.description)
