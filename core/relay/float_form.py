@@ -13,10 +13,13 @@ from ..tir.form.scalar import round_float32
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["MAX_LIMIT", "FloatForm", "SumForm", "clipped", "fma_array", "multiply_add", "scaled"]
+__all__ = ["LEAST_FACTOR", "MAX_LIMIT", "FloatForm", "SumForm", "clipped", "fma_array", "multiply_add", "scaled"]
 
 MAX_LIMIT = 2**24
 """The largest limit of a form in size: up to it, every whole number is a float32."""
+
+LEAST_FACTOR = 2.0**-100
+"""The smallest multiplier that is not 0. Every int32 times a smaller one rounds to 0, as with this one."""
 
 _DTYPES = ("float32", "float64")
 
@@ -57,7 +60,7 @@ class FloatForm:
             shown = f"{len(self.multiplier)} multipliers, {offsets} and {len(self.shift)} shifts"
             raise ModelError(f"a float form of {shown}", hint="as many of each; or no offsets below 0, and one shift")
         for factor in self.multiplier:
-            if not (factor == 0 or 2.0**-100 <= factor):
+            if not (factor == 0 or LEAST_FACTOR <= factor):
                 raise ModelError(f"multiplier {factor} of a float form is neither 0 nor 2**-100 or more")
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..tir.form.dtype import bounds
-from .float_form import MAX_LIMIT, FloatForm, SumForm, scaled
+from .float_form import LEAST_FACTOR, MAX_LIMIT, FloatForm, SumForm, scaled
 from .op import FixedPoint, FloatScale
 from .scaling import scale_array
 from .thresholds import is_monotonous, thresholds
@@ -44,6 +44,9 @@ _SHIFTS = tuple(
     part / 16 for part in (16, 12, 8, 20, 4, 24, 14, 18, 10, 22, 6, 2, 15, 17, 13, 19, 11, 21, 9, 23, 7, 5, 3, 1)
 )
 """Parts of an offset that are added before multiplying: what is left of it can be told more precisely."""
+
+_LARGEST_FACTOR = 2.0**30
+"""No fixed point is larger. Offsets for larger float scales exceed what a form may hold."""
 
 _STEPS = 4
 """How many float32 on each side of the factors of a sum are tried."""
@@ -194,6 +197,8 @@ def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_s
     """
     if max(-asked.low, asked.high) > MAX_LIMIT or asked.low == asked.high:
         return None  # Nothing steps where there is one result.
+    if isinstance(asked.scale, FloatScale) and max(asked.scale.scale) > _LARGEST_FACTOR:
+        return None
     steps = _Steps.of(asked)
     if steps is None:
         return None
@@ -258,7 +263,7 @@ class _Search:
 
         scale = self.asked.scale
         if isinstance(scale, FloatScale):
-            return np.array(scale.scale, self.dtype)
+            return np.maximum(np.array(scale.scale, self.dtype), np.array(LEAST_FACTOR, self.dtype))
         factors: np.ndarray = np.ldexp(np.array(scale.multiplier, np.float64), np.array(scale.shift) - 31)
         return factors.astype(self.dtype)
 

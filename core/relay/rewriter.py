@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..errors import PluginError
+from ..errors import ModelError, PluginError
 from .expr import Expr, Function, GlobalVar
 from .module import AnyFunction, IRModule, func_type
 from .visit import Rule, children, nested_exprs, post_order, rewrite, with_children
@@ -81,12 +81,19 @@ class Rewriter:
 
         Returns:
             ``done``.
+
+        Raises:
+            ModelError: from the rule; names the layers of the expression, unless the rule named a place.
         """
         done = {} if done is None else done
         for expr in order:
             if expr not in done:
                 rebuilt = with_children(expr, [done.get(child, child) for child in children(expr)])
-                made = rule(expr, rebuilt)
+                try:
+                    made = rule(expr, rebuilt)
+                except ModelError as error:
+                    error.where = error.where or ", ".join(map(repr, self.spans[expr])) or None
+                    raise
                 done[expr] = rebuilt if made is None else made
                 self.spans.moved(expr, done[expr])
                 self._there.add(done[expr])

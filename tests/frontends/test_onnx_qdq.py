@@ -702,7 +702,7 @@ def test_a_result_with_another_scale() -> None:
         ("its result is used as a float too", {"float_too": True}),
         ("its result is not quantised", {"output": None}),
         ("its weight has a zero point per channel", {"weight_scale": [0.1, 0.1], "weight_zero_point": [0, 1]}),
-        ("its scales leave the range of float32", {"input_scale": 1e-30, "weight_scale": 1e-30}),
+        ("its scales leave the range of float32", {"input_scale": 1e30, "weight_scale": 1e30}),
         ("its bias is no multiple of the product of the scales", {"bias": float_bias(0.1003, 0.2)}),
         ("its bias is no multiple of the product of the scales", {"bias": float_bias(1e30, 0)}),
     ],
@@ -712,6 +712,14 @@ def test_a_convolution_that_stays_in_float(reason: str, layer: dict[str, Any]) -
     assert model.notes == (f"conv stays in float: {reason}",)
     assert "nn.conv2d" in ops(model)
     verify(canonicalise(model.module))
+
+
+def test_a_product_of_scales_below_every_float_is_computed_in_integers() -> None:
+    data = conv_layer(input_scale=1e-30, weight_scale=[0.02, 1e-30], weight_zero_point=[0, 0])
+    model = import_model(data)
+    assert (model.notes, "qnn.conv2d" in ops(model)) == ((), True)
+    inputs = {"x": np.random.default_rng(0).integers(-128, 128, (1, 2, 5, 5), np.int8)}
+    np.testing.assert_array_equal(evaluate(model.module, inputs), run_onnxruntime(data, inputs))
 
 
 def test_a_dequantised_output_is_no_loss() -> None:

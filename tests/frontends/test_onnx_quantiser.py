@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
+import uma
 from uma.errors import ModelError
 from uma.frontends import import_model
 from uma.relay import Call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
+from uma.relay.transform.float_forms import check_forms, requantise_in_floats
 
 SCALE, ZERO_POINT = 0.1, 3
 
@@ -138,3 +143,57 @@ def test_other_forms_than_qdq_that_are_not_known_are_refused() -> None:
         "  'choice' (com.microsoft.QLinearWhere, opset 1): this operator is not supported",
     ]
     assert caught.value.hint is not None and "quant_format=QuantFormat.QDQ" in caught.value.hint
+
+
+# Of each operator: shapes of its data and its weight, the axis of the weight's output channels, and attributes.
+WITH_DEAD_FILTERS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], int, dict[str, Any]]] = {
+    "conv2d": ("Conv", (1, 2, 6, 6), (4, 2, 3, 3), 0, {"pads": [1] * 4}),
+    "conv1d": ("Conv", (1, 2, 9), (4, 2, 3), 0, {}),
+    "depthwise": ("Conv", (1, 4, 6, 6), (4, 1, 3, 3), 0, {"group": 4}),
+    "transposed": ("ConvTranspose", (1, 2, 4, 4), (2, 4, 2, 2), 1, {"strides": [2, 2]}),
+    "gemm": ("Gemm", (3, 6), (4, 6), 0, {"transB": 1}),
+    "matmul": ("MatMul", (3, 6), (6, 4), 1, {}),
+}
+
+
+class Data(CalibrationDataReader):  # type: ignore[misc]  # it has no types
+    def __init__(self, batch: np.ndarray) -> None:
+        self.batches = iter([{"x": batch}])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.batches, None)
+
+
+@pytest.mark.parametrize("layer", WITH_DEAD_FILTERS)
+@pytest.mark.parametrize(
+    ("form", "per_channel"), [(QuantFormat.QDQ, True), (QuantFormat.QOperator, True), (QuantFormat.QDQ, False)]
+)
+@pytest.mark.parametrize("size", [1e-33, 1e-36])
+def test_dead_filters(layer: str, form: QuantFormat, per_channel: bool, size: float, tmp_path: Path) -> None:
+    """Weights of one output channel, or all of them, are tiny: the channel equals its bias."""
+    op, shape, weight_shape, axis, attrs = WITH_DEAD_FILTERS[layer]
+    rng = np.random.default_rng(0)
+    weight = np.moveaxis(rng.normal(size=weight_shape), axis, -1)
+    weight[..., slice(1, 2) if per_channel else slice(None)] *= size
+    weight = np.moveaxis(weight, -1, axis)
+    b = OnnxBuilder(17)
+    args = [b.input("x", shape), b.constant(weight, "float32")]
+    if op != "MatMul":
+        args.append(b.constant([0.1, 0, -0.2, 0.3], "float32"))
+    (tmp_path / "f.onnx").write_bytes(b.build(b.node("Relu", b.node(op, *args, **attrs))))
+    batch = rng.normal(size=shape).astype(np.float32)
+    # (Data of int8 is what onnxruntime has no QLinearConv per channel for.)
+    types = {"weight_type": QuantType.QInt8, "activation_type": QuantType.QUInt8}
+    paths = tmp_path / "f.onnx", tmp_path / "q.onnx"
+    quantize_static(*paths, Data(batch), quant_format=form, per_channel=per_channel, **types)
+    data = paths[1].read_bytes()
+    module = canonicalise(import_model(data).module)
+    in_floats = requantise_in_floats(module, lambda call: frozenset({"float32", "float64", "fma"}))
+    assert not any(check.wrong for check in check_forms(in_floats))
+    (theirs,) = run_onnxruntime(data, {"x": batch})
+    for one in (module, in_floats):
+        (ours,) = evaluate(one, {"x": batch})
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+    if (layer, form, per_channel, size) == ("conv2d", QuantFormat.QDQ, True, 1e-33):
+        (built,) = uma.build(paths[1], target="c").run(batch).values()
+        np.testing.assert_array_equal(built, theirs)

@@ -23,7 +23,7 @@ BOTH = ("float32", "float64")
 MULTIPLIERS = st.one_of(st.integers(2**30, 2**31 - 1), st.sampled_from([0, 1, 2**30, 2**31 - 1]), st.integers(0, 2**30))
 SCALES = st.one_of(
     st.builds(lambda m, s, r: FixedPoint((m,), (s,), r), MULTIPLIERS, st.integers(-31, 30), st.sampled_from(ROUNDINGS)),
-    st.builds(lambda scale: FloatScale((scale,)), st.floats(2.0**-40, 2.0**20)),
+    st.builds(lambda scale: FloatScale((scale,)), st.floats(2.0**-149, 2.0**127, width=32)),
 )
 INT32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**18), 2**18), st.integers(-300, 300))
 
@@ -221,8 +221,17 @@ def test_another_form_is_not_proven(change: dict[str, Any]) -> None:
 
 
 @given(
-    st.lists(st.tuples(MULTIPLIERS, st.integers(-16, 2)), min_size=1, max_size=4),
-    st.sampled_from(ROUNDINGS),
+    st.one_of(
+        st.builds(
+            lambda points, rounding: FixedPoint(*zip(*points, strict=True), rounding),
+            st.lists(st.tuples(MULTIPLIERS, st.integers(-16, 2)), min_size=1, max_size=4),
+            st.sampled_from(ROUNDINGS),
+        ),
+        st.builds(
+            lambda scales: FloatScale(tuple(scales)),
+            st.lists(st.floats(2.0**-149, 2.0**127, width=32), min_size=1, max_size=4),
+        ),
+    ),
     st.integers(-(2**24), 2**24),
     st.integers(0, 2**24),
     st.integers(-128, 127),
@@ -231,9 +240,8 @@ def test_another_form_is_not_proven(change: dict[str, Any]) -> None:
 )
 @settings(max_examples=60)
 def test_forms_that_are_found_hold_near_all_steps(
-    points: list[tuple[int, int]], rounding: str, low: int, wide: int, zero_point: int, fused: bool, may_shift: bool
+    scale: FixedPoint | FloatScale, low: int, wide: int, zero_point: int, fused: bool, may_shift: bool
 ) -> None:
-    scale = FixedPoint(tuple(m for m, _ in points), tuple(s for _, s in points), rounding)
     one = asked(scale, low, low + wide, zero_point)
     form = find_form(one, BOTH, fused, may_shift)
     if form is None:

@@ -161,3 +161,18 @@ def test_rebuilding_leaves_pins_to_the_rule() -> None:
     assert rewriter.rebuild([BODY])[BODY] is BODY
     assert rewriter.rebuild([BODY.args[0], BODY], done=done) is done
     assert done[BODY] is call("add", call("nn.relu", done[INNER]), Y)
+
+
+@pytest.mark.parametrize(("where", "named"), [(None, "'conv', 'bias'"), ("row 3", "row 3")])
+def test_an_error_of_a_rule_names_the_layers(where: str | None, named: str) -> None:
+    body = call("nn.relu", X)
+    module = IRModule.of({"main": Function([X], body)}, Spans({body: ["conv", "bias"]}))
+
+    def rule(old: Expr, made: Expr) -> Expr | None:
+        if old is body:
+            raise ModelError("no such number", where=where)
+        return None
+
+    with pytest.raises(ModelError, match="no such number") as caught:
+        Rewriter(module).rebuild(post_order(body), rule)
+    assert caught.value.where == named

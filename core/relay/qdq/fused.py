@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.form.dtype import bits, bounds
 from ..expr import Call, Constant, Expr, call, const
+from ..float_form import LEAST_FACTOR
 from ..op import Bounds, FloatScale
 from ..transform import value_range
 from .quantised_type import QuantisedType, StaysFloat, constant_value, dequantised, quantised_type
@@ -90,8 +91,9 @@ def fused_kernel(
     data, input_ = found
     weight = _weight(kernel, lower)
     scales = np.float32(input_.scale) * weight.scales
-    factors = scales / np.float32(output.scale)
-    if not (np.isfinite(factors) & (factors > 0) & (scales > 0)).all():
+    # The channels of dead filters have scales whose products are tiny, or 0 in float32.
+    factors = np.maximum(scales / np.float32(output.scale), np.float32(LEAST_FACTOR))
+    if not np.isfinite(factors).all():
         raise StaysFloat("its scales leave the range of float32")
     zero_points = {"input_zero_point": input_.zero_point, "kernel_zero_point": weight.zero_point}
     attrs = {**dict(kernel.attrs.items), **zero_points}
