@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 from tests._support.tflite_builder import TFLiteBuilder
 
@@ -32,13 +34,56 @@ SHAPE = np.array([2, 3], np.int64)
 
 def test_what_depends_on_a_fixed_input_is_known_at_import() -> None:
     data = reshaped()
-    with pytest.raises(ModelError, match="its input 'shape' is computed at run time"):
+    with pytest.raises(ModelError, match="its input 'shape' is computed at run time") as caught:
         import_model(data)
+    hint = "a shape or a branch depends on the value of an input: fix it, --constant shape=VALUE"
+    assert caught.value.hint == hint
     model = import_model(data, constants={"shape": SHAPE, "factor": 0.5})
     assert [info.name for info in model.module.signature.inputs] == ["x"]
     (ours,) = evaluate(model.module, {"x": X})
     (theirs,) = run_onnxruntime(data, {"x": X, "shape": SHAPE, "factor": np.array([0.5], np.float32)})
     assert np.array_equal(ours, theirs)
+
+
+def rates(b: OnnxBuilder) -> tuple[str, str]:
+    """Data, and the product of two rates, each of which is an input."""
+    return b.input("x", [6]), str(b.node("Mul", b.input("sr", [], "int64"), b.input("hop", [1], "int64")))
+
+
+def shape_of_rates(b: OnnxBuilder) -> str:
+    data, rate = rates(b)
+    return str(b.node("Reshape", data, b.node("Concat", rate, b.constant([-1]), axis=0)))
+
+
+def branch_of_rates(b: OnnxBuilder) -> str:
+    """The branches give results of different shapes."""
+    data, rate = rates(b)
+    then, otherwise = (
+        helper.make_graph([node], "g", [], [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+        for node in (helper.make_node("Relu", [data], ["z"]), helper.make_node("ReduceMax", [data], ["z"]))
+    )
+    return str(b.node("If", b.node("Equal", rate, b.constant([3])), then_branch=then, else_branch=otherwise))
+
+
+@pytest.mark.parametrize("build", [shape_of_rates, branch_of_rates])
+def test_a_hint_names_the_inputs_that_a_shape_or_a_branch_depends_on(build: Callable[[OnnxBuilder], str]) -> None:
+    b = OnnxBuilder(18)
+    data = b.model(build(b)).SerializeToString()
+    with pytest.raises(ModelError, match="an operator that cannot be imported") as caught:
+        import_model(data)
+    fixed = "fix it, --constant sr=VALUE --constant hop=VALUE"
+    assert caught.value.hint == f"a shape or a branch depends on the value of an input: {fixed}"
+    model = import_model(data, constants={"sr": 3, "hop": 1})
+    expected = run_onnxruntime(data, {"x": X, "sr": np.array(3), "hop": np.array([1])})
+    np.testing.assert_array_equal(evaluate(model.module, {"x": X}), expected)
+
+
+def test_no_hint_proposes_to_fix_many_numbers() -> None:
+    b = OnnxBuilder(18)
+    model = b.model(b.node("Reshape", b.input("x", [6]), b.input("shape", [9], "int64")))
+    with pytest.raises(ModelError, match="is computed at run time") as caught:
+        import_model(model.SerializeToString())
+    assert caught.value.hint is None
 
 
 def test_a_build_with_a_fixed_input(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
-from .context import Context
+from .context import ComputedAtRunTime, Context
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,8 @@ def computed_resize(c: Context, data: Expr, mode: str, coordinates: str, roundin
     declared = c.declared[0] if c.declared else None
     if declared is None or len(declared) != len(data.shape):
         what = "its scales, sizes or roi are computed at run time"
-        raise ModelError(f"{what}, and the model does not say the shape of its result")
+        computed = next(c.expr(index) for index in (1, 2, 3) if c.has(index) and not c.is_known(index))
+        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result", computed)
     outside: Expr | None = None
     for axis in _axes(c, data.shape, declared, coordinates):
         at = _coordinates(c, axis, coordinates, mode == "nearest")

@@ -19,10 +19,23 @@ from .proto import Node
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Context", "Converter", "Value", "is_constant"]
+__all__ = ["ComputedAtRunTime", "Context", "Converter", "Value", "is_constant"]
 
 Value = Union["np.ndarray", Expr]
 """A tensor of the model: an array where it is known at import, else an expression."""
+
+
+class ComputedAtRunTime(ModelError):
+    """A node needs an input at import that is computed at run time.
+
+    Args:
+        what: as for `ModelError`.
+        value: the input.
+    """
+
+    def __init__(self, what: str, value: Expr) -> None:
+        super().__init__(what)
+        self.value = value
 
 
 def is_constant(expr: Expr) -> bool:
@@ -101,7 +114,7 @@ class Context(Builder):
         if isinstance(value, Expr) and (known := constant_value(value)) is not None:
             return known
         if isinstance(value, Expr):
-            raise ModelError(f"its input {self.node.inputs[index]!r} is computed at run time")
+            raise ComputedAtRunTime(f"its input {self.node.inputs[index]!r} is computed at run time", value)
         return value
 
     def is_known(self, index: int) -> bool:

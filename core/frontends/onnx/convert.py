@@ -26,7 +26,7 @@ from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
 from ...relay.types import TensorType
-from ...relay.visit import rewrite
+from ...relay.visit import free_vars, rewrite
 from ...tir.form.extents import OpenExtentError, bound, is_open, symbols_of
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, distinct_names, variable_names
@@ -38,7 +38,7 @@ from .areas import AREAS
 from .arith import ARITH
 from .asked import Asked
 from .composed import COMPOSED
-from .context import Context, Converter, Value
+from .context import ComputedAtRunTime, Context, Converter, Value
 from .contributed import CONTRIBUTED
 from .control import branches, loop, scan_loop
 from .counts import Counts
@@ -124,6 +124,12 @@ _QUANTISED = ("ConvInteger", "DynamicQuantize", "MatMulInteger", "QGemm", "QLine
 
 RESULTS: Mapping[str, int] = {"LayerNormalization": 1}
 """Of operators with a body, how many results their converters give; it is the body that gives more."""
+
+MAX_CAUSES = 10
+"""Faults whose causes are followed to the inputs."""
+
+MAX_FIXED_NUMBERS = 8
+"""Numbers in inputs that a hint proposes to fix."""
 
 MAX_DEPTH = 100
 """Of bodies within bodies."""
@@ -219,6 +225,9 @@ class _Importer:
         self._values: dict[str, Value] = {}
         # Of tensors that are of a narrow type.
         self._narrow: dict[str, Narrow] = {}
+        self._inputs_of: dict[Expr, str] = {}
+        # Values that would have to be known at import.
+        self._causes: list[Expr] = []
         self._spans = Spans()
         self._counts = Counts(())
         self._uses = Counter([name for node in graph.nodes for name in (*node.inputs, *node.captured)])
@@ -294,6 +303,7 @@ class _Importer:
                     self._fix(value, fixed, bound(shape))
                     continue
                 params.append(Var(name, type_))
+                self._inputs_of[params[-1]] = value.name
             except ModelError as error:
                 raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
             self._values[value.name] = widened(params[-1], value.narrow)
@@ -336,7 +346,9 @@ class _Importer:
         if faults:
             many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
             what = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
-            raise ModelError(what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else None)
+            raise ModelError(
+                what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else self._constants_hint()
+            )
 
     def _convert_nodes(self, nodes: Sequence[Node]) -> dict[str, str]:
         """What is wrong with nodes, one line each; those that are right are converted."""
@@ -366,6 +378,7 @@ class _Importer:
                 error.where = error.where or clean_text(f"{node.layer!r} ({node.described})")
                 raise
             except ModelError as error:
+                self._note_cause(node, error)
                 hint = f" ({error.hint})" if error.hint else ""
                 if isinstance(error, OpenExtentError) and "open extents" not in error.what:
                     error.what = f"it takes no such open extents: {error.what}"
@@ -377,6 +390,26 @@ class _Importer:
             if not at_import:
                 computed.update(filter(None, node.outputs))
         return faults
+
+    def _note_cause(self, node: Node, error: ModelError) -> None:
+        """Note the value that an error would not be there without, if it were known at import."""
+        condition = node.inputs[0] if node.op == "If" and not node.domain and node.inputs else None
+        value = error.value if isinstance(error, ComputedAtRunTime) else self._values.get(condition or "")
+        if isinstance(value, Expr) and len(self._causes) < MAX_CAUSES:
+            self._causes.append(value)
+
+    def _constants_hint(self) -> str | None:
+        """Return a hint that names the inputs that the causes of the faults depend on; None if they are large."""
+        named: dict[str, None] = {}
+        for cause in self._causes:
+            variables = free_vars(cause)
+            names = [self._inputs_of.get(variable, "") for variable in variables]
+            if all(names) and sum(math.prod(bound(v.shape)) for v in variables) <= MAX_FIXED_NUMBERS:
+                named.update(dict.fromkeys(names))
+        if not named:
+            return None
+        options = " ".join(f"--constant {clean_text(name)}=VALUE" for name in named)
+        return f"a shape or a branch depends on the value of an input: fix it, {options}"
 
     def _body(self, node: Node) -> Body | None:
         """What a node stands for where it is no operator of its own; None where it is, or nothing is known of it."""

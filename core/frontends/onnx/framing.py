@@ -8,7 +8,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
 from ...tir.form.dtype import is_float
-from .context import Context, Converter
+from .context import ComputedAtRunTime, Context, Converter
 
 __all__ = ["FRAMING"]
 
@@ -17,7 +17,7 @@ def _declared(c: Context) -> tuple[int, ...]:
     shape = c.declared[0] if c.declared else None
     if shape is None:
         what = f"its input {c.node.inputs[1]!r} is computed at run time"
-        raise ModelError(f"{what}, and the model does not say the shape of its result")
+        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result", c.expr(1))
     return shape
 
 

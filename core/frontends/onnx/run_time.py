@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axis
-from .context import Context, Converter, Value
+from .context import ComputedAtRunTime, Context, Converter, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,17 +54,11 @@ def _declared(c: Context, result: int = 0) -> tuple[int, ...]:
     """The shape of a result; ModelError where the file leaves it open."""
     shape = c.declared[result] if result < len(c.declared) else None
     if shape is None:
-        raise ModelError(
-            f"{_computed(c)} is computed at run time, and the model does not say the shape of its result {result}",
-            hint="fix what it is computed from, --constant NAME=VALUE",
-        )
+        indices, _ = _OPERANDS.get(c.node.op) or _FIXED[c.node.op]
+        first = next(index for index in indices if c.has(index) and not c.is_known(index))
+        what = f"its input {c.node.inputs[first]!r} is computed at run time"
+        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result {result}", c.expr(first))
     return shape
-
-
-def _computed(c: Context) -> str:
-    """The first parameter that is computed at run time, for messages."""
-    indices, _ = _OPERANDS.get(c.node.op) or _FIXED[c.node.op]
-    return next(f"its input {c.node.inputs[i]!r}" for i in indices if c.has(i) and not c.is_known(i))
 
 
 # --- parameters that the shape of the result leaves few values of ----------------------------------------------------
@@ -100,9 +94,11 @@ def _among(index: int, candidates: Candidates, is_chosen: Chosen | None = None) 
                     fitting.setdefault(made, candidate)
             if not fitting:
                 # What is wrong with one that would fit is more than that none does.
-                raise fault or ModelError(f"{what}, and none gives the shape that the model declares, {shapes[0]}")
+                what = f"{what}, and none gives the shape that the model declares, {shapes[0]}"
+                raise fault or ComputedAtRunTime(what, parameter)
             if len(fitting) > (1 if is_chosen is None else MAX_CANDIDATES):
-                raise ModelError(f"{what}, and {len(fitting)} values of it give the shape that the model declares")
+                what = f"{what}, and {len(fitting)} values of it give the shape that the model declares"
+                raise ComputedAtRunTime(what, parameter)
             (results, _), *others = fitting.items()
             for made, candidate in others:
                 assert is_chosen is not None
