@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from ..distribution import extra_hint
@@ -19,6 +21,9 @@ def is_exported(model: object) -> bool:
 
 def exported_content(program: Any) -> bytes:
     """The ONNX file that ``torch.onnx.export`` makes of an exported program, with its weights in it.
+
+    Dimensions have the names of their ``torch.export.Dim``, which the exporter replaces with symbols of its own. A
+    program that was loaded from a file has no names.
 
     Args:
         program: what `is_exported` is true of.
@@ -42,6 +47,8 @@ def exported_content(program: Any) -> bytes:
             signature = program.run_decompositions({}).graph_signature
             changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
             made = None if changed else export(program, dynamo=True, verbose=False).model_proto
+            if made is not None:
+                _name_dimensions(made.graph, _dimension_names(program))
             content: bytes = b"" if made is None else made.SerializeToString(deterministic=True)
     except MemoryError:
         raise
@@ -55,3 +62,28 @@ def exported_content(program: Any) -> bytes:
         hint = "make it an input and an output of forward, which states= pairs; or export the model after eval()"
         raise ModelError(what, hint=hint)
     return content
+
+
+def _dimension_names(program: Any) -> dict[str, str]:
+    """Return the names of ``torch.export.Dim`` by the symbols, or expressions of symbols, of the program's shapes.
+
+    torch has no public interface to them; empty where its shape environment keeps them otherwise.
+    """
+    for node in program.graph.nodes:
+        environment = getattr(getattr(node.meta.get("val"), "fake_mode", None), "shape_env", None)
+        names = getattr(environment, "source_name_to_debug_name", None)
+        symbols = getattr(environment, "source_to_var", None)
+        if names and symbols:
+            return {str(environment.replace(symbols[key])): str(names[key]) for key in names if key in symbols}
+    return {}
+
+
+def _name_dimensions(graph: Any, names: Mapping[str, str]) -> None:
+    """Rename the dimensions of an ONNX graph: whole names first, else the symbols in them."""
+    values = [*graph.input, *graph.output, *graph.value_info]
+    dims = [dim for value in values for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+    taken = {dim.dim_param for dim in dims} - set(names)
+    renamed = {symbol: name for symbol, name in names.items() if name not in taken}
+    for dim in dims:
+        inner = re.sub(r"\w+", lambda match: renamed.get(match[0], match[0]), dim.dim_param)
+        dim.dim_param = renamed.get(dim.dim_param, inner)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from tests._support.onnx_builder import OnnxBuilder
 
 import uma
@@ -31,6 +33,7 @@ def program(**changed: dict[str, str]) -> Any:
         **{"buffers_to_mutate": none, "user_inputs_to_mutate": none, **changed}
     )
     made.run_decompositions = lambda table: made
+    made.graph = types.SimpleNamespace(nodes=[])
     return made
 
 
@@ -68,6 +71,36 @@ def test_what_is_one() -> None:
 def test_what_the_exporter_gives_is_built(exporter: Callable[[Callable[[], Any]], None]) -> None:
     exporter(relu)
     assert uma.explain(program(), "c").ops[0].op == "nn.relu"
+
+
+def test_dimensions_have_the_names_of_the_program(exporter: Callable[[Callable[[], Any]], None]) -> None:
+    """The exporter writes torch's symbols; a name that is a symbol of another dimension is left out."""
+
+    def model() -> Any:
+        b = OnnxBuilder()
+        b.node("Relu", b.input("x", ["s77", "s3", "2*s5", "s8"]), outputs=["y"])
+        made = b.model("y")
+        made.graph.value_info.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["s77 + s3", 2]))
+        return made
+
+    exporter(model)
+    given = program()
+    names = {"L['x'].size()[0]": "batch", "L['x'].size()[1]": "time", "L['x'].size()[2]": "2*half", "other": "s8"}
+    symbols = {"L['x'].size()[0]": "s1", "L['x'].size()[1]": "s3", "L['x'].size()[2]": "2*s5", "other": "s4"}
+    environment = types.SimpleNamespace(
+        source_name_to_debug_name=names,
+        source_to_var=symbols,
+        replace=lambda symbol: {"s1": "s77"}.get(symbol, symbol),
+    )
+    value = types.SimpleNamespace(fake_mode=types.SimpleNamespace(shape_env=environment))
+    given.graph.nodes += [types.SimpleNamespace(meta={}), types.SimpleNamespace(meta={"val": value})]
+    graph = onnx.load_from_string(exported_content(given)).graph
+    shapes = [[d.dim_param for d in v.type.tensor_type.shape.dim] for v in (*graph.input, *graph.value_info)]
+    assert shapes == [["batch", "time", "2*half", "s8"], ["batch + time", ""]]
+    loaded = load_model(given, shapes={"batch": "1..8", "time": 3, "2*half": 4, "s8": 1})
+    assert isinstance(loaded.form, uma.IRModule)
+    x, batch = loaded.form.main.params
+    assert (str(x.shape), batch.name) == ("(batch[1:8], 3, 4, 1)", "batch")
 
 
 def test_what_it_does_not_take(exporter: Callable[[Callable[[], Any]], None]) -> None:
@@ -150,12 +183,14 @@ def test_a_network(torch: Any, network: Any) -> None:
 def test_an_open_dimension(torch: Any, network: Any) -> None:
     x = torch.randn(2, 3, 8, 8)
     exported = torch.export.export(network, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=9)},))
-    with pytest.raises(ModelError, match="leaves the shape of its input 'x' open"):
+    with pytest.raises(ModelError, match=r"leaves the shape of its input 'x' open: \(batch, 3, 8, 8\)"):
         load_model(exported)
-    loaded = load_model(exported, shapes={"x": (3, 3, 8, 8)})
     x = torch.randn(3, 3, 8, 8)
     theirs = network(x).detach().numpy()
+    loaded = load_model(exported, shapes={"x": (3, 3, 8, 8)})
     np.testing.assert_allclose(ours(loaded.form, x.numpy()), theirs, atol=1e-5 * abs(theirs).max())
+    [y] = uma.build(exported, target="c", shapes={"batch": "1..8"}).run(x.numpy()).values()
+    np.testing.assert_allclose(y, theirs, atol=1e-5 * abs(theirs).max())
 
 
 def test_a_counter(torch: Any) -> None:
