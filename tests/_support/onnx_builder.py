@@ -14,6 +14,17 @@ IR_VERSION = 9
 """Old enough for every onnxruntime that is tested with."""
 
 
+def sparse_tensor(value: np.ndarray, linear: bool, name: str = "") -> onnx.SparseTensorProto:
+    """The elements of an array that are not 0, with linear indices or one for each dimension."""
+    places = np.flatnonzero(value)
+    indices = places if linear else np.stack(np.unravel_index(places, value.shape), axis=-1)
+    return helper.make_sparse_tensor(
+        numpy_helper.from_array(value.reshape(-1)[places], name),
+        numpy_helper.from_array(indices.astype(np.int64)),
+        value.shape,
+    )
+
+
 class OnnxBuilder:
     """One graph, built node by node; tensors are named by the caller or numbered.
 
@@ -28,6 +39,7 @@ class OnnxBuilder:
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.initializers: list[onnx.TensorProto] = []
+        self.sparse: list[onnx.SparseTensorProto] = []
 
     def input(self, name: str, shape: Sequence[int | str | None], dtype: str = "float32") -> str:
         """An input; a string or None is a dimension that is left open."""
@@ -39,6 +51,12 @@ class OnnxBuilder:
         """An initialiser."""
         name = name or f"c{len(self.initializers)}"
         self.initializers.append(numpy_helper.from_array(np.array(value, dtype), name))
+        return name
+
+    def sparse_constant(self, value: np.ndarray, linear: bool) -> str:
+        """A sparse initialiser; linear indices, or one for each dimension."""
+        name = f"s{len(self.sparse)}"
+        self.sparse.append(sparse_tensor(value, linear, name))
         return name
 
     def node(
@@ -67,6 +85,7 @@ class OnnxBuilder:
         """The model as it is, right or wrong; its outputs have names only."""
         declared = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self.nodes, "test", self.inputs, declared, self.initializers)
+        graph.sparse_initializer.extend(self.sparse)
         opsets = [helper.make_opsetid(domain, version) for domain, version in {"": self.opset, **self.domains}.items()]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 

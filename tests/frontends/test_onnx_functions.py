@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, parser
 from onnx.reference import ReferenceEvaluator
-from tests._support.onnx_builder import IR_VERSION, OnnxBuilder, run_onnxruntime
+from tests._support.onnx_builder import IR_VERSION, OnnxBuilder, run_onnxruntime, sparse_tensor
 
 from uma.errors import ModelError
 from uma.frontends import import_model
@@ -270,8 +270,13 @@ def test_a_branch_within_a_branch() -> None:
     assert np.allclose(ours(chosen(True, outer), given)[0], np.exp(np.abs(given["x"])) + np.abs(given["x"]), 1e-5)
 
 
-def _sparse(then: onnx.GraphProto) -> None:
-    then.sparse_initializer.add()
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_branch_with_a_sparse_initialiser(linear: bool) -> None:
+    then = parser.parse_graph("t () => (float[2, 3] y) { y = Add (x, w) }")
+    weight = np.float32([[0, 2, 0], [0, 0, -3]])
+    then.sparse_initializer.append(sparse_tensor(weight, linear, "w"))
+    given = values(x=(2, 3))
+    np.testing.assert_allclose(ours(chosen(True, then), given)[0], 2 * np.abs(given["x"]) + weight, 1e-6)
 
 
 def _taking(then: onnx.GraphProto) -> None:
@@ -283,7 +288,6 @@ def _taking(then: onnx.GraphProto) -> None:
     [
         ("its condition has the shape (2,)", [True, True], lambda then: None),
         ("its branches take no inputs", True, _taking),
-        ("sparse initialisers are not supported", True, _sparse),
     ],
 )
 def test_branches_that_are_wrong(message: str, condition: Any, change: Callable[[onnx.GraphProto], None]) -> None:

@@ -189,7 +189,7 @@ def from_onnx(
             raise error.told(tried) from None
         with importing_within(importer.budget):
             module, notes = to_integers(imported)
-        initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
+            initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
     module, literal = (keep_states(one, states or {}, initial) for one in (module, imported))
     told = importer.simplified.sentences()
     return ImportedModel(module, notes, importer.constants, told, literal)

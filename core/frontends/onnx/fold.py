@@ -99,6 +99,8 @@ def _constant(c: Context) -> np.ndarray:
     node = c.node
     if node.has("value"):
         return node.array("value")
+    if node.has("sparse_value"):
+        return node.sparse_array("sparse_value")
     if node.has("value_float"):
         return np.array(node.real("value_float"), np.float32)
     if node.has("value_floats"):

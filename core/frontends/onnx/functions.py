@@ -286,9 +286,11 @@ def _with_constants(graph: GraphProto) -> list[NodeProto]:
     """The nodes of a graph, its initialisers being nodes too."""
     from onnx import helper
 
-    if graph.sparse_initializer:
-        raise ModelError("sparse initialisers are not supported")
-    return [*(helper.make_node("Constant", [], [as_text(t.name)], value=t) for t in graph.initializer), *graph.node]
+    dense = (helper.make_node("Constant", [], [as_text(t.name)], value=t) for t in graph.initializer)
+    sparse = (
+        helper.make_node("Constant", [], [as_text(t.values.name)], sparse_value=t) for t in graph.sparse_initializer
+    )
+    return [*dense, *sparse, *graph.node]
 
 
 def expanded(node: Node, body: Body, fresh: Callable[[str], str], is_apart: bool = False) -> tuple[Node, ...]:

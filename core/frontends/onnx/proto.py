@@ -6,17 +6,27 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
+from ...import_budget import spend_memory
 from ..model import clean_text
 from .external import Stored, find_external
 from .narrow import NARROW, Narrow
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import (
+        AttributeProto,
+        FunctionProto,
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        SparseTensorProto,
+        TensorProto,
+        ValueInfoProto,
+    )
 
 __all__ = [
     "MAX_RANK",
@@ -32,6 +42,7 @@ __all__ = [
     "read_array",
     "read_graph",
     "read_nodes",
+    "read_sparse",
     "with_arguments",
 ]
 
@@ -83,7 +94,7 @@ _OF_ONE_SHAPE = ("Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Re
 """Operators whose first input has the shape of their result: those that the bodies of other operators have."""
 
 # AttributeProto.AttributeType: the field that holds the value.
-_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings"}
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings", 11: "sparse_tensor"}
 
 
 @dataclass(frozen=True)
@@ -156,6 +167,10 @@ class Node:
         """A tensor attribute; ModelError as for `integer`, or where the tensor is malformed."""
         return read_array(self._value(name, "t", None), f"its attribute {name!r}")
 
+    def sparse_array(self, name: str) -> np.ndarray:
+        """A sparse tensor attribute, as for `array`."""
+        return read_sparse(self._value(name, "sparse_tensor", None), f"its attribute {name!r}")
+
     def graph(self, name: str) -> GraphProto:
         """A graph attribute; ModelError as for `integer`."""
         graph: GraphProto = self._value(name, "g", None)
@@ -209,7 +224,7 @@ class Graph:
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
-    initializers: Mapping[str, TensorProto]
+    initializers: Mapping[str, TensorProto | SparseTensorProto]
     external: Mapping[str, Stored]
     shapes: Mapping[str, tuple[int, ...]]
     size_bytes: int
@@ -218,8 +233,14 @@ class Graph:
     unneeded: tuple[tuple[str, str], ...] = ()
 
     def constant(self, name: str) -> np.ndarray:
-        """An initialiser as an array, read from its own file where it has one; ModelError as for `read_array`."""
+        """An initialiser as an array, read from its own file where it has one.
+
+        Raises:
+            ModelError: as for `read_array`, or `read_sparse`.
+        """
         tensor, stored = self.initializers[name], self.external.get(name)
+        if _is_sparse(tensor):
+            return read_sparse(tensor, repr(name))
         if stored is None:
             return read_array(tensor, repr(name))
         _, dtype, shape = _layout(tensor, repr(name))
@@ -227,7 +248,8 @@ class Graph:
 
     def narrow(self, name: str) -> Narrow | None:
         """The type of an initialiser where nothing computes with it."""
-        return NARROW.get(self.initializers[name].data_type)
+        tensor = self.initializers[name]
+        return NARROW.get((tensor.values if _is_sparse(tensor) else tensor).data_type)
 
 
 def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = None) -> Graph:
@@ -325,14 +347,61 @@ def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[i
     name = dtype_name(tensor.data_type, what)
     narrow = NARROW.get(tensor.data_type)
     dtype = np.dtype(name if narrow is None else narrow.in_file).newbyteorder("<")
-    shape = tuple(tensor.dims[: MAX_RANK + 1])
+    return name, dtype, _shape(tensor.dims, np.dtype(name).itemsize, what)
+
+
+def _shape(dims: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
+    """Dimensions of the file as a shape; ModelError if no tensor has it, with elements of ``itemsize`` bytes."""
+    shape = tuple(dims[: MAX_RANK + 1])
     if (
         min(shape, default=1) < 0
         or len(shape) > MAX_RANK
-        or math.prod(max(extent, 1) for extent in shape) * np.dtype(name).itemsize > MAX_TENSOR_BYTES
+        or math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES
     ):
         raise ModelError(f"{what} has the impossible shape {shape}")
-    return name, dtype, shape
+    return shape
+
+
+def _is_sparse(tensor: TensorProto | SparseTensorProto) -> TypeGuard[SparseTensorProto]:
+    return hasattr(tensor, "indices")
+
+
+def read_sparse(tensor: SparseTensorProto, what: str) -> np.ndarray:
+    """Return a sparse tensor of the file as a dense array. Its memory is charged to the import.
+
+    The indices of n values are int64: (n,), in the flattened tensor, or (n, rank), one for each dimension. ONNX
+    requires an order, which does not matter here.
+
+    Args:
+        tensor: not trusted.
+        what: the tensor, in messages.
+
+    Raises:
+        ModelError: as for `read_array` of the values and the indices; or these do not fit each other, an index is
+            outside of the shape, or one occurs twice.
+    """
+    import numpy as np
+
+    values, indices = (read_array(getattr(tensor, part), f"{what} ({part})") for part in ("values", "indices"))
+    shape = _shape(tensor.dims, values.dtype.itemsize, what)
+    if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in (values.shape, (values.size, len(shape))):
+        held = f"values of shape {values.shape} with indices {indices.dtype} of shape {indices.shape}"
+        hint = f"indices are int64 of shape {values.shape} or {(values.size, len(shape))}"
+        raise ModelError(f"{what} is sparse, and has {held}", hint=hint)
+    size = math.prod(shape)
+    limits = shape if indices.ndim == 2 else (size,)
+    columns = indices.reshape(values.size, len(limits)).T
+    if any(
+        column.min() < 0 or column.max() >= limit for column, limit in zip(columns, limits, strict=True) if column.size
+    ):
+        raise ModelError(f"{what} is sparse, and has an index outside of its shape {shape}")
+    places = sum((column * math.prod(limits[axis + 1 :]) for axis, column in enumerate(columns)), np.int64(0))
+    if np.unique(places).size != values.size:
+        raise ModelError(f"{what} is sparse, and has an index twice")
+    spend_memory(size * values.dtype.itemsize)
+    dense = np.zeros(size, values.dtype)
+    dense[places] = values
+    return dense.reshape(shape)
 
 
 def _bytes_of(tensor: TensorProto, what: str) -> int:
@@ -376,11 +445,8 @@ def as_text(value: str | bytes) -> str:
 def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stored], size_bytes: int) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
-    if graph.sparse_initializer:
-        raise ModelError("sparse initialisers are not supported")
-    initializers: dict[str, TensorProto] = {}
-    for tensor in graph.initializer:
-        name = as_text(tensor.name)
+    initializers: dict[str, TensorProto | SparseTensorProto] = {}
+    for name, tensor in _initializers(graph):
         if name in initializers:
             raise ModelError(f"two initialisers are called {name!r}")
         initializers[name] = tensor
@@ -400,6 +466,12 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
     functions = _functions(model)
     shapes = with_arguments(nodes, dict(_declared(graph)))
     return Graph(inputs, outputs, nodes, initializers, external, shapes, size_bytes, opsets, functions, unneeded)
+
+
+def _initializers(graph: GraphProto) -> Iterable[tuple[str, TensorProto | SparseTensorProto]]:
+    """The initialisers with their names; a sparse one has that of its values."""
+    yield from ((as_text(tensor.name), tensor) for tensor in graph.initializer)
+    yield from ((as_text(tensor.values.name), tensor) for tensor in graph.sparse_initializer)
 
 
 def _declared(graph: GraphProto) -> Iterable[tuple[str, tuple[int, ...]]]:
@@ -503,7 +575,7 @@ def _captured(node: NodeProto) -> dict[str, None]:
     found: dict[str, None] = {}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            own = {as_text(value.name) for value in (*graph.input, *graph.initializer)}
+            own = {*(as_text(value.name) for value in graph.input), *(name for name, _ in _initializers(graph))}
             used: dict[str, None] = {}
             for inner in graph.node:
                 used.update(dict.fromkeys(map(as_text, filter(None, inner.input))))

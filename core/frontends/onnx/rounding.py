@@ -58,6 +58,8 @@ def narrow_results(node: Node, given: Kinds) -> list[Narrow | None]:
         return [made, *none[1:]]
     if node.op in ("Constant", "ConstantOfShape") and node.has("value"):
         return [NARROW.get(node.attributes["value"].t.data_type), *none[1:]]
+    if node.op == "Constant" and node.has("sparse_value"):
+        return [NARROW.get(node.attributes["sparse_value"].sparse_tensor.values.data_type), *none[1:]]
     present = [kind for kind in given if kind is not None]
     if not present:
         return none
