@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from ...errors import ModelError
-from ...relay.expr import Constant, Expr, const
+from ...relay.expr import Constant, Expr
 from ...relay.op import get_op
 from ...tir.form.dtype import bounds, is_float, is_integer
 from .context import Context, Converter, is_constant
@@ -120,12 +120,27 @@ def _matmul(c: Context) -> Expr:
     a, b = c.expr(0), c.expr(1)
     if not a.shape or not b.shape:
         raise ModelError("it multiplies no scalars")
-    if len(b.shape) == 2 and is_constant(b):
+    if len(b.shape) == 2 and is_constant(b) and is_float(a.dtype):
         return c.call("nn.dense", a, c.permute(b, (1, 0)))
     left = c.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = c.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
-    made = c.call("matmul", left, right)
+    made = c.call("matmul", left, right) if is_float(a.dtype) else _integer_product(c, left, right)
     return without_ones(c, made, a, b)
+
+
+_WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
+"""Integers whose matrices ONNX multiplies."""
+
+
+def _integer_product(c: Context, a: Expr, b: Expr) -> Expr:
+    """Return the product of (..., m, k) and (..., k, n) in the integers' own dtype, in which it wraps around."""
+    if a.dtype != b.dtype or a.dtype not in _WIDE_INTEGERS:
+        what = f"it multiplies {a.dtype} and {b.dtype}: floats of one dtype"
+        raise ModelError(f"{what}, or one of {', '.join(_WIDE_INTEGERS)}, are supported")
+    if a.shape[-1] != b.shape[-2]:
+        raise ModelError(f"it multiplies matrices of shapes {a.shape} and {b.shape}, which do not fit")
+    rows, columns = c.reshape(a, (*a.shape, 1)), c.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return c.call("sum", c.call("multiply", rows, columns), axis=(-2,), keepdims=False)
 
 
 def without_ones(c: Context, made: Expr, a: Expr, b: Expr) -> Expr:
@@ -145,12 +160,14 @@ def _gemm(c: Context) -> Expr:
     node, a, b = c.node, c.expr(0), c.expr(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise ModelError(f"it multiplies matrices, not {a.shape} and {b.shape}")
-    alpha, beta = np.float32(node.real("alpha", 1.0)), np.float32(node.real("beta", 1.0))
+    alpha, beta = (_factor(c, name, a.dtype) for name in ("alpha", "beta"))
     if node.integer("transA", 0):
         a = c.permute(a, (1, 0))
     transposed = bool(node.integer("transB", 0))
     made: Expr
-    if is_constant(b):
+    if not is_float(a.dtype):
+        made = _integer_product(c, a, c.permute(b, (1, 0)) if transposed else b)
+    elif is_constant(b):
         weight = b if transposed else c.permute(b, (1, 0))
         if alpha != 1 and isinstance(weight, Constant):
             weight, alpha = c.constant((weight.data * alpha).astype(weight.dtype)), np.float32(1)
@@ -158,12 +175,12 @@ def _gemm(c: Context) -> Expr:
     else:
         made = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
     if alpha != 1:
-        made = c.call("multiply", made, const(alpha, made.dtype))
+        made = c.call("multiply", made, c.scalar(alpha, made))
     if not c.has(2) or beta == 0:
         return made
     added = c.expr(2)
     if beta != 1:
-        scale = const(beta, added.dtype)
+        scale = c.scalar(beta, added)
         if isinstance(added, Constant):
             added = c.constant(added.data * scale.data)
         else:
@@ -172,6 +189,18 @@ def _gemm(c: Context) -> Expr:
     if result.shape != made.shape:
         raise ModelError(f"its addend of shape {added.shape} does not fit its product of shape {made.shape}")
     return result
+
+
+def _factor(c: Context, name: str, dtype: str) -> float:
+    """Return a factor of a Gemm of matrices of ``dtype``: a float32, or a whole number for integers."""
+    import numpy as np
+
+    factor = np.float32(c.node.real(name, 1.0))
+    if is_float(dtype):
+        return factor
+    if not factor.is_integer():
+        raise ModelError(f"its {name} is {factor}; a product of integers is multiplied with whole numbers only")
+    return int(factor)
 
 
 def reduced_axes(c: Context, axes_as_input: int) -> tuple[int, ...] | None:
