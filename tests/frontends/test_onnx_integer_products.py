@@ -83,9 +83,7 @@ def test_gemm(attrs: dict[str, Any], addend: tuple[int, ...] | None, dtype: str)
         args = [b.input("a", inputs["a"].shape, dtype)]
         args.append(b.constant(inputs["b"]) if constant else b.input("b", inputs["b"].shape, dtype))
         args += [] if added is None else [b.constant(added)]
-        made, data = results(
-            b, b.node("Gemm", *args, **attrs), {n: inputs[n] for n in ("a", "b")[: 1 if constant else 2]}
-        )
+        made, _ = results(b, b.node("Gemm", *args, **attrs), {n: inputs[n] for n in ("a", "b")[: 1 if constant else 2]})
         assert made.dtype.name == dtype
         np.testing.assert_array_equal(made, expected)
 

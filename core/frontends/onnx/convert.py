@@ -45,6 +45,7 @@ from .counts import Counts
 from .custom import convert_custom
 from .detection import DETECTION
 from .determinants import DETERMINANTS
+from .dynamic_lstm import BODIES
 from .einsum import EINSUM
 from .fold import FOLDERS, OF_SHAPES, fold, limited
 from .fourier import FOURIER
@@ -430,6 +431,9 @@ class _Importer:
         function = self._graph.functions.get((node.domain, node.op, node.overload))
         if function is not None:
             return function_body(node, function, self._graph.opsets)
+        if node.domain == "com.microsoft" and node.op in BODIES:
+            _check_attributes(node)
+            return BODIES[node.op](node, self._inputs(node), self._graph.opsets)
         if _is_quantised(node):
             return None
         results = RESULTS.get(node.op, len(node.outputs))

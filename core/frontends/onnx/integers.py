@@ -293,6 +293,9 @@ INTEGERS: Mapping[str, _Makes] = {
 }
 
 MICROSOFT: Mapping[str, frozenset[str]] = {
+    "DynamicQuantizeLSTM": frozenset(
+        {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget"}
+    ),
     "QGemm": frozenset({"alpha", "transA", "transB"}),
     "QLinearAdd": frozenset(),
     "QLinearAveragePool": frozenset(

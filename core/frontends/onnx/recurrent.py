@@ -11,8 +11,9 @@ from ...relay.expr import Constant, Expr
 from ...relay.ops.recurrent import ACTIVATIONS
 from ...tir.form.extents import bounds_of
 from .context import Context, Converter, Value, is_constant
+from .proto import Node
 
-__all__ = ["RECURRENT"]
+__all__ = ["LSTM", "RECURRENT", "activations_of", "directions_of"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class _Layer:
 
 _RNN = _Layer("nn.rnn", 1, ("candidate",), ("Tanh",), (5,))
 _GRU = _Layer("nn.gru", 3, ("gate", "candidate"), ("Sigmoid", "Tanh"), (5,))
-_LSTM = _Layer("nn.lstm", 4, ("gate", "candidate", "output"), ("Sigmoid", "Tanh", "Tanh"), (5, 6))
+LSTM = _Layer("nn.lstm", 4, ("gate", "candidate", "output"), ("Sigmoid", "Tanh", "Tanh"), (5, 6))
 
 _SPELLED = {name.replace("_", ""): name for name in ACTIVATIONS}
 """The names of activations as ONNX has them, in lower case."""
@@ -48,11 +49,7 @@ def _converter(layer: _Layer) -> Converter:
 
 def _converted(c: Context, layer: _Layer) -> Sequence[Value]:
     node = c.node
-    direction = node.text("direction", "forward")
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ModelError(f"it has the unknown direction {direction!r}")
-    if node.integer("input_forget", 0):
-        raise ModelError("it couples its input and forget gates (input_forget), which is not supported")
+    backwards = directions_of(node)
     data, weight = c.expr(0), c.expr(1)
     by_batch = bool(node.integer("layout", 0))
     if len(data.shape) != 3 or len(weight.shape) != 3:
@@ -60,11 +57,11 @@ def _converted(c: Context, layer: _Layer) -> Sequence[Value]:
     if by_batch:
         data = c.permute(data, (1, 0, 2))
     _, batch, features = data.shape
-    directions = 2 if direction == "bidirectional" else 1
+    directions = len(backwards)
     units = node.integer("hidden_size", weight.shape[1] // layer.gates)
     shapes = {1: (layer.gates * units, features), 2: (layer.gates * units, units), 3: (2 * layer.gates * units,)}
     shapes.update(dict.fromkeys(layer.states, (batch, units)))
-    if layer is _LSTM:
+    if layer is LSTM:
         shapes[7] = (3 * units,)
     for index, shape in shapes.items():
         place = 1 if by_batch and index in layer.states else 0
@@ -72,8 +69,8 @@ def _converted(c: Context, layer: _Layer) -> Sequence[Value]:
         if c.has(index) and c.value(index).shape != wanted:
             raise ModelError(f"its input {index} has the shape {tuple(c.value(index).shape)}, not {wanted}")
     made = [
-        _one_way(c, layer, number, shapes, data, reverse=direction == "reverse" or number == 1, by_batch=by_batch)
-        for number in range(directions)
+        _one_way(c, layer, number, shapes, data, reverse=reverse, by_batch=by_batch)
+        for number, reverse in enumerate(backwards)
     ]
     outputs, *states = zip(*made, strict=True)
     # Every result has an axis for the direction: of all outputs the second, or the third where batches come first.
@@ -81,6 +78,20 @@ def _converted(c: Context, layer: _Layer) -> Sequence[Value]:
     if by_batch:
         whole = c.permute(whole, (2, 0, 1, 3))
     return [whole, *(_stacked(c, state, 1 if by_batch else 0) for state in states)]
+
+
+def directions_of(node: Node) -> tuple[bool, ...]:
+    """Return of each direction whether it goes backwards.
+
+    Raises:
+        ModelError: the direction is unknown, or gates are coupled.
+    """
+    direction = node.text("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ModelError(f"it has the unknown direction {direction!r}")
+    if node.integer("input_forget", 0):
+        raise ModelError("it couples its input and forget gates (input_forget), which is not supported")
+    return (False, True) if direction == "bidirectional" else (direction == "reverse",)
 
 
 def _stacked(c: Context, parts: Sequence[Expr], axis: int) -> Expr:
@@ -129,7 +140,7 @@ def _one_way(
         extra.append(_cut(c, other, 2 * units, 3 * units))
         before = _cut(c, other, 0, 2 * units)
         other = c.call("concatenate", before, c.constant(np.zeros(units, data.dtype)), axis=0)
-    if layer is _LSTM:
+    if layer is LSTM:
         extra.append(c.reshape(given(7), (3, units)))
     total = c.call("add", own, other)
     inputs = c.reshape(c.call("add", product, total), (time, batch, gates * units))
@@ -142,7 +153,7 @@ def _one_way(
         *(given(index) for index in layer.states),
         lengths,
         reverse=reverse,
-        **_activations(c, layer, number),
+        **activations_of(c.node, layer, number),
         **({"linear_before_reset": bool(c.node.integer("linear_before_reset", 0))} if layer is _GRU else {}),
         **({"clip": c.node.real("clip")} if c.node.has("clip") else {}),
     )
@@ -168,9 +179,9 @@ def _cut(c: Context, value: Expr, begin: int, end: int) -> Expr:
     return c.call("strided_slice", value, begin=(begin,), end=(end,), strides=(1,))
 
 
-def _activations(c: Context, layer: _Layer, number: int) -> dict[str, Any]:
+def activations_of(node: Node, layer: _Layer, number: int) -> dict[str, Any]:
     """The attributes for the activations of one direction."""
-    node, count = c.node, len(layer.parts)
+    count = len(layer.parts)
     directions = 2 if node.text("direction", "forward") == "bidirectional" else 1
     names = node.texts("activations") if node.has("activations") else layer.default * directions
     if len(names) != count * directions:
@@ -194,4 +205,4 @@ def _activations(c: Context, layer: _Layer, number: int) -> dict[str, Any]:
 _WITH_ALPHA = ("affine", "elu", "hard_sigmoid", "leaky_relu", "scaled_tanh", "thresholded_relu")
 _WITH_BETA = ("affine", "hard_sigmoid", "scaled_tanh")
 
-RECURRENT: Mapping[str, Converter] = {"GRU": _converter(_GRU), "LSTM": _converter(_LSTM), "RNN": _converter(_RNN)}
+RECURRENT: Mapping[str, Converter] = {"GRU": _converter(_GRU), "LSTM": _converter(LSTM), "RNN": _converter(_RNN)}
