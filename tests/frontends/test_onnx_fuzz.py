@@ -258,6 +258,30 @@ def _qonnx() -> bytes:
     return b.model(b.node("Quant", y, *numbers(0.5, 0, 4), signed=1, narrow=1, **own)).SerializeToString()
 
 
+def _integers() -> bytes:
+    """Sparse weights of both forms, products of integers, and an LSTM with integer weights."""
+    rng = np.random.default_rng(4)
+    b = OnnxBuilder(18)
+    x = b.input("x", [3, 2, 4])
+    weight = np.where(rng.random((4, 4)) < 1 / 2, rng.normal(size=(4, 4)), 0).astype(np.float32)
+    first, second = (b.sparse_constant(weight, linear) for linear in (True, False))
+    y = b.node("MatMul", b.node("MatMul", x, first), second)
+    codes = [b.constant(rng.integers(-99, 99, (2, n, 8)), "int8") for n in (4, 2)]
+    scales = b.constant([0.01, 0.02], "float32"), b.constant([0, 3], "int8")
+    bias, lengths = b.constant(rng.normal(size=(2, 16)), "float32"), b.constant([3, 1], "int32")
+    given = (y, *codes, bias, lengths, "", "", "", *scales, *scales)
+    attrs = {"domain": "com.microsoft", "hidden_size": 2, "direction": "bidirectional", "clip": 3.0}
+    made = b.node("DynamicQuantizeLSTM", *given, outputs=3, **attrs)
+    i = b.node("Cast", x, to=7)
+    product = b.node("MatMul", i, b.constant(rng.integers(-9, 9, (4, 5)), "int64"))
+    rows = b.node("Reshape", product, b.constant([6, 5], "int64"))
+    added = b.constant([1, 2, 3, 4, 5, 6], "int64")
+    product = b.node("Gemm", rows, rows, added, transB=1, alpha=2.0, beta=3.0)
+    model = b.model(*made, product)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return bytes(model.SerializeToString())
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
     return (
@@ -268,6 +292,7 @@ def seeds() -> tuple[bytes, ...]:
         _recurrent(),
         _controlled(),
         _narrow(),
+        _integers(),
         _optimised(),
         _qonnx(),
     )

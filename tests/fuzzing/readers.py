@@ -91,7 +91,9 @@ def _damaged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
     chance = random.Random(case)
     model = onnx.ModelProto.FromString(chance.choice(seeds))
     graph = model.graph
+    sparse = list(graph.sparse_initializer)
     tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    tensors += [part for tensor in sparse for part in (tensor.values, tensor.indices)]
     attributes = [a for n in graph.node for a in n.attribute]
     types = [value.type.tensor_type for value in (*graph.input, *graph.output)]
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
@@ -104,7 +106,7 @@ def _damaged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
         elif kind == 2 and attributes:
             chance.choice(attributes).type = chance.randrange(1, 15)
         elif kind == 3 and tensors:
-            dims = chance.choice(tensors).dims
+            dims = chance.choice([*tensors, *sparse]).dims
             dims[:] = [chance.choice((d, *_INTEGERS)) for d in dims] if chance.randrange(2) else [*dims, 1]
         elif kind in (4, 5) and tensors:
             _spoil(chance.choice(tensors), chance)
@@ -141,6 +143,8 @@ def _rewired_onnx(seeds: Sequence[bytes], case: int) -> bytes:
     shapes = [value.type.tensor_type.shape for value in values if value.type.HasField("tensor_type")]
     tensors = [tensor for graph in graphs for tensor in graph.initializer]
     tensors += [a.t for node in nodes for a in node.attribute if a.HasField("t")]
+    sparse = [tensor for graph in graphs for tensor in graph.sparse_initializer]
+    tensors += [part for tensor in sparse for part in (tensor.values, tensor.indices)]
     names = [name for node in nodes for name in (*node.input, *node.output)]
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         kind = chance.randrange(12)
@@ -170,7 +174,7 @@ def _rewired_onnx(seeds: Sequence[bytes], case: int) -> bytes:
             else:
                 dims.add().dim_value = chance.choice((1, 2, 3))
         elif kind == 7 and tensors:
-            dims = chance.choice(tensors).dims
+            dims = chance.choice([*tensors, *sparse]).dims
             if dims and chance.randrange(2):
                 dims[:] = dims[:-1] if dims[-1] == 1 else [*dims, 1]
             else:
@@ -208,7 +212,9 @@ def _enlarged_onnx(seeds: Sequence[bytes], case: int) -> bytes:
         if value.name not in initial
         for dim in value.type.tensor_type.shape.dim
     ]
+    sparse = list(graph.sparse_initializer)
     tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    tensors += [part for tensor in sparse for part in (tensor.values, tensor.indices)]
     small = [tensor for tensor in tensors if tensor.data_type in (6, 7) and len(tensor.dims) < 2]
     attributes = [a for n in graph.node for a in n.attribute if a.type in (onnx.AttributeProto.INT, 7)]
     for _ in range(chance.choice((1, 1, 2, 3, 4))):
