@@ -197,7 +197,7 @@ def _real(members: Members) -> frozenset[str]:
 def _time(artifact: Artifact, decision: Decision, members: Members) -> float | str:
     """The same of one with devices: what hosts take, what the simulators count, and what launches and copies cost."""
     partitioner = members.partition
-    table = (partitioner.costs if isinstance(partitioner, Collage) else None) or CostTable()
+    table = (partitioner.table if isinstance(partitioner, Collage) else None) or CostTable()
     try:
         found = ran(artifact, _real(members))
     except NoCompilerError:

@@ -288,7 +288,7 @@ def priced(partitioner: Collage, members: Members) -> Collage:
     if partitioner.workers is not None:
         insecure = partitioner.insecure_workers
         crew = Crew(partial(connect, check_workers(partitioner.workers, insecure), insecure))
-    made = BuildPrices(members, partitioner.costs, crew)
+    made = BuildPrices(members, partitioner.table, crew)
     costs = None if partitioner.costs is None else made.table
     return replace(partitioner.priced(lambda table: made, made.ahead), costs=costs)
 

@@ -475,6 +475,31 @@ class TestTables:
         read = CostTable.read(path)
         assert (read.ns["a"], read.targets["n"].launch_ns) == (2, 3)
 
+    def test_collage_takes_a_path(self, tmp_path: Path) -> None:
+        path = tmp_path / "costs.json"
+        parts = {"nn.relu@0": 4, "add@1": 4, "nn.relu@2": 4, "nn.relu@0 add@1 nn.relu@2": 50}
+        costs = {f"c: {name}": {"ns": ns} for name, ns in parts.items()}
+        path.write_text(json.dumps({"schema_version": 1, "costs": costs}))
+        for given in (path, str(path)):
+            assert Collage(costs=given).table == CostTable.read(path)
+        partitioner = Collage(costs=path)
+        path.unlink()  # it was read
+        _, decision = decided(resolve_targets("c", default_host(), partitioner))
+        assert [one[0] for one in priced(decision)] == ["c: nn.relu@0", "c: add@1", "c: nn.relu@2"]
+
+    def test_collage_takes_no_other_costs(self, tmp_path: Path) -> None:
+        """The caller is to blame, also for costs that are set later."""
+        with pytest.raises(UsageError, match="the table of costs cannot be read: No such file") as caught:
+            Collage(costs=tmp_path / "none.json")
+        assert caught.value.where == str(tmp_path / "none.json")
+        wrong: Any = {"schema_version": 1}
+        with pytest.raises(UsageError, match="costs of Collage is a value of type dict, not a CostTable or the path"):
+            Collage(costs=wrong)
+        partitioner = Collage()
+        partitioner.costs = wrong
+        with pytest.raises(UsageError, match="costs of Collage is a value of type dict"):
+            build(CHAIN, "c", partition=partitioner)
+
     def test_a_table_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("uma.partition.collage.table._MOST_BYTES", 10)
         (tmp_path / "costs.json").write_text(" " * 11)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from ...arguments import told
 from ...distribution import extra_hint
 from ...errors import InternalError, UsageError
 from ..candidates import Problem
@@ -137,7 +139,7 @@ class Collage:
     """Partitioner that chooses the cheapest placement.
 
     Args:
-        costs: a table that goes before other sources; None for none.
+        costs: a table that overrides other sources, or the path of its JSON file; None for none.
         most_ops: how many ops a union of matches has at most; eager's regions may have more.
         most_unions: how many unions of one target there are at most.
         budget: how far the search goes.
@@ -156,10 +158,10 @@ class Collage:
         decision: what was chosen last, in whatever build; None before.
 
     Raises:
-        UsageError: a number is none from 1 on.
+        UsageError: a number is none from 1 on; or ``costs`` is neither a table nor the path of a file with one.
     """
 
-    costs: CostTable | None = None
+    costs: CostTable | str | os.PathLike[str] | None = None
     most_ops: int = 16
     most_unions: int = 5000
     budget: Budget = field(default_factory=Budget)
@@ -174,6 +176,7 @@ class Collage:
     decision: Decision | None = field(default=None, repr=False, init=False)
 
     def __post_init__(self) -> None:
+        self.costs = self.table
         for name, least in (("most_ops", 1), ("most_unions", 1), ("best", 1), ("measure", 0)):
             value: object = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -183,6 +186,21 @@ class Collage:
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise UsageError(f"offload of Collage is {share!r}, not a number from 0 to 1")
 
+    @property
+    def table(self) -> CostTable | None:
+        """The table of ``costs``, which is read if it is a path.
+
+        Raises:
+            UsageError: as for `Collage`.
+        """
+        costs: object = self.costs
+        if costs is None or isinstance(costs, CostTable):
+            return costs
+        if isinstance(costs, (str, os.PathLike)):
+            return CostTable.read(costs)
+        what = f"costs of Collage is {told(costs)}, not a CostTable or the path of a JSON file"
+        raise UsageError(what, hint='for example costs="costs.json"')
+
     def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> Collage:
         """The same for one build.
 
@@ -190,7 +208,7 @@ class Collage:
             prices: gives who tells costs in it.
             ahead: who is asked before for all that these will be asked for, to begin with it; None for nobody.
         """
-        return replace(self, prices=prices(self.costs), ahead=ahead, origin=self)
+        return replace(self, prices=prices(self.table), ahead=ahead, origin=self)
 
     def __str__(self) -> str:
         return "partitioner 'collage'"
@@ -224,7 +242,8 @@ class Collage:
             merged = [pool.add_region(region) for region in _merged(problem, chosen)]
             if not pool.add_rest([offer.claims for offer in chosen]) and not any(merged):
                 break
-        unknown = () if self.costs is None else pool.unknown(self.costs)
+        table = self.table
+        unknown = () if table is None else pool.unknown(table)
         self.decision = Decision(pool, found, least, unknown)
         if self.origin is not None:
             self.origin.decision = self.decision
