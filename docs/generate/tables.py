@@ -9,6 +9,7 @@ from typing import Any
 
 from uma.compilers import KNOWN_COMPILERS
 from uma.frontends.onnx.convert import CONVERTERS, OTHER_DOMAINS
+from uma.frontends.onnx.dynamic_lstm import BODIES
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
@@ -142,7 +143,7 @@ def operators() -> str:
     tflite |= dict.fromkeys(VARIABLE_OPERATORS, "the variables of a model: [state](state.md)")
     tflite |= dict.fromkeys(CONTROL, "other graphs of the file: [control flow](relay.md#control-flow)")
     onnx = dict.fromkeys(FOLDERS, _KNOWN_NOTE)
-    onnx |= {name: _BOTH_NOTE if name in FOLDERS else _TFLITE_NOTE for name in CONVERTERS}
+    onnx |= {name: _BOTH_NOTE if name in FOLDERS else _TFLITE_NOTE for name in (*CONVERTERS, *BODIES)}
     onnx |= {f"{domain}.{name}": _TFLITE_NOTE for domain, rows in OTHER_DOMAINS.items() for name in rows}
     return "\n".join(
         [
@@ -174,6 +175,8 @@ def operators() -> str:
             "small integers one to a byte; constants are widened when the model is read. Each operator computes in "
             "`float32` and rounds its result, halves to even; `Softmax` does so at each of its steps, as ONNX's "
             "reference does.\n",
+            "Initialisers may be sparse. They become dense when the model is read. `DynamicQuantizeLSTM` gives the "
+            "results of onnxruntime on one thread.\n",
             "An `If` that a run decides, a `Loop`, and a longer `Scan` become [control flow](relay.md#control-flow), "
             "which hosts run: shapes are the same in both branches and in every turn, and what a loop puts together "
             "from its turns has a constant number of these. The layers within are named after the node: `loop/add`.\n",
