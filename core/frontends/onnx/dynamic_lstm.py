@@ -30,7 +30,11 @@ _RESULTS = ("Y", "Y_h", "Y_c")
 
 _OPSET = 18
 
-_ONNX_NAMES = {"elu": "Elu", "hard_sigmoid": "HardSigmoid", "leaky_relu": "LeakyRelu", "relu": "Relu"} | {
+_ONNX_NAMES = {
+    "elu": "Elu",
+    "hard_sigmoid": "HardSigmoid",
+    "leaky_relu": "LeakyRelu",
+    "relu": "Relu",
     "sigmoid": "Sigmoid",
     "softplus": "Softplus",
     "softsign": "Softsign",
@@ -77,8 +81,8 @@ class _Nodes:
         """Add the product of floats, quantised by one scale, with integer weights; return a float32."""
         codes, data_scale, data_zero = self("DynamicQuantizeLinear", data, results=3)
         sums = self("Cast", self("MatMulInteger", codes, weight, data_zero, zero), to=1)
-        made: str = self("Mul", sums, self("Mul", data_scale, scale))
-        return made
+        result: str = self("Mul", sums, self("Mul", data_scale, scale))
+        return result
 
 
 def _body(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int]) -> Body:
@@ -89,15 +93,14 @@ def _body(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int])
             or an attribute is not supported.
     """
     directions = directions_of(node)
-    if not len(_RESULTS) >= len(node.outputs) or len(values) > len(_INPUTS):
+    if len(node.outputs) > len(_RESULTS) or len(values) > len(_INPUTS):
         raise ModelError(f"it has {len(values)} inputs and {len(node.outputs)} results")
-    given = {name: value for name, value in zip(_INPUTS, values, strict=False) if value is not None}
-    units, zeros = _checked(given, len(directions), node.integer("hidden_size", 0))
+    inputs = {name: value for name, value in zip(_INPUTS, values, strict=False) if value is not None}
+    units, zeros = _checked(inputs, len(directions), node.integer("hidden_size", 0))
     add = _Nodes("n")
-    has_lengths = "lens" in given
-    data, longest = "X", None
-    steps = int(given["X"].shape[0])
-    if has_lengths:
+    data, lengths = "X", None
+    steps = int(inputs["X"].shape[0])
+    if "lens" in inputs:
         lengths = add("Cast", "lens", to=7)
         # What follows the longest sequence is not quantised; 0 is in every range.
         longest = add("ReduceMax", lengths, keepdims=0)
@@ -108,30 +111,26 @@ def _body(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int])
     for number, is_reverse in enumerate(directions):
 
         def part(name: str, number: int = number) -> str:
-            made: str = add("Gather", name, add.number(number), axis=0)
-            return made
+            result: str = add("Gather", name, add.number(number), axis=0)
+            return result
 
-        turned = data
-        if is_reverse:
-            turned = _reversed(add, data, lengths if has_lengths else None, steps)
-        product = add.product(turned, part("W"), part("W_scale"), add.number(*zeros["W_zero"][number]))
-        if "B" in given:
+        ordered = _reversed(add, data, lengths, steps) if is_reverse else data
+        product = add.product(ordered, part("W"), part("W_scale"), add.number(*zeros["W_zero"][number]))
+        if "B" in inputs:
             halves = add("Reshape", part("B"), add.number([2, 4 * units]))
             product = add("Add", product, add("ReduceSum", halves, add.number([0]), keepdims=0))
-        states = [part(name) if name in given else _zeros(add, given["X"].shape[1], units) for name in "hc"]
-        peepholes = add("Reshape", part("P"), add.number([3, units])) if "P" in given else None
+        states = [part(name) if name in inputs else _zeros(add, inputs["X"].shape[1], units) for name in "hc"]
+        peepholes = add("Reshape", part("P"), add.number([3, units])) if "P" in inputs else None
         recurrent = part("R"), part("R_scale"), add.number(*zeros["R_zero"][number])
-        step = _step(node, number, product, recurrent, peepholes, lengths if has_lengths else None)
-        finished = [*states, states[0]] if has_lengths else states
-        loop = add("Loop", add.number(steps), "", *finished, body=step, results=len(finished) + 1)
-        output, last = loop[-1], [loop[2] if has_lengths else loop[0], loop[1]]
-        if has_lengths:
+        step = _step(node, number, product, recurrent, peepholes, lengths)
+        carried = states if lengths is None else [*states, states[0]]
+        *last, output = add("Loop", add.number(steps), "", *carried, body=step, results=len(carried) + 1)
+        if lengths is not None:
+            _, cell, hidden = last
             # A sequence without elements ends in zeros.
             some = add("Unsqueeze", add("Greater", lengths, add.number(0)), add.number([1]))
-            last = [add("Where", some, state, add.number(0, "float32")) for state in last]
-        if is_reverse:
-            output = _reversed(add, output, lengths if has_lengths else None, steps)
-        results.append((output, *last))
+            last = [add("Where", some, state, add.number(0, "float32")) for state in (hidden, cell)]
+        results.append((_reversed(add, output, lengths, steps) if is_reverse else output, *last))
     for position, (name, parts) in enumerate(zip(_RESULTS, zip(*results, strict=True), strict=True)):
         axis = 1 if position == 0 else 0
         stacked = [add("Unsqueeze", one, add.number([axis])) for one in parts]
@@ -140,23 +139,23 @@ def _body(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int])
 
 
 def _zeros(add: _Nodes, batch: int, units: int) -> str:
-    made: str = add("Expand", add.number(0, "float32"), add.number([batch, units]))
-    return made
+    result: str = add("Expand", add.number(0, "float32"), add.number([batch, units]))
+    return result
 
 
 def _reversed(add: _Nodes, data: str, lengths: str | None, steps: int) -> str:
     """Turn the first axis around, in each batch as much of it as its length says."""
     if lengths is not None:
-        made: str = add("ReverseSequence", data, lengths, batch_axis=1, time_axis=0)
+        result: str = add("ReverseSequence", data, lengths, batch_axis=1, time_axis=0)
     else:
-        made = add("Slice", data, *(add.number([n]) for n in (steps - 1, -(2**31), 0, -1)))
-    return made
+        result = add("Slice", data, *(add.number([n]) for n in (steps - 1, -(2**31), 0, -1)))
+    return result
 
 
-def _checked(given: Mapping[str, Value], directions: int, hidden: int) -> tuple[int, dict[str, list[tuple[int, str]]]]:
+def _checked(inputs: Mapping[str, Value], directions: int, hidden: int) -> tuple[int, dict[str, list[tuple[int, str]]]]:
     """Return how many units there are, and the zero points of each direction with their dtypes."""
     for name, kinds in (("X", ("float32",)), ("W", ("int8", "uint8")), ("R", ("int8", "uint8"))):
-        value = given.get(name)
+        value = inputs.get(name)
         if value is None or len(value.shape) != 3 or str(value.dtype) not in kinds:
             shown = "missing" if value is None else f"{value.dtype} of shape {tuple(value.shape)}"
             raise ModelError(f"its {name} is {shown}, not {' or '.join(kinds)} of 3 dimensions")
@@ -165,24 +164,24 @@ def _checked(given: Mapping[str, Value], directions: int, hidden: int) -> tuple[
             raise ModelError(f"its {name} has dynamic dimensions, which is not supported", hint=hint)
         if min(value.shape) < 1:
             raise ModelError(f"its {name} is empty: {tuple(value.shape)}")
-    _, batch, features = given["X"].shape
-    units = given["R"].shape[1]
+    _, batch, features = inputs["X"].shape
+    units = inputs["R"].shape[1]
     scales = ((directions,), (directions, 4 * units))
-    wanted: dict[str, tuple[str, Sequence[tuple[int, ...]]]] = {
-        "W": (str(given["W"].dtype), [(directions, features, 4 * units)]),
-        "R": (str(given["R"].dtype), [(directions, units, 4 * units)]),
+    expected: dict[str, tuple[str, Sequence[tuple[int, ...]]]] = {
+        "W": (str(inputs["W"].dtype), [(directions, features, 4 * units)]),
+        "R": (str(inputs["R"].dtype), [(directions, units, 4 * units)]),
         "B": ("float32", [(directions, 8 * units)]),
         "lens": ("int32", [(batch,)]),
         "h": ("float32", [(directions, batch, units)]),
         "c": ("float32", [(directions, batch, units)]),
         "P": ("float32", [(directions, 3 * units)]),
         "W_scale": ("float32", scales),
-        "W_zero": (str(given["W"].dtype), scales),
+        "W_zero": (str(inputs["W"].dtype), scales),
         "R_scale": ("float32", scales),
-        "R_zero": (str(given["R"].dtype), scales),
+        "R_zero": (str(inputs["R"].dtype), scales),
     }
-    for name, (dtype, shapes) in wanted.items():
-        value = given.get(name)
+    for name, (dtype, shapes) in expected.items():
+        value = inputs.get(name)
         if value is None and name in ("B", "lens", "h", "c", "P"):
             continue
         if value is None or str(value.dtype) != dtype or tuple(value.shape) not in shapes:
@@ -190,7 +189,7 @@ def _checked(given: Mapping[str, Value], directions: int, hidden: int) -> tuple[
             raise ModelError(f"its {name} is {shown}, not {dtype} of shape {' or '.join(map(str, shapes))}")
     if hidden not in (0, units):
         raise ModelError(f"its hidden_size is {hidden}, its R of {units} units")
-    return units, {name: _zero_points(name, given[name], directions) for name in ("W_zero", "R_zero")}
+    return units, {name: _zero_points(name, inputs[name], directions) for name in ("W_zero", "R_zero")}
 
 
 def _zero_points(name: str, value: Any, directions: int) -> list[tuple[int, str]]:
@@ -224,7 +223,7 @@ def _step(
         product: the data times the weights, plus the bias, (time, batch, 4 * units).
         recurrent: the recurrent weights, their scale and their zero point.
         peepholes: (3, units), if there are any.
-        lengths: of the sequences, int64, if they are given.
+        lengths: of the sequences, int64; None if all have all steps.
     """
     from onnx import ValueInfoProto, helper
 
@@ -263,17 +262,17 @@ def _step(
 
 def _activation(add: _Nodes, value: str, name: str, alpha: float, beta: float) -> str:
     """Add an activation; `relay.ops.recurrent.ACTIVATIONS` has the formulas."""
-    made: str
+    result: str
     if name in _ONNX_NAMES:
-        wanted = {"hard_sigmoid": {"alpha": alpha, "beta": beta}}
-        attrs = wanted.get(name, {"alpha": alpha} if name in ("elu", "leaky_relu", "thresholded_relu") else {})
-        made = add(_ONNX_NAMES[name], value, **attrs)
+        attributes = {"hard_sigmoid": {"alpha": alpha, "beta": beta}}
+        attrs = attributes.get(name, {"alpha": alpha} if name in ("elu", "leaky_relu", "thresholded_relu") else {})
+        result = add(_ONNX_NAMES[name], value, **attrs)
     elif name == "affine":
-        made = add("Add", add("Mul", value, add.number(alpha, "float32")), add.number(beta, "float32"))
+        result = add("Add", add("Mul", value, add.number(alpha, "float32")), add.number(beta, "float32"))
     else:  # scaled_tanh
         inner = add("Tanh", add("Mul", value, add.number(beta, "float32")))
-        made = add("Mul", inner, add.number(alpha, "float32"))
-    return made
+        result = add("Mul", inner, add.number(alpha, "float32"))
+    return result
 
 
 BODIES: Mapping[str, Callable[[Node, Sequence[Value | None], Mapping[str, int]], Body]] = {"DynamicQuantizeLSTM": _body}
