@@ -110,7 +110,7 @@ class OnHost(Collage):
 
     def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> OnHost:
         """See `Collage.priced`."""
-        made = prices(self.costs)
+        made = prices(self.table)
         if self.host is None:
             return replace(self, prices=made, ahead=ahead)
         return replace(self, prices=cast("Prices", _Told(made, self.host)))

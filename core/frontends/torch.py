@@ -73,7 +73,7 @@ def _dimension_names(program: Any) -> dict[str, str]:
         environment = getattr(getattr(node.meta.get("val"), "fake_mode", None), "shape_env", None)
         names = getattr(environment, "source_name_to_debug_name", None)
         symbols = getattr(environment, "source_to_var", None)
-        if names and symbols:
+        if environment is not None and names and symbols:
             return {str(environment.replace(symbols[key])): str(names[key]) for key in names if key in symbols}
     return {}
 

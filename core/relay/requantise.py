@@ -265,7 +265,8 @@ class _Search:
         if isinstance(scale, FloatScale):
             return np.maximum(np.array(scale.scale, self.dtype), np.array(LEAST_FACTOR, self.dtype))
         factors: np.ndarray = np.ldexp(np.array(scale.multiplier, np.float64), np.array(scale.shift) - 31)
-        return factors.astype(self.dtype)
+        rounded: np.ndarray = factors.astype(self.dtype)
+        return rounded
 
     def _offsets(self, steps: _Steps, factors: np.ndarray) -> tuple[_Numbers, np.ndarray]:
         """The best offsets for each factor, and how far they are beyond what may be, 0 or less where they are not.

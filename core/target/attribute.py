@@ -106,7 +106,8 @@ class Attribute:
                 re.compile(self.pattern)
             except re.error as error:
                 raise PluginError(f"attribute {self.name!r}: its pattern is no regular expression: {error}") from error
-        fits = isinstance(self.known, tuple) and (not self.known or item is str)
+        known: object = self.known
+        fits = isinstance(known, tuple) and (not known or item is str)
         self._require(fits and None not in map(self._accept, self.known), "'known' is a tuple of texts that it accepts")
         if self.default is not None:
             self._require(not self.required, "what is required has no default")

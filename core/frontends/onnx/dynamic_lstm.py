@@ -264,8 +264,11 @@ def _activation(add: _Nodes, value: str, name: str, alpha: float, beta: float) -
     """Add an activation; `relay.ops.recurrent.ACTIVATIONS` has the formulas."""
     result: str
     if name in _ONNX_NAMES:
-        attributes = {"hard_sigmoid": {"alpha": alpha, "beta": beta}}
-        attrs = attributes.get(name, {"alpha": alpha} if name in ("elu", "leaky_relu", "thresholded_relu") else {})
+        attrs: dict[str, Any] = {}
+        if name in ("elu", "hard_sigmoid", "leaky_relu", "thresholded_relu"):
+            attrs["alpha"] = alpha
+        if name == "hard_sigmoid":
+            attrs["beta"] = beta
         result = add(_ONNX_NAMES[name], value, **attrs)
     elif name == "affine":
         result = add("Add", add("Mul", value, add.number(alpha, "float32")), add.number(beta, "float32"))

@@ -202,8 +202,9 @@ def _convolution_3d(layer: Layer) -> Expr:
         raise ModelError("its data and weight must have 5 dimensions")
     dilation = tuple(layer.options[f"dilation_{side}"] for side in "dhw")
     attrs = window(layer, data.shape[1:4], weight.shape[:3], dilation)
-    product = call("nn.conv3d", data, weight, dilation=dilation, **attrs)
-    return layer.activated(biased(layer, product, product))
+    return layer.activated(
+        biased(layer, data, lambda data: call("nn.conv3d", data, weight, dilation=dilation, **attrs))
+    )
 
 
 def _hybrid_convolution(layer: Layer, data: Expr, weight: Expr, depthwise: bool, attrs: Mapping[str, object]) -> Expr:

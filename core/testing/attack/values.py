@@ -250,8 +250,8 @@ def _special(op: Op, name: str, shape: tuple[int, ...]) -> list[Any] | None:
         return [orders[-1], *orders]
     if op.name == "layout_transform":
         letters = "NHWC" if rank == 4 else "NDHWC"[:rank]
-        orders = ["".join(order) for order in itertools.islice(itertools.permutations(letters), 24)]
-        return [letters] if name == "src_layout" else [orders[-1], *orders]
+        layouts = ["".join(order) for order in itertools.islice(itertools.permutations(letters), 24)]
+        return [letters] if name == "src_layout" else [layouts[-1], *layouts]
     if op.name == "squeeze":
         return [tuple(at for at, extent in enumerate(shape) if extent == 1)]
     if op.name == "nn.pad" and name == "pad_width":
