@@ -100,6 +100,9 @@ def say_cautions(members: Members, out: Output) -> list[str]:
     cautions = [] if decision is None else list(decision.cautions)
     for sentence in cautions:
         out.complain(f"uma: warning: {sentence}")
+    if decision is not None and not out.quiet:
+        for sentence in decision.notes:
+            out.complain(f"note: {sentence}")
     return cautions
 
 

@@ -66,11 +66,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def say_plan(plan: Mapping[str, Any], out: Output) -> None:
     """A plan for people: its parts and what each won by, and what other placements cost."""
-    from ..reports.decided import PART_HEAD, PLACEMENT_HEAD, part_rows, placement_rows, rival_rows
+    from ..reports.decided import PART_HEAD, PLACEMENT_HEAD, clock_rows, part_rows, placement_rows, rival_rows
     from ..reports.timeline import timeline_lines
 
     out.columns(PART_HEAD, part_rows(plan))
     out.columns(PLACEMENT_HEAD, placement_rows(plan))
+    out.columns(("target", "times", "MHz"), clock_rows(plan))
     if rows := rival_rows(plan):
         out.line("regions that are larger or smaller, and by what they take more:")
         out.columns(("target", "part", "instead", "ops", "us more", "compute", "launches", "copies"), rows)

@@ -6,6 +6,7 @@ give the same bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ _THREADS_FILES = ("uma_parallel.h", "uma_pool.c", "uma_pool.h")
 """Of models with loops that several threads may run; the pool is for programs that want it."""
 _OFFERED = {"uma_fixed.h": ("uma_fixed.h",), "uma_sim.h": ("uma_sim.h", "uma_device.h", "uma_fixed.h")}
 """What plugins' files may include besides, with what that includes."""
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(\w+\.h)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,12 @@ def emit_model(
     ):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     needed = dict.fromkeys([*model.own_headers, *(header for unit in units.values() for header in unit.brought)])
-    for header in needed:
-        if (_CSRC / header).is_file():
-            contents[header] = (_CSRC / header).read_text(encoding="utf-8")
-        elif header in headers:
-            contents[header] = headers[header]
+    included = [*needed]
+    for header in included:  # which grows by what each of them includes
+        text = (_CSRC / header).read_text(encoding="utf-8") if (_CSRC / header).is_file() else headers.get(header)
+        if text is not None:
+            contents[header] = text
+            included += [name for name in _INCLUDED.findall(text) if name not in included]
     contents |= run.files()
     drivers = device_files(used, contents)
     brought = _brought(model)

@@ -40,10 +40,10 @@ __all__ = [
     "costs_folder",
     "here",
     "kept_at",
-    "measured_ns",
     "measuring",
     "ran",
     "ran_of",
+    "ran_on",
     "read_kept",
     "real_devices",
     "run_in_turn",
@@ -74,10 +74,16 @@ class Ran:
     Args:
         ns: nanoseconds, all calls together, without devices that simulators stand in for.
         cycles: what these counted, by label; None for one that counts no cycles.
+        clock_hz: cycles per second of a host whose instructions its emulator counted; None where ``ns`` was timed.
     """
 
     ns: float
     cycles: Mapping[str, int | None]
+    clock_hz: float | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data, which `ran_of` reads."""
+        return {"ns": self.ns, "cycles": dict(self.cycles), "clock_hz": self.clock_hz}
 
 
 @contextlib.contextmanager
@@ -89,8 +95,8 @@ def measuring() -> Iterator[None]:
         _PROCESS.close()
 
 
-def measured_ns(module: IRModule, member: Member) -> float:
-    """How long one run of a model takes on a host, in nanoseconds, the calls of all its kernels together.
+def ran_on(module: IRModule, member: Member) -> Ran:
+    """Build a model for a host alone, and return what one run takes, the calls of all its kernels together.
 
     Args:
         module: canonical relay.
@@ -100,7 +106,7 @@ def measured_ns(module: IRModule, member: Member) -> float:
         UsageError: this machine cannot run what is built for the host.
         ModelError, PluginError, ToolchainError: it cannot be built, or running it has no end.
     """
-    return ran(artifact_of(module, Members((member,)))).ns
+    return ran(artifact_of(module, Members((member,))))
 
 
 def here(member: Member) -> Member:
@@ -175,7 +181,7 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
 def _written(kept: Path, found: Ran, real: Collection[str]) -> Ran:
     """What was found, once it is on disk; what real devices count is no part of it."""
     found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
-    write_kept(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
+    write_kept(kept, found.record())
     return found
 
 
@@ -220,10 +226,10 @@ def _asked(artifact: Artifact, path: Path, repeat: int) -> Ran:
 
 def _emulated(artifact: Artifact) -> Ran:
     profile = artifact.profile(random_inputs(artifact.record.inputs))
-    if profile.uncounted is not None:
+    if profile.counts is None:
         raise UsageError(f"its instructions cannot be counted: {profile.uncounted}")
     ns = float(sum(call.median_ns * call.times for call in profile.calls if not call.is_simulated))
-    return Ran(ns, _cycles(artifact, profile.counters))
+    return Ran(ns, _cycles(artifact, profile.counters), profile.counts.clock_hz)
 
 
 def _cycles(artifact: Artifact, counters: Mapping[str, Mapping[str, int]]) -> dict[str, int | None]:
@@ -274,9 +280,9 @@ def ran_of(found: Any) -> Ran | None:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
 
     with contextlib.suppress(KeyError, TypeError, AttributeError):
-        ns, cycles = found["ns"], found["cycles"]
-        if is_number(ns) and all(value is None or is_number(value) for value in cycles.values()):
-            return Ran(float(ns), dict(cycles))
+        ns, cycles, clock_hz = found["ns"], found["cycles"], found["clock_hz"]
+        if is_number(ns) and all(value is None or is_number(value) for value in (*cycles.values(), clock_hz)):
+            return Ran(float(ns), dict(cycles), clock_hz)
     return None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
@@ -21,7 +22,7 @@ from ..lowering.fuse import kernels_of
 from ..lowering.graph import parts_of
 from ..lowering.members import Member, Members
 from ..partition import Candidate, Collage, Consent, Partitioner, Problem
-from ..partition.collage.prices import Link, Price, whole_ns
+from ..partition.collage.prices import Clock, Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.materialise import RegionWriter
 from ..partition.placement import claims_at
@@ -32,7 +33,7 @@ from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
 from .alone import RegionRefused, Whole, region_ran
 from .dask_link import check_workers, connect
-from .measured import Ran, here, measured_ns, measuring, simulated
+from .measured import Ran, here, measuring, ran_on, simulated
 from .request import request_of
 from .workers import Crew, NoWorkers
 
@@ -55,6 +56,7 @@ class BuildPrices:
         self._members, self.table = members, (table or CostTable()).by_label(members.models)
         self._takers = [member.owner for member in members.takers]
         self._failed: list[str] = []
+        self._clocks: dict[Clock, None] = {}
         self._workers = workers
         self.ahead = None if workers is None else PricesAhead(members, table, workers)
 
@@ -62,6 +64,11 @@ class BuildPrices:
     def failed(self) -> Sequence[str]:
         """What could not be built, to be measured, and why, and what became of workers; in sentences."""
         return (*self._failed, *(self._workers.failed if self._workers is not None else ()))
+
+    @property
+    def clocks(self) -> Sequence[Clock]:
+        """How the times so far are known, in the order of the targets."""
+        return [clock for member in self._members.all for clock in self._clocks if clock.label == member.label]
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -89,9 +96,12 @@ class BuildPrices:
     def _told(self, name: str, member: Member) -> int | None:
         """What the table says of a part; None where it says nothing."""
         if name in self.table.ns:
+            self._clocks[Clock(member.label, "table")] = None
             return self.table.ns[name]
         if name in self.table.cycles:
-            return whole_ns(self.table.cycles[name] / self._clock_hz(member) * 1e9, name)
+            clock_hz = self._clock_hz(member)
+            self._clocks[Clock(member.label, "table", clock_hz)] = None
+            return whole_ns(self.table.cycles[name] / clock_hz * 1e9, name)
         return None
 
     def _by_table(self, name: str, member: Member) -> Price | None:
@@ -141,9 +151,12 @@ class BuildPrices:
     def _ns_of(self, cost: Cost, member: Member) -> float:
         """The time of an estimate: as it says, unless a table gives a clock for its cycles."""
         if cost.seconds is not None and (cost.cycles is None or self._of(member.label).clock_hz is None):
+            self._clocks[Clock(member.label, "plugin")] = None
             return cost.seconds * 1e9
         assert cost.cycles is not None
-        return cost.cycles / self._clock_hz(member) * 1e9
+        clock_hz = self._clock_hz(member)
+        self._clocks[Clock(member.label, "plugin", clock_hz)] = None
+        return cost.cycles / clock_hz * 1e9
 
     def _estimated(
         self, member: Member, problem: Problem, claims: Sequence[Candidate]
@@ -197,15 +210,15 @@ class BuildPrices:
             raise Lost(error.what) from error
         except UsageError as error:
             raise self._untold(member, problem, claims, error.what) from error
+        ns = self._on_host(found, host.label, member.label if not found.cycles else host.label)
         if not found.cycles:  # it computes on the host: what starts it is in the time
-            return Price(
-                whole_ns(found.ns * self._factor(host.label), name), "measured", self._of(member.label).launch_ns or 0
-            )
-        ns = found.ns * self._factor(host.label)
+            return Price(whole_ns(ns, name), "measured", self._of(member.label).launch_ns or 0)
         for label, cycles in found.cycles.items():
             if cycles is None:
                 raise self._untold(member, problem, claims, f"the simulator of {label!r} counts no cycles")
-            ns += cycles / self._clock_hz(member) * 1e9
+            clock_hz = self._clock_hz(member)
+            self._clocks[Clock(label, "simulator", clock_hz)] = None
+            ns += cycles / clock_hz * 1e9
         return Price(whole_ns(ns, name), "measured", launch_ns)
 
     def _untold(self, member: Member, problem: Problem, claims: Sequence[Candidate], why: str) -> UsageError:
@@ -216,8 +229,12 @@ class BuildPrices:
             hint="give a table of costs, or leave the choice to the partitioner 'eager'",
         )
 
-    def _factor(self, label: str) -> float:
-        return self._of(label).factor or 1.0
+    def _on_host(self, ran: Ran, host: str, label: str) -> float:
+        """Return the nanoseconds of a run that a host takes by its table; notes how those of ``label`` are known."""
+        factor = self._of(host).factor or 1.0
+        source: Literal["machine", "emulator"] = "machine" if ran.clock_hz is None else "emulator"
+        self._clocks[Clock(label, source, ran.clock_hz, factor)] = None
+        return ran.ns * factor
 
     def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
         """What hosts would compute together of some calls; with a label what that host would."""
@@ -238,7 +255,7 @@ class BuildPrices:
         module, _ = alone_with(problem, nodes)
         is_first = label == self._takers[0].label
         try:
-            ns = self._run_kernel(module, member, of.factor is not None)
+            ran = self._run_kernel(module, member, of.factor is not None)
         except NoWorkers:
             raise
         except (ModelError, PluginError, ToolchainError) as error:
@@ -253,7 +270,7 @@ class BuildPrices:
                 raise _unmeasured(name, error, _layers_of(problem, nodes)) from error
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
-        return Price(whole_ns(ns * self._factor(label), name), "measured", self._launch_ns(member))
+        return Price(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
 
     def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
         """What one region takes that is a model, as `region_ran`."""
@@ -263,19 +280,18 @@ class BuildPrices:
                 return found
         return region_ran(module, members, consent)
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> float:
-        """What a model takes on a host, in nanoseconds; or, where that cannot be run and may be that here, on this
-        machine."""
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Ran:
+        """What a model takes on a host; or, where that cannot be run and may be that here, on this machine."""
         if self._workers is not None:
             found = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
             if found is not None:
-                return found.ns
+                return found
         try:
-            return measured_ns(module, member)
+            return ran_on(module, member)
         except UsageError:
             if not or_here:
                 raise
-            return measured_ns(module, here(member))  # the factor is of this machine
+            return ran_on(module, here(member))  # the factor is of this machine
 
 
 def priced(partitioner: Collage, members: Members) -> Collage:
@@ -316,9 +332,9 @@ class PricesAhead(BuildPrices):
         self._crew.submit(request_of(module, members, consent))
         return Ran(0.0, {})
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> float:
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Ran:
         self._crew.submit(request_of(module, Members((member,)), or_here=or_here))
-        return 0.0
+        return Ran(0.0, {})
 
 
 class Lost(Exception):

@@ -166,7 +166,7 @@ def _taken(told: dict[str, Any], members: Members, constants: bytes, only_build:
             if not told["or_here"]:
                 raise
             taken = ran(artifact_of(module, Members((here(members.host),))))
-    return {"ns": taken.ns, "cycles": dict(taken.cycles)}
+    return taken.record()
 
 
 def read_answer(text: str) -> dict[str, Any]:

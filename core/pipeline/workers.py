@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ..errors import ModelError, PluginError, ToolchainError, UsageError
 from .alone import RegionRefused
-from .measured import Ran, costs_folder, read_kept, write_kept
+from .measured import Ran, costs_folder, ran_of, read_kept, write_kept
 from .request import Request, answer, read_answer
 
 __all__ = ["Asked", "Crew", "Link", "NoWorkers"]
@@ -131,7 +131,7 @@ class Crew:
         if "error" in found:
             error = found["error"]
             raise _ERRORS[error["kind"]](error["what"], where=error["where"], hint=error["hint"])
-        return Ran(found["ns"], found["cycles"])
+        return ran_of(found)
 
     def close(self) -> None:
         """Leave the workers; what was not answered is asked again when it is wanted."""
@@ -150,7 +150,7 @@ class Crew:
             return True
         kept = read_kept(_file(request))
         if kept is not None:
-            self._answers[request.digest] = {"ns": kept.ns, "cycles": dict(kept.cycles)}
+            self._answers[request.digest] = kept.record()
         return kept is not None
 
     def _step(self) -> bool:
@@ -270,8 +270,8 @@ class Crew:
             self._answers[one.request.digest] = None
             return
         self._answers[one.request.digest] = found
-        if "ns" in found:
-            write_kept(_file(one.request), {"ns": found["ns"], "cycles": found["cycles"]})
+        if (taken := ran_of(found)) is not None:
+            write_kept(_file(one.request), taken.record())
 
     def _built_otherwise(self, found: dict[str, Any], request: Request) -> str | None:
         """What is wrong with what a worker built of a part that is built here as well."""

@@ -9,7 +9,16 @@ from ..lowering.graph import has_loops
 from ..partition import Collage, Decision, plan_record
 from ..pipeline.stages import Build
 
-__all__ = ["PART_HEAD", "PLACEMENT_HEAD", "decision_of", "decision_record", "part_rows", "placement_rows", "rival_rows"]
+__all__ = [
+    "PART_HEAD",
+    "PLACEMENT_HEAD",
+    "clock_rows",
+    "decision_of",
+    "decision_record",
+    "part_rows",
+    "placement_rows",
+    "rival_rows",
+]
 
 
 PART_HEAD = ("target", "part", "us", "by", "runner-up", "us more")
@@ -43,6 +52,27 @@ def part_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
         rows.append(
             (part["target"], _short(", ".join(part["layers"]) or part["name"]), _us(ns), part["source"], names, more)
         )
+    return rows
+
+
+_TIMES = {
+    "machine": "timed on this machine",
+    "emulator": "cycles, estimated from the instructions that its emulator counts",
+    "simulator": "cycles of its simulator",
+    "plugin": "estimated by its plugin",
+    "table": "from the table of costs",
+}
+"""How times are known, by the source of a `Clock`."""
+
+
+def clock_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the source of the times of each target, and its clock in MHz where these are cycles."""
+    rows: list[tuple[str, ...]] = []
+    for clock in plan["clocks"]:
+        times = _TIMES[clock["source"]]
+        if clock["factor"] != 1:
+            times += f", times {clock['factor']:g}"
+        rows.append((clock["target"], times, "-" if clock["hz"] is None else f"{clock['hz'] / 1e6:g}"))
     return rows
 
 

@@ -17,6 +17,7 @@ from tests._support.plugins import HOST, entry_of, toy
 from tests._support.small_models import Uma
 
 from uma.hookspecs import Cost
+from uma.pipeline.measured import Ran
 from uma.plugins import PluginHost
 
 MODEL = """\
@@ -61,6 +62,9 @@ def test_a_plan_is_found_told_kept_and_repeated(uma: Uma, model: Path, monkeypat
         "  the plan        5.00     3.00      2.00    0.00",
         "  eager, npu      5.00     3.00      2.00    0.00",
         "  the host alone  9.00     9.00      0.00    0.00",
+        "  target  times                    MHz",
+        "  npu     estimated by its plugin    -",
+        "  plain   from the table of costs    -",
         "regions that are larger or smaller, and by what they take more:",
         "  target  part              instead  ops              us more  compute  launches  copies",
         "  npu     first, sum, last  smaller  add@1 nn.relu@2     2.00     2.00      0.00    0.00",
@@ -90,6 +94,26 @@ def test_a_plan_is_found_told_kept_and_repeated(uma: Uma, model: Path, monkeypat
     said = uma("build", "m.py", *TARGETS, "--plan", "plan.json").error(2)
     assert said.startswith("the plan is for another model: op 1 of the model is 'multiply Tensor[(2, 4), int32]'")
     assert "where: plan.json" in said
+
+
+def test_times_of_this_machine_and_of_a_device(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "nn.relu", "add", estimate=lambda region: Cost(cycles=100))
+    monkeypatch.setattr("uma.pipeline.prices.ran_on", lambda module, member: Ran(50.0, {}))
+    note = (
+        "note: the times of plain are of this machine, those of npu of a simulated or estimated device; if the product "
+        "has another CPU, name it and an emulator in the target, or give plain a factor in a table of costs (--costs)\n"
+    )
+    rows = ["  npu     estimated by its plugin  100", "  plain   timed on this machine      -"]
+    for command in ("plan", "explain"):
+        done = uma(command, "m.py", *TARGETS, "--partition", "collage")
+        assert done.err == note
+        at = done.out.splitlines().index("  target  times                    MHz")
+        assert done.out.splitlines()[at + 1 : at + 3] == rows
+    assert uma("plan", "m.py", *TARGETS, "-q").err == ""
+    table = {"schema_version": 1, "targets": {"plain": {"factor": 20}}}
+    (model / "costs.json").write_text(json.dumps(table))
+    done = uma("plan", "m.py", *TARGETS, "--costs", "costs.json")
+    assert done.err == "" and "  plain   timed on this machine, times 20    -" in done.out.splitlines()
 
 
 def test_a_build_by_costs(uma: Uma, model: Path) -> None:

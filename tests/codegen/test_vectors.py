@@ -520,6 +520,18 @@ def test_a_header_that_a_host_brings_is_there_where_a_kernel_needs_it() -> None:
     assert '#include "dot.h"' in str(files.contents["net.c"])
 
 
+def test_what_a_header_of_a_host_includes_is_there_as_well() -> None:
+    brought = {
+        "dot.h": '#include "uma_math.h"\n#include <string.h>\n #  include "sums.h"\n#include "../other.h"\n',
+        "sums.h": '#include "uma_vectors.h"\n#include "dot.h"\n',
+        "other.h": "/* others */\n",
+    }
+    program = model(None, "dot.h")
+    contents = emit_model(program, plan(program), headers=brought).contents
+    assert contents["sums.h"] == brought["sums.h"] and "uma_vectors.h" in contents
+    assert "other.h" not in contents and "../other.h" not in contents
+
+
 # Random loops
 
 

@@ -255,7 +255,7 @@ def _measures(queue: Any) -> None:
 
     timing.TimingProcess.ask = ask  # type: ignore[method-assign]  # to count: the process is this test's own
     with measured.measuring():
-        ns = measured.measured_ns(MODEL, resolve_targets("c", default_host()).host)
+        ns = measured.ran_on(MODEL, resolve_targets("c", default_host()).host).ns
     queue.put((ns, sum(repeat > 1 for repeat in found)))
 
 
@@ -315,7 +315,7 @@ def test_instructions_of_a_host_in_an_emulator(monkeypatch: pytest.MonkeyPatch) 
 
     def ns(clock: str) -> float:
         given = resolve_targets(f"c -mcpu=cortex-m4f -runner=qemu-mps2-an386 -clock_hz={clock}", default_host())
-        return measured.measured_ns(MODEL, given.host)
+        return measured.ran_on(MODEL, given.host).ns
 
     assert ns("100M") == pytest.approx(2 * ns("200M")) and ns("100M") > 100
 

@@ -13,6 +13,7 @@ from uma.artifact.random_inputs import random_inputs
 from uma.lowering.members import Member, resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline.loading import load_model
+from uma.pipeline.measured import Ran
 from uma.plugins import default_host
 from uma.relay import Call, IRModule, post_order
 from uma.relay.expr import macs_of
@@ -23,12 +24,12 @@ def microcontroller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host takes what a microcontroller would: 20 ns for a multiply-accumulate, 100 ns for an element that an op
     gives, 1 us for a call."""
 
-    def ns(module: IRModule, member: Member) -> float:
+    def ran_on(module: IRModule, member: Member) -> Ran:
         calls = [expr for expr in post_order(module.main.body) if isinstance(expr, Call)]
         given = sum(math.prod(field.shape) for call in calls for field in getattr(call.type, "fields", (call.type,)))
-        return 1000 + 100 * given + 20 * sum(map(macs_of, calls))
+        return Ran(1000 + 100 * given + 20 * sum(map(macs_of, calls)), {})
 
-    monkeypatch.setattr("uma.pipeline.prices.measured_ns", ns)
+    monkeypatch.setattr("uma.pipeline.prices.ran_on", ran_on)
 
 
 @pytest.mark.soak

@@ -20,8 +20,9 @@ from uma.hookspecs import Cost
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision, Planned, Problem
 from uma.partition.collage import plan_record
+from uma.partition.collage.prices import Clock
 from uma.pipeline import build
-from uma.pipeline.measured import Ran, measured_ns, ran
+from uma.pipeline.measured import Ran, ran, ran_on
 from uma.pipeline.prices import alone_with
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
@@ -122,6 +123,34 @@ class TestSources:
 
         assert price(table(told)) == (700, 0)
         assert price(table(told, plain={"clock_hz": 1e6, "launch_ns": 30})) == (70_000, 30)
+
+    def test_clocks_and_the_note_where_this_machine_is_compared_with_a_device(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def known(estimate: Callable[..., Any] | None, costs: CostTable) -> tuple[list[Clock], list[str]]:
+            _, decision = decided(members(estimate, costs))
+            record = plan_record(decision, {}, {})
+            assert record["clocks"] == [clock.record() for clock in decision.clocks]
+            assert record["notes"] == list(decision.notes)
+            return list(decision.clocks), [note.partition(";")[0] for note in decision.notes]
+
+        npu = Clock("npu", "plugin", 1e8)
+        assert known(cycles, table()) == ([npu, Clock("plain", "table")], [])
+        ran = Ran(4.0, {})
+        monkeypatch.setattr("uma.pipeline.prices.ran_on", lambda module, member: ran)
+        monkeypatch.setattr("uma.pipeline.prices.region_ran", lambda module, members, consent: Ran(4.0, {"npu": 9}))
+        note = "the times of plain are of this machine, those of npu of a simulated or estimated device"
+        assert known(cycles, table({})) == ([npu, Clock("plain", "machine")], [note])
+        seconds = Clock("npu", "plugin")
+        assert known(lambda region: Cost(seconds=1.0), table({})) == ([seconds, Clock("plain", "machine")], [note])
+        simulator = Clock("npu", "simulator", 2e8)
+        assert known(None, table({}, npu={"clock_hz": 2e8})) == ([simulator, Clock("plain", "machine")], [note])
+        scaled = Clock("plain", "machine", None, 20.0)
+        assert known(cycles, table({}, plain={"factor": 20})) == ([npu, scaled], [])
+        monkeypatch.setattr("uma.pipeline.prices.region_ran", lambda module, members, consent: ran)
+        assert known(None, table({})) == ([Clock("npu", "machine"), Clock("plain", "machine")], [])
+        ran = Ran(4.0, {}, 25e6)
+        assert known(cycles, table({})) == ([npu, Clock("plain", "emulator", 25e6)], [])
 
     def test_what_a_table_tells_of_that_there_is_not(self) -> None:
         told = {**HOSTS, "plain: add@0": {"ns": 1}, "plain: add@1 nn.relu@0": {"ns": 1}, "npu: add@01": {"cycles": 1}}
@@ -242,12 +271,12 @@ class TestMeasured:
         assert (error.value.hint or "").startswith("give a table of costs, or the factor of its target in one")
 
     def test_several_that_cannot_be_built_are_costed_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def ns(module: IRModule, member: object) -> float:
+        def ran_on(module: IRModule, member: object) -> Ran:
             if sum(isinstance(expr, Call) for expr in post_order(module.main.body)) > most:
                 raise ModelError("too large")
-            return 70.4
+            return Ran(70.4, {})
 
-        monkeypatch.setattr("uma.pipeline.prices.measured_ns", ns)
+        monkeypatch.setattr("uma.pipeline.prices.ran_on", ran_on)
         most = 1
         _, decision = decided(resolve_targets("c", default_host(), Collage()))
         assert [one[1] for one in priced(decision)] == [70, 70, 70]
@@ -266,7 +295,7 @@ class TestMeasured:
 
     def test_a_kernel_is_timed_by_itself(self) -> None:
         member = resolve_targets("c", default_host()).host
-        assert 0 <= measured_ns(CHAIN, member) < 1e9
+        assert 0 <= ran_on(CHAIN, member).ns < 1e9
 
 
 class TestBuilt:

@@ -101,7 +101,7 @@ class Link:
 
 def good(number: int) -> str | None:
     """A worker that is as it should be."""
-    return said(digest="built") if number < 0 else said(ns=number * 10.0, cycles={})
+    return said(digest="built") if number < 0 else said(ns=number * 10.0, cycles={}, clock_hz=None)
 
 
 def stuck(number: int) -> str | None:
@@ -216,7 +216,7 @@ class TestCrew:
             results(Crew(lambda: Link(a=lambda number: text)), [9])
 
     def test_versions_are_looked_at_in_each_answer(self) -> None:
-        later = json.dumps({"versions": {**VERSIONS, "toy": "3"}, "ns": 1.0, "cycles": {}})
+        later = json.dumps({"versions": {**VERSIONS, "toy": "3"}, "ns": 1.0, "cycles": {}, "clock_hz": None})
         link = Link(a=lambda number: good(number) if number < 1 else later, b=good)
         crew = Crew(lambda: link)
         assert results(crew, range(6)) == [0, 10, 20, 30, 40, 50]
@@ -283,7 +283,15 @@ def test_tcp_on_this_machine_needs_none(host: str) -> None:
     assert check_workers(f"tcp://{host}:8786")
 
 
-@pytest.mark.parametrize("text", ["{}", '{"versions": {}, "ns": -1, "cycles": {}}', '{"versions": {}, "error": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"versions": {}, "ns": 1, "cycles": {}}',
+        '{"versions": {}, "ns": -1, "cycles": {}, "clock_hz": null}',
+        '{"versions": {}, "error": {}}',
+    ],
+)
 def test_what_is_no_answer(text: str) -> None:
     with pytest.raises(ValueError, match="is no answer"):
         read_answer(text)

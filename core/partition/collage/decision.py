@@ -18,7 +18,7 @@ from ..record import Candidate
 from .frontier import Found
 from .integer import has_solver
 from .pool import Offer, Pool, uncovered
-from .prices import Prices
+from .prices import Clock, Prices
 from .search import Budget, cheapest
 from .table import CostTable
 
@@ -67,6 +67,27 @@ class Decision:
                 f"the plan takes {self.cost_ns / 1e3:.2f} us, and is not proven: none is below {bound_us:.2f} us{more}"
             ]
         return (*self.unknown, *self.failed, *cut, *gap)
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """How the times of each target are known, in the order of the targets."""
+        return self.pool.clocks
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence if times of this machine are compared with those of a simulated or estimated device."""
+        here = dict.fromkeys(clock.label for clock in self.clocks if clock.is_unscaled_machine)
+        devices = dict.fromkeys(
+            clock.label for clock in self.clocks if clock.source in ("simulator", "plugin") and clock.label not in here
+        )
+        if not here or not devices:
+            return ()
+        others = " and ".join(devices)
+        return (
+            f"the times of {' and '.join(here)} are of this machine, those of {others} of a simulated or "
+            f"estimated device; if the product has another CPU, name it and an emulator in the target, or give "
+            f"{next(iter(here))} a factor in a table of costs (--costs)",
+        )
 
     @property
     def chosen(self) -> tuple[Offer, ...]:

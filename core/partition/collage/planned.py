@@ -93,6 +93,8 @@ def plan_record(
         "unions_left_out": list(pool.cut),
         "failed": list(decision.failed),
         "unknown": list(decision.unknown),
+        "notes": list(decision.notes),
+        "clocks": [clock.record() for clock in decision.clocks],
         "parts": parts,
         "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
     }

@@ -24,7 +24,7 @@ from ..explain import movements_beside
 from ..record import Candidate, Owner
 from ..region_size import Excess, RegionSize, used_by
 from .cover import CoverProblem, Piece, numbers, ops_of
-from .prices import Price, Prices
+from .prices import Clock, Price, Prices
 from .table import CostTable
 from .unions import unions
 
@@ -160,6 +160,11 @@ class Pool:
     def failed(self) -> tuple[str, ...]:
         """What could not be measured, and why, in sentences."""
         return tuple(dict.fromkeys(self._prices.failed))
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """How the times of each target are known."""
+        return tuple(self._prices.clocks)
 
     def nodes(self, offer: Offer) -> tuple[Expr, ...]:
         """What an offer computes, in order."""

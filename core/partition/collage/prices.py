@@ -13,7 +13,7 @@ from ...target.values import shown
 from ..candidates import Problem
 from ..record import Candidate
 
-__all__ = ["Link", "Price", "Prices", "Source", "whole_ns"]
+__all__ = ["Clock", "Link", "Price", "Prices", "Source", "whole_ns"]
 
 Source = Literal["estimated", "measured", "table", "free"]
 """Who tells what something costs: the target's plugin, a run here, a table that was given, or nobody, as it is a view,
@@ -41,6 +41,33 @@ class Price:
 
 
 @dataclass(frozen=True)
+class Clock:
+    """How the times of a target's parts are known.
+
+    Args:
+        label: of the target.
+        source: ``machine`` where they are timed on this machine, ``emulator`` and ``simulator`` where one counts
+            cycles, ``plugin`` for estimates, ``table`` for a table of costs.
+        hz: cycles per second, by which cycles are time; None where the source has times.
+        factor: the times are multiplied by it.
+    """
+
+    label: str
+    source: Literal["machine", "emulator", "simulator", "plugin", "table"]
+    hz: float | None = None
+    factor: float = 1.0
+
+    @property
+    def is_unscaled_machine(self) -> bool:
+        """Whether they are times of this machine, which no factor makes those of another one."""
+        return self.source == "machine" and self.factor == 1.0
+
+    def record(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"target": self.label, "source": self.source, "hz": self.hz, "factor": self.factor}
+
+
+@dataclass(frozen=True)
 class Link:
     """The way between the memory of hosts and that of an accelerator that has one of its own.
 
@@ -63,6 +90,10 @@ class Prices(Protocol):
     @property
     def failed(self) -> Sequence[str]:
         """What could not be measured so far, and why, in sentences."""
+
+    @property
+    def clocks(self) -> Sequence[Clock]:
+        """How the times so far are known, in the order of the targets."""
 
     @property
     def hosts(self) -> Sequence[str]:

@@ -4,6 +4,7 @@ at the limits of what they are for.
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -212,6 +213,19 @@ def test_where_flash_counts_few_channels_are_paired(opt: str, channels: int, tak
     module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
     artifact = uma.build(module, f"c -mcpu=cortex-m4 -opt={opt}", name="m", plugins=PLUGINS)
     assert ("uma_dsp_tile_twice(" in artifact.files["m.c"].decode()) == taken
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_layer_alone_has_all_headers(channels: int) -> None:
+    """``uma_dsp_depth.h`` includes ``uma_dsp.h``, which no other layer of the model brings."""
+    made = fusion(np.ones((3, 3, 1, channels), np.int8), (1, 5, 5, channels), groups=channels, padding=(1, 1, 1, 1))
+    module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
+    with asked_by_rows():
+        loops = uma.build(module, TARGET, plugins=PLUGINS, stop_after="flatten")
+    assert isinstance(loops, IRModule)
+    files = uma.build(loops, TARGET, name="m", plugins=PLUGINS).files
+    includes = {name for text in files.values() for name in re.findall(rb'#include "(\w+\.h)"', text)}
+    assert {name.decode() for name in includes} <= files.keys()
 
 
 def made_of(one: Fusion, data: Var | None = None) -> Expr:
