@@ -26,6 +26,7 @@ from ..runtime.objects import MODEL_FOLDER, OBJECTS_FOLDER
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
+from ..toolchain.origins import NO_ORIGINS, Origins
 from ..toolchain.stack import stacks_below
 from .archive import is_archive, names_archive, read_archive, write_archive
 from .compiled import Compiled
@@ -62,6 +63,7 @@ class Artifact:
             and a CMakeLists.txt are added if there are none.
         record: what it says of itself, but for ``files``, which is computed here.
         built_from: the model that it was built from, and how; None if that is unknown.
+        origins: the plugins that bring some of its C, for errors; nothing of it is saved.
 
     Attributes:
         record: all that it says of itself; read only.
@@ -77,7 +79,11 @@ class Artifact:
     files: Mapping[str, bytes]
 
     def __init__(
-        self, files: Mapping[str, str | bytes], record: ArtifactRecord, built_from: ModelSource | None = None
+        self,
+        files: Mapping[str, str | bytes],
+        record: ArtifactRecord,
+        built_from: ModelSource | None = None,
+        origins: Origins = NO_ORIGINS,
     ) -> None:
         try:
             contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
@@ -98,7 +104,8 @@ class Artifact:
                 hint="shorten the names in the model",
             )
         self.files = MappingProxyType(dict(sorted(contents.items())))
-        self._compiled = Compiled(self.record, self.files)
+        self.origins = origins
+        self._compiled = Compiled(self.record, self.files, origins)
         self.built_from = built_from
         self._sizes: tuple[int | None, int | None] | None = None
         self._lock = threading.RLock()
@@ -112,6 +119,7 @@ class Artifact:
             dict(self.files),
             self.record,
             self.built_from if isinstance(self.built_from, SavedModel) else None,
+            self.origins,
         )
 
     def __repr__(self) -> str:
@@ -246,6 +254,7 @@ class Artifact:
 
         Raises:
             ToolchainError: a compiler is missing, or does not take the sources.
+            PluginError: it does not take those of a plugin.
         """
         with self._lock:
             return {name: one.content for name, one in self._compiled.objects.items()}
@@ -276,6 +285,7 @@ class Artifact:
 
         Raises:
             ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
+            PluginError: C of a plugin is the reason.
             ModelError: the sources hold another model than the metadata says.
             RequirementError: the emulated board has less memory than the model takes.
             UsageError: the model is for another machine, and names no emulator; or for a CPU with instructions that

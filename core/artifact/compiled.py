@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..codegen.traced import TRACED_STEPS, traced_steps_text
 from ..contract.drivers import Library, Parts
-from ..errors import ModelError, UsageError
+from ..errors import ModelError, ToolchainError, UsageError
 from ..machines import Machine, find_runner, runners_for
 from ..runtime.peaks import Peaks, measured_peaks
 from ..toolchain.cache import Cache, library_key, on_trial
@@ -20,6 +21,7 @@ from ..toolchain.cpu import refuse_other_cpu
 from ..toolchain.discovery import find_compiler
 from ..toolchain.elf import check_machine
 from ..toolchain.libraries import require_library
+from ..toolchain.origins import NO_ORIGINS, Origins
 from ..toolchain.stack import Measured
 from .record import ArtifactRecord, HostRecord, TensorRecord
 
@@ -37,12 +39,24 @@ class Compiled:
     Args:
         record: of the artifact.
         files: its files, by name.
+        origins: the plugins that bring some of their C.
     """
 
-    def __init__(self, record: ArtifactRecord, files: Mapping[str, bytes]) -> None:
-        self._record, self._files = record, files
+    def __init__(self, record: ArtifactRecord, files: Mapping[str, bytes], origins: Origins = NO_ORIGINS) -> None:
+        self._record, self._files, self._origins = record, files, origins
         self._first = record.compile.hosts[0]
         self._where = f"model {record.name}"
+
+    @contextlib.contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Within, C of a plugin that does not compile, link or load is a PluginError that names the plugin."""
+        try:
+            yield
+        except ToolchainError as error:
+            fault = self._origins.fault(error, self._files)
+            if fault is None:
+                raise
+            raise fault from error
 
     @functools.cached_property
     def machine(self) -> Machine | None:
@@ -55,6 +69,7 @@ class Compiled:
 
         Raises:
             ToolchainError: a compiler is missing, or does not take the sources.
+            PluginError: it does not take those of a plugin.
         """
         hosts = self._record.compile.hosts
         made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
@@ -70,9 +85,9 @@ class Compiled:
 
     def _objects_of(self, host: HostRecord) -> dict[str, Measured]:
         machine = host.own_machine
-        made = compile_objects(
-            [Part(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)], self._files
-        )
+        part = Part(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)
+        with self._blaming():
+            made = compile_objects([part], self._files)
         for name, one in made.items():
             if machine is not None:
                 check_machine(one.content, machine, name)
@@ -86,6 +101,7 @@ class Compiled:
 
         Raises:
             ToolchainError: it cannot be made.
+            PluginError: C of a plugin is the reason.
             UsageError: the model is for several machines.
         """
         how = self._record.compile
@@ -104,9 +120,11 @@ class Compiled:
         key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:
-            compile_shared(parts, files, output, libraries=libraries, stack_of=f"{self._record.name}_run")
+            stack_of = f"{self._record.name}_run"
+            compile_shared(parts, files, output, libraries=libraries, stack_of=stack_of, complete=True)
 
-        return Cache().library(key, build)
+        with self._blaming():
+            return Cache().library(key, build)
 
     def load(self, library: Path) -> NativeModel:
         """The model in a library of it, loaded into this process.
@@ -118,7 +136,7 @@ class Compiled:
 
         self._check_here()
         record = self._record
-        with on_trial(library):
+        with self._blaming(), on_trial(library):
             model = NativeModel(
                 library,
                 name=record.name,
@@ -165,7 +183,8 @@ class Compiled:
         parts = self._parts([*sources, record.compile.library_entry])
         runner = find_runner(first.runner, machine)
         libraries = self._libraries(parts[0])
-        image = make_image(parts, self._files, runner, libraries, where=self._where, counted=hooks)
+        with self._blaming():
+            image = make_image(parts, self._files, runner, libraries, where=self._where, counted=hooks)
         return EmulatedModel(
             image,
             runner,

@@ -55,6 +55,7 @@ from .dump import Dumper
 from .kept_model import KeptModel
 from .loading import LoadedModel, Model, Shapes, load_model, model_digest
 from .machine_code import machine_code
+from .origins import origins_of
 from .pins import Pins
 from .ram import Limit, ram_limit, require_ram
 from .requantize import Requantize
@@ -526,7 +527,7 @@ def make_artifact(
         rows=rows,
         strips=strips,
     )
-    return Artifact(files.contents, record, built_from)
+    return Artifact(files.contents, record, built_from, origins_of(program, members, devices, codes))
 
 
 def _executor(members: Members) -> str:

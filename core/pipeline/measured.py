@@ -165,7 +165,7 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
         return found
     if not artifact.is_native:
         return _written(kept, _emulated(artifact), real)
-    Compiled(artifact.record, artifact.files).library("profile")
+    Compiled(artifact.record, artifact.files, artifact.origins).library("profile")
     with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
         path = artifact.save(Path(folder) / "kernel")
         # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
@@ -206,7 +206,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
         paths = [artifact.save(Path(folder) / str(number)) for number, artifact in enumerate(artifacts)]
         for artifact in artifacts:
-            Compiled(artifact.record, artifact.files).library()
+            Compiled(artifact.record, artifact.files, artifact.origins).library()
         seconds = _ENOUGH_S * max(1.0, min(len(paths) / 2, _MOST_SHARES))
         told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
         with alone(kept.parent):

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import ToolchainError, UmaError, UsageError
 from ..plugins import PluginHost, default_host
 from ..target.kind import suggest
+from ..toolchain.origins import PluginCodeError
 from .deadline import DEFAULT_SECONDS, OutOfTime, place_in, stopped_after
 from .outcome import Check, Outcome, Progress, quiet
 from .record import CheckResult, Conformance
@@ -171,6 +172,8 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
             outcome.notes.append(f"could not be ended: {error.what}")
         else:
             outcome.skipped = error.what.splitlines()[0]
+    except PluginCodeError as error:
+        outcome.find("driver", error.what, error.where or "", "compiled")
     except UmaError as error:
         outcome.find(one.part, f"the check cannot go on: {error.what}", error.where or "")
     from .attack.failures import clause_findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from ..artifact import Artifact
 from ..codegen.names import c_identifier
 from ..errors import ToolchainError, UsageError
+from ..toolchain.compile import CompilationError
 from ..toolchain.discovery import Compiler, find_compiler
 from ..toolchain.tools import excerpt, run
 
@@ -95,6 +97,7 @@ class Perturbed:
 
     Raises:
         ToolchainError: it cannot be compiled.
+        PluginCodeError: C of the plugin is the reason.
         UsageError: the model is for another machine.
     """
 
@@ -226,5 +229,7 @@ def _compiled(artifact: Artifact, folder: Path, compiler: Compiler, sanitized: b
     )
     status, text = run(command, cwd=folder, timeout_s=_BUILD_S)
     if status != 0:
-        raise ToolchainError(f"the program with the devices cannot be compiled\n{excerpt(text)}")
+        what = f"the program with the devices cannot be compiled\n{excerpt(text)}"
+        error = CompilationError(what, where=shlex.join(command), hint=None, output=text)
+        raise artifact.origins.fault(error, artifact.files) or error
     return folder / "program"

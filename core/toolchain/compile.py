@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,15 @@ from .discovery import INSTALL_HINT, Compiler
 from .stack import Measured, measuring_flags, stack_bytes
 from .tools import Running, ending, excerpt, no_thread, run
 
-__all__ = ["STACK_SYMBOL", "Part", "compile_objects", "compile_program", "compile_shared", "try_link"]
+__all__ = [
+    "STACK_SYMBOL",
+    "CompilationError",
+    "Part",
+    "compile_objects",
+    "compile_program",
+    "compile_shared",
+    "try_link",
+]
 
 STACK_SYMBOL = "uma_stack_bytes"
 """In a shared library, a symbol the value of which is the stack that its function takes, where that is known."""
@@ -28,6 +37,19 @@ _LINK_TIMEOUT_S = 20.0
 # Names that no file of the caller's can have.
 _LINKED = ".linked"
 _TEMPORARY = ".temporary"
+
+
+class CompilationError(ToolchainError):
+    """A compiler or linker refuses what it is given.
+
+    Args:
+        what, where, hint: as of `UmaError`; a hint says that the machine is at fault.
+        output: all that it printed.
+    """
+
+    def __init__(self, what: str, *, where: str, hint: str | None, output: str) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.output = output
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,7 @@ def compile_shared(
     *,
     libraries: Sequence[Path] = (),
     stack_of: str | None = None,
+    complete: bool = False,
     jobs: int = 2,
     timeout_s: float = _TIMEOUT_S,
 ) -> Path:
@@ -69,6 +92,8 @@ def compile_shared(
         output: where the library goes; replaced if it exists.
         libraries: files of other libraries that it needs, which it will find where they are now.
         stack_of: the function whose stack the library tells, as `STACK_SYMBOL`.
+        complete: refuse symbols that neither it nor ``libraries`` define, instead of leaving them to the process that
+            loads it.
         jobs: how many compilers run at once.
         timeout_s: seconds that one compiler may take.
 
@@ -84,7 +109,9 @@ def compile_shared(
         objects = folder.compile(parts, ("-fPIC",), jobs)
         known = None if stack_of is None else stack_bytes(map(folder.measured, objects), stack_of)
         told = () if known is None else (f"-Wl,--defsym={STACK_SYMBOL}={known}",)
-        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *told), objects, libraries)
+        # Apple's linker refuses undefined symbols by default, and does not know the option.
+        defined = ("-Wl,-z,defs",) if complete and sys.platform != "darwin" else ()
+        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *told, *defined), objects, libraries)
 
     return _made(make, parts, files, output, timeout_s)
 
@@ -213,10 +240,11 @@ class _Folder:
                     where=shlex.join(command),
                     hint=f"{near}-mcpu takes native, or a CPU that this compiler knows",
                 )
-            raise ToolchainError(
+            raise CompilationError(
                 f"{compiler.name} could not {what} ({ending(status)})\n{excerpt(text)}".rstrip("\n"),
                 where=shlex.join(command),
                 hint=_hint(text),
+                output=text,
             )
         product = self.path / made
         if product.is_symlink() or not product.is_file():

@@ -296,7 +296,7 @@ def _all() -> Sequence[Broken]:
         Broken(
             "compiles",
             module_source("compiles", _RELU, _LOWERED, _RUNTIME.format(source="'this is no C'")),
-            "could not compile broken.c",
+            "has C that does not compile: broken.c:1$",
             None,
             "compile",
         ),

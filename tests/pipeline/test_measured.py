@@ -206,7 +206,7 @@ class TestLibraries:
         ("for (;;) i = count;", "it did not end within 1.5 s"),
         ("abort();", "it crashed: SIGABRT (6)"),
         ("exit(3);", "it ended the process with exit status 3"),
-        ("no C", "cc could not compile relu.c"),
+        ("no C", "plugin uma-lib 1.0 has C that does not compile: relu.c"),
     ],
     ids=["hangs", "crashes", "exits", "compiles not"],
 )

@@ -15,6 +15,7 @@ from ...program import Call, Program, Wait, plan
 from ...relay.expr import Expr, Tuple
 from ...relay.module import IRModule
 from ...reports.inspected import runs_of
+from ...toolchain.origins import PluginCodeError
 from ...toolchain.packing import packing_engine
 from .layer import Layer, layer_name, module_of, number_of
 
@@ -305,6 +306,7 @@ def images_of(
     nevertheless."""
     images: list[Image] = []
     unbuilt: list[Unbuilt] = []
+    broken: set[str] = set()  # C of the plugin that keeps a single layer from being compiled
     waiting = [list(layers[at : at + most]) for at in range(0, len(layers), most)]
     while waiting:
         some = waiting.pop(0)
@@ -314,6 +316,10 @@ def images_of(
             images.append(Image(some, members, isolation))
         except BuildFailed as failed:
             error, stage = failed.error, failed.stage
+            if isinstance(error, PluginCodeError) and error.what in broken:
+                continue  # one layer shows it
+            if isinstance(error, PluginCodeError) and len(some) == 1:
+                broken.add(error.what)
             named = [number for part in (error.where or "").split(", ") if (number := number_of(part)) is not None]
             if len(some) == 1:
                 unbuilt.append(Unbuilt(some[0], error, stage))

@@ -21,6 +21,7 @@ from ...relay.op import FixedPoint, Op
 from ...reports.rounding_error import relative_bounds, rounding_bounds
 from ...reports.verification import compare
 from ...tir.form.interp import InterpreterError, TooLong
+from ...toolchain.origins import PluginCodeError
 from ..record import Part
 from .images import BuildFailed, Image, Ran, Unbuilt, lowered_of
 from .inputs import feeds
@@ -143,7 +144,7 @@ def fault_of_unbuilt(unbuilt: Unbuilt) -> Fault:
     if isinstance(error, PluginError) and stage == STAGES[STAGES.index("partition") - 1]:
         text = f"a pattern fails on a layer that is accepted: {error.what}{place}"
         return Fault(unbuilt.layer, "pattern", f"not lowered after {stage}: {_head(error.what)}", text)
-    if isinstance(error, ToolchainError):
+    if isinstance(error, (ToolchainError, PluginCodeError)):
         return Fault(unbuilt.layer, "driver", "not compiled", f"its C cannot be compiled: {error.what}{place}")
     text = f"an accepted layer cannot be lowered: {error.what}{place}"
     return Fault(unbuilt.layer, "lowering", f"not lowered after {stage}: {_head(error.what)}", text)

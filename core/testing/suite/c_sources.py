@@ -15,6 +15,7 @@ from ...machines import Machine
 from ...target import Target
 from ...toolchain.discovery import Compiler, find_compiler
 from ...toolchain.elf import Definition, definitions
+from ...toolchain.origins import PluginCodeError, enclosing_function
 from ...toolchain.tools import run
 from ..accepted import artifact_of, built, small_layers, uses_device
 from ..outcome import Check, Outcome, Progress
@@ -106,15 +107,22 @@ def _compile(
             command = (*compiler.command, *STRICT, "-O2", "-fno-pie", "-fno-common", "-c", file, "-o", made.name)
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
             if status != 0:
-                lines = text.strip().splitlines()
-                first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
-                what = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {first[:300]}"
+                what = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {_first_error(text, files)}"
                 outcome.find("driver", what, file, "warnings")
                 continue
             try:
                 _symbols(outcome, definitions(made.read_bytes()), file, runtime)
             except ToolchainError as error:
                 outcome.note(f"symbols were not looked at: {error.what}")
+
+
+def _first_error(output: str, files: Mapping[str, str]) -> str:
+    """The first line of a compiler's output that says what is wrong, and the function of the plugin that it is in."""
+    lines = output.strip().splitlines()
+    first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
+    place = re.match(r"(?:\./)?([\w.+-]+):(\d+):", first)
+    function = None if place is None else enclosing_function(files.get(place[1], ""), int(place[2]))
+    return first[:300] + (f" (in {function})" if function else "")
 
 
 def _symbols(outcome: Outcome, found: Sequence[Definition], where: str, runtime: Runtime) -> None:
@@ -172,6 +180,11 @@ def _sanitized(outcome: Outcome, compiler: Compiler, progress: Progress) -> None
         outcome.find("lowering", what, ", ".join(other[:4]), "repeated")
     try:
         harness = Perturbed(artifact, sanitized=True)
+    except PluginCodeError as error:
+        if not any(one.check == "c.warnings" for one in outcome.findings):
+            raise
+        outcome.note(f"sanitizers: {error.what.splitlines()[0]}")
+        return
     except ToolchainError as error:
         outcome.note(f"sanitizers: {error.what.splitlines()[0]}")
         return
@@ -207,9 +220,8 @@ def _cross(outcome: Outcome, runtime: Runtime, progress: Progress) -> None:
             command = (*compiler.command, *_CORTEX_M_FLAGS, *STRICT, "-Os", "-c", file, "-o", f"{file}.o")
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
             if status != 0:
-                lines = text.strip().splitlines()
-                first = next((line for line in lines if re.search(r"error|warning", line)), lines[0] if lines else "")
-                outcome.find("driver", f"for a Cortex-M, {compiler.name}: {first[:300]}", file, "cross")
+                what = f"for a Cortex-M, {compiler.name}: {_first_error(text, files)}"
+                outcome.find("driver", what, file, "cross")
     _cross_model(outcome, mmio, progress)
 
 
@@ -233,7 +245,7 @@ def _cross_model(outcome: Outcome, impl: str, progress: Progress) -> None:
             outcome.note("Cortex-M: the driver was compiled; the layers do not reach the device")
             return
         objects = artifact_of(program, members).objects()
-    except ToolchainError as error:
+    except (ToolchainError, PluginCodeError) as error:
         outcome.find("driver", f"a model for a Cortex-M cannot be compiled: {error.what}", error.where or "", "cross")
     except UmaError as error:
         outcome.note(f"Cortex-M: the driver was compiled; no model was built: {error.what}")

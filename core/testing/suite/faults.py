@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from ...errors import ToolchainError, UmaError
 from ...hookspecs import Runtime
 from ...runtime.devices import CORE_FAULTS
+from ...toolchain.origins import PluginCodeError
 from ..accepted import artifact_of, built, small_layers
 from ..attack.layer import Layer
 from ..outcome import Check, Outcome, Progress
@@ -67,6 +68,8 @@ def _faults(outcome: Outcome, progress: Progress) -> None:
         except ToolchainError as error:
             outcome.unchecked = f"nothing can be run: {error.what.splitlines()[0]}"
             return
+        except PluginCodeError:
+            raise
         except UmaError as error:
             outcome.note(f"{_title(image)} was left out: {error.what}")
             continue
