@@ -24,7 +24,6 @@ from .summary import memory_map, say_footprint, say_map, say_shares, shares_reco
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
-    from ..lowering.members import Members
 
 __all__ = ["add"]
 
@@ -104,15 +103,13 @@ class _Sizes:
     uncompiled: str = "nothing was compiled"
 
 
-def _compiled(artifact: Artifact, members: Members, args: argparse.Namespace, out: Output) -> _Sizes:
-    from ..lowering.blame import blaming_sources
+def _compiled(artifact: Artifact, args: argparse.Namespace, out: Output) -> _Sizes:
 
     if args.no_compile:
         return _Sizes()
     out.step("compile")
     try:
-        with blaming_sources(members):
-            code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+        code_bytes = artifact.code_bytes  # a model that does not compile is not saved
         return _Sizes(code_bytes, artifact.stack_bytes)
     except NoCompilerError as error:
         return _Sizes(uncompiled=f"nothing was compiled, as {error.what}: {error.hint}")
@@ -153,7 +150,6 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..artifact.footprint import footprint
-    from ..lowering.blame import blaming_sources
     from ..lowering.graph import has_loops
     from ..pipeline.contest import best_plan
     from ..pipeline.driver import finish_build, lower_loaded, start_build
@@ -195,20 +191,20 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     limit = limits.get("max-ram")
 
     def taken(artifact: Artifact) -> int:
-        return footprint(artifact.record, None, _compiled(artifact, members, args, out).stack_bytes).ram_bytes
+        return footprint(artifact.record, None, _compiled(artifact, args, out).stack_bytes).ram_bytes
 
     asked = members
     contest = best_plan(loaded, members, limit, taken, out.step)
     members = contest.members
     build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
     artifact = finish_build(build, loaded, out.step, weights=args.weights)
-    sizes = _compiled(artifact, members, args, out)
+    sizes = _compiled(artifact, args, out)
     while limit is not None and (left := beside_stack(artifact.record, sizes.stack_bytes, limit)) is not None:
         # What the stack takes is known now, and is not there for the rest.
         before = artifact.record.rows
         build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=left)
         artifact = finish_build(build, loaded, out.step, weights=args.weights)
-        sizes = _compiled(artifact, members, args, out)
+        sizes = _compiled(artifact, args, out)
         if artifact.record.rows == before:
             break
     if args.require_offload is not None:
@@ -220,9 +216,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     cycles: tuple[Cycles, ...] = ()
     if "max-cycles" in limits:
         out.step("count")
-        with blaming_sources(members):
-            costs = () if is_lowered else region_costs(build)
-            cycles = accelerator_cycles(artifact, costs, code_bytes is not None)
+        costs = () if is_lowered else region_costs(build)
+        cycles = accelerator_cycles(artifact, costs, code_bytes is not None)
     require_limits(artifact.record, memory, limits, cycles)
     out.step("save")
     wanted = args.output or Path("build") / artifact.name

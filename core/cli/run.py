@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..artifact import Artifact, Peaks, Profile
-    from ..lowering.members import Members
     from ..reports.costs import RegionCost
 
 __all__ = ["add"]
@@ -81,7 +80,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..lowering.blame import blaming_sources
     from ..reports.trace import trace
     from ..runtime.files import save_arrays, write_plain
 
@@ -91,7 +89,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(
             "--device-trace records one run, and times are measured without it", hint="run the model twice"
         )
-    artifact, members, costs = _artifact(args, out)
+    artifact, costs = _artifact(args, out)
     inputs = make_inputs(args, artifact.record.inputs)
     profiled = args.profile or args.trace is not None
     if args.repeat is not None and artifact.emulator is not None:
@@ -104,8 +102,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     simulated = [device.label for device in artifact.record.devices if device.simulated]
     out.step("compile and run")
     if profiled:
-        with blaming_sources(members):
-            profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS, threads=args.threads)
+        profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS, threads=args.threads)
         outputs = dict(profile.outputs)
         estimates = estimated(costs, profile)
         peaks = peaks_of(artifact, out) if artifact.is_native else {}
@@ -117,8 +114,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             estimates=estimates,
         )
     else:
-        with blaming_sources(members):
-            session = artifact.session(trace=args.device_trace, threads=args.threads)
+        session = artifact.session(trace=args.device_trace, threads=args.threads)
         # What a device that stopped the run has been told is in the trace, too.
         with session if args.device_trace is not None else contextlib.nullcontext():
             outputs = session.run(inputs)
@@ -143,10 +139,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None, tuple[RegionCost, ...]]:
-    """What to run; where it was built just now, the targets; and for a profile what their regions are to cost."""
+def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, tuple[RegionCost, ...]]:
+    """What to run; and for a profile of what was built just now, what its regions are to cost."""
     if (artifact := model_or_artifact(args, "running")) is not None:
-        return artifact, None, ()
+        return artifact, ()
     from ..pipeline.driver import finish_build, start_build
     from ..reports.costs import region_costs
 
@@ -156,7 +152,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     out.notes(loaded.notes, loaded.simplified)
     say_cautions(members, out)
     costs = region_costs(build) if args.profile or args.trace else ()
-    return artifact, members, costs
+    return artifact, costs
 
 
 def _median_us(call: Any, repeat: int) -> float:

@@ -239,7 +239,6 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 def _built(loaded: LoadedModel, members: Members, limit: Limit | None, out: Output) -> tuple[Artifact, Limit | None]:
     """What `uma build` makes of a model with a limit on its RAM, and what of that is left beside the stack."""
     from ..artifact.footprint import footprint
-    from ..lowering.blame import blaming_sources
     from ..pipeline.driver import build_loaded
     from ..pipeline.ram import beside_stack, require_ram
 
@@ -248,8 +247,7 @@ def _built(loaded: LoadedModel, members: Members, limit: Limit | None, out: Outp
         return artifact, None
     left, stack_bytes = limit, None
     while True:
-        with blaming_sources(members):
-            stack_bytes = artifact.stack_bytes
+        stack_bytes = artifact.stack_bytes
         less, before = beside_stack(artifact.record, stack_bytes, limit), artifact.record.rows
         if less is None:
             break

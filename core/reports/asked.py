@@ -18,7 +18,6 @@ from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
-from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..markup import html_of, table
@@ -314,18 +313,17 @@ def verify_loaded(
         make = None
         if against != "builtin":
             make = against, partial(ORACLES[against], file, [row.shape for row in declared], [], loaded.constants)
-        with blaming_sources(members):
-            return verify_open(
-                loaded,
-                artifact,
-                members,
-                open_shapes,
-                inputs,
-                make,
-                progress or (lambda what: None),
-                step_limit_s,
-                max_ram,
-            )
+        return verify_open(
+            loaded,
+            artifact,
+            members,
+            open_shapes,
+            inputs,
+            make,
+            progress or (lambda what: None),
+            step_limit_s,
+            max_ram,
+        )
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
         samples = max(SAMPLES_EMULATED, len(given))
@@ -336,17 +334,16 @@ def verify_loaded(
         assert file is not None
         kept = kept_states(loaded.form, states)
         oracle = against, partial(ORACLES[against], file, [row.shape for row in declared], kept, loaded.constants)
-    with blaming_sources(members):
-        return compare(
-            loaded,
-            artifact,
-            members,
-            fed,
-            oracle=oracle,
-            progress=progress,
-            step_limit_s=step_limit_s,
-            max_ram=max_ram,
-        )
+    return compare(
+        loaded,
+        artifact,
+        members,
+        fed,
+        oracle=oracle,
+        progress=progress,
+        step_limit_s=step_limit_s,
+        max_ram=max_ram,
+    )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
-from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike
 from ..markup import element, html_of, table
@@ -152,14 +151,13 @@ def report_on(
         explanation = None if is_lowered else explain(build, costs=True)
     assert artifact is not None
     measured = Measured()
-    with blaming_sources(None if kept is None else kept.members):
-        if compiled:
-            say("compile")
-            measured = Measured.sizes_of(artifact)
-        if profile:
-            say("profile")
-            given = random_inputs(artifact.record.inputs)
-            measured = measured.with_profile(artifact.profile(given, PROFILED_RUNS), PROFILED_RUNS)
+    if compiled:
+        say("compile")
+        measured = Measured.sizes_of(artifact)
+    if profile:
+        say("profile")
+        given = random_inputs(artifact.record.inputs)
+        measured = measured.with_profile(artifact.profile(given, PROFILED_RUNS), PROFILED_RUNS)
     say("report")
     return make_report(artifact, measured, build, explanation)
 
