@@ -227,7 +227,8 @@ class Library:
         symbols: what generated code calls of it. A library without these is not the one that is meant.
         make: writes it as the file that it is given, where it is found nowhere; it raises ToolchainError where that
             cannot be. The file is kept with what UMA compiles and found by its name, in which there is a digest of what
-            it is made from, therefore: what is made from something else has another name.
+            it is made from, therefore: what is made from something else has another name. It may keep files beside it:
+            that folder is the library's own, and stays until the library is there, so that a second attempt continues.
 
     Raises:
         PluginError: a field is malformed.

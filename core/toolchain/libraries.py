@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..contract.drivers import Library
@@ -95,28 +96,55 @@ def _search(library: Library, compiler: Compiler, flags: Sequence[str] = ()) -> 
 
 
 def _make(library: Library, make: Callable[[Path], None], where: str) -> None:
-    """Have a plugin write a library, whole or not at all."""
+    """Have a plugin write a library, whole or not at all. Its folder stays if that fails, for the next attempt."""
     folder = _made_folder()
     name = f"lib{library.name}{'.dylib' if sys.platform == 'darwin' else '.so'}"
+    partial = folder / f".partial-{library.name}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as partial:
+        before = _stamp(folder / name)
+        with _locked(folder.with_name(f".{_MADE}-{library.name}.lock")):
+            if _stamp(folder / name) != before:
+                return  # another process has made it meanwhile
+            partial.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
-                make(Path(partial, name))
+                make(partial / name)
             except UmaError:
                 raise
             except Exception as error:
                 what = f"the C library {library.name!r} was not made: {type(error).__name__}: {error}"
                 raise PluginError(what, where=where) from error
-            if not Path(partial, name).is_file():
+            if not (partial / name).is_file():
                 raise PluginError(f"the C library {library.name!r} was not written where it should be", where=where)
-            os.replace(Path(partial, name), folder / name)
+            os.replace(partial / name, folder / name)
+            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise ToolchainError(
             f"cannot keep the C library {library.name!r}: {error.strerror}",
             where=str(folder),
             hint="make room there, or choose another folder with UMA_CACHE_DIR",
         ) from error
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """Tells a file from one that replaces it; None where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Within, no other process is; where there are no locks, it may be."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(file, "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _made_folder() -> Path:

@@ -6,8 +6,10 @@ import os
 import shlex
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Library
 from uma.machines import Machine
 from uma.runtime import find_library
+from uma.toolchain import libraries
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.libraries import require_library
@@ -195,6 +198,57 @@ def test_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert require_library(library, compiler, "here", flags, machine) == tmp_path / "libhalf.a"
     with pytest.raises(ToolchainError, match="uses VFP register arguments"):
         require_library(library, compiler, "here", ("-mcpu=cortex-m4", "-mthumb"), machine)
+
+
+def test_what_a_plugin_keeps_beside_a_library_stays_until_it_is_there(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+
+    def make(output: Path) -> None:
+        before = output.with_name("half")
+        if not before.exists():
+            before.write_text("compiled")
+            raise ToolchainError("it takes too long")
+        shutil.copyfile(made(tmp_path / "work", cc), output)
+
+    library = Library("twice", symbols=("twice",), make=make)
+    with pytest.raises(ToolchainError, match="it takes too long"):
+        require_library(library, find_compiler(), "here")
+    found = require_library(library, find_compiler(), "here")
+    assert [one.name for one in found.parent.iterdir()] == [found.name]
+
+
+def test_two_processes_make_a_library_once(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one waits, and finds what the first one has made."""
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[Path] = []
+
+    def make(output: Path) -> None:
+        asked.append(output)
+        begun.set()
+        assert waits.wait(20)
+        shutil.copyfile(made(tmp_path / "work", cc), output)
+
+    begun, waits = threading.Event(), threading.Event()
+    library, found = Library("twice", symbols=("twice",), make=make), list[Path]()
+    threads = [
+        threading.Thread(target=lambda: found.append(require_library(library, find_compiler(), "here")))
+        for _ in range(2)
+    ]
+    threads[0].start()
+    assert begun.wait(20)
+    locks = libraries.__dict__["_locked"]
+
+    def locked(file: Path) -> Any:
+        waits.set()  # the second one has seen that there is none yet
+        return locks(file)
+
+    monkeypatch.setattr(libraries, "_locked", locked)
+    threads[1].start()
+    for thread in threads:
+        thread.join(20)
+    assert len(asked) == 1 and len(found) == 2 and found[0] == found[1]
 
 
 def test_a_library_that_is_missing_is_made_once(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

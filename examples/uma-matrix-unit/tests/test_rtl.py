@@ -4,6 +4,7 @@ what the ops mean.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +17,16 @@ import pytest
 import uma
 from uma.cli import main
 from uma.codegen.devices import Device
-from uma.errors import ToolchainError
-from uma.hookspecs import Runtime
+from uma.errors import ToolchainError, UsageError
+from uma.hookspecs import Library, Runtime
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.runtime.replay import Replayed, replay
 from uma.runtime.traces import Trace, parse_trace, read_trace
 from uma.target import Target
+from uma.toolchain.discovery import find_compiler
+from uma.toolchain.libraries import require_library
 from uma_matrix_unit import KIND, rtl, runtime
 
 PLUGINS = PluginHost(
@@ -234,7 +237,59 @@ def test_what_verilator_says_is_told(tmp_path: Path) -> None:
     broken = rtl.sources() | {"matrix_unit.sv": "module matrix_unit; oops"}
     with pytest.raises(ToolchainError, match=r"verilator could not make the unit \(exit status 1\)\n.*syntax error"):
         rtl.verilate(broken, (8, 8, 8), tmp_path / "x.so")
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "x.so").exists()
+
+
+FAKE = """\
+#!/bin/sh
+mkdir -p made
+touch made/unit.cpp made/more.cpp
+test -e made/unit.o && { echo library > made/library.so; exit 0; }
+touch made/unit.o
+sleep 60
+"""
+
+
+def test_a_second_attempt_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit is one of the environment; what was compiled by then, and only that, is kept."""
+    real, tools = shutil.which, tmp_path / "tools"
+    tools.mkdir()
+    (tools / "verilator").write_text(FAKE)
+    (tools / "verilator").chmod(0o755)
+    monkeypatch.setattr(rtl.shutil, "which", lambda name: real(name) or name)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UMA_MATRIX_UNIT_VERILATOR_S", "40")
+    ticks: list[float] = []
+
+    def monotonic() -> float:
+        """Time passes once a file is compiled."""
+        ticks.append(10.0 if [*tmp_path.rglob("unit.o")] else 0.0)
+        return sum(ticks)
+
+    monkeypatch.setattr(rtl.time, "monotonic", monotonic)
+    monkeypatch.setattr(rtl, "_SAY_S", 0.01)
+    made = Library("mxu_fake", make=partial(rtl.verilate, {"unit.sv": "module"}, (8, 8, 8)))
+    with pytest.raises(ToolchainError, match=r"did not finish within 40 s and was stopped; 1 of 3 files") as caught:
+        require_library(made, find_compiler(), "here")
+    assert caught.value.hint == "run it again, which continues, or raise the limit: UMA_MATRIX_UNIT_VERILATOR_S=80"
+    err = capsys.readouterr().err
+    assert "matrix_unit: verilator compiles impl=rtl, " in err and " of at most 40 s; 1 of 3 files are compiled" in err
+    folder = tmp_path / "cache" / "libraries"
+    assert [path.name for path in folder.iterdir()] == [".partial-mxu_fake"]
+    monkeypatch.undo()
+    monkeypatch.setattr(rtl.shutil, "which", lambda name: real(name) or name)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(ToolchainError, match="the C library 'mxu_fake' is missing or cannot be used"):
+        require_library(made, find_compiler(), "here")  # it is made now, and is no library
+    assert [path.name for path in folder.iterdir()] == ["libmxu_fake.so"]
+    for text in "soon", "0", "inf":
+        monkeypatch.setenv("UMA_MATRIX_UNIT_VERILATOR_S", text)
+        with pytest.raises(UsageError, match="is not a number of seconds"):
+            rtl.verilate({}, (8, 8, 8), tmp_path / "x.so")
 
 
 def test_the_name_of_the_library_says_what_it_is_made_from() -> None:
