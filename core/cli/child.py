@@ -10,9 +10,21 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from contextlib import redirect_stderr
+from functools import partial
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Ended", "in_child"]
+from ..errors import UmaError
+from .output import Output
+
+if TYPE_CHECKING:
+    from ..plugins import PluginHost
+
+__all__ = ["PLUGIN_SECONDS", "Ended", "in_child", "print_from_child"]
+
+PLUGIN_SECONDS = 30.0
+"""How long importing one plugin may take."""
 
 
 class Ended(Exception):
@@ -56,6 +68,59 @@ def in_child(action: Callable[[], Any], seconds: float) -> Any:
     except ValueError:
         how = f"with {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         raise Ended(f"ended the process {how}") from None
+
+
+def print_from_child(command: Callable[[Output], int], out: Output, host: PluginHost) -> int:
+    """Run a command that imports plugins and prints in a child, and print here what it printed there.
+
+    If the child ends, each plugin is imported in a child of its own. One that ends that too is at fault: it is not
+    imported here, where the command then runs.
+
+    Args:
+        command: prints to what it is given, and returns its exit code.
+        out: where to print.
+        host: the plugins.
+
+    Raises:
+        UmaError: raised by the command.
+    """
+
+    def run() -> tuple[int, str, str] | None:
+        stdout, stderr = StringIO(), StringIO()
+        with redirect_stderr(stderr):
+            try:
+                code = command(Output(stdout, as_json=out.as_json, quiet=out.quiet, verbose=out.verbose))
+            except UmaError:
+                return None  # it is raised here, with its cause
+        return code, stdout.getvalue(), stderr.getvalue()
+
+    try:
+        printed = in_child(run, PLUGIN_SECONDS * max(1, len(host.names())))
+    except Ended:
+        _set_aside(host)
+        return command(out)
+    if printed is None:
+        return command(out)
+    code, text, complaints = printed
+    if complaints:
+        out.complain(complaints.removesuffix("\n"))
+    out.relay(text)
+    return int(code)
+
+
+def _set_aside(host: PluginHost) -> None:
+    """Have the plugins that end a child not be imported here."""
+    for status in host.plugins():
+        if status.state in ("disabled", "quarantined"):
+            continue
+        try:
+            in_child(partial(_import, host, status.entry.distribution), PLUGIN_SECONDS)
+        except Ended as how:
+            host.set_aside(status.entry, str(how))
+
+
+def _import(host: PluginHost, name: str) -> None:
+    host.examine(name)
 
 
 def _run(action: Callable[[], Any], reader: int, writer: int) -> None:

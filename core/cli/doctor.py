@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..distribution import extra_hint, rivals
 from ..errors import PluginError, ToolchainError, UmaError, UsageError
 from ..version import __version__
-from .child import Ended, in_child
+from .child import PLUGIN_SECONDS, Ended, in_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _NEEDED_BYTES = 100 << 20
-_PLUGIN_SECONDS = 30.0
 _PROGRAM = (
     "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint main(void) { return (int32_t)sqrt(0.0); }\n"
 )
@@ -221,11 +220,10 @@ def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
     has_host = False
     for name, entry in {status.entry.distribution: status.entry for status in host.plugins()}.items():
         try:
-            found, is_host = in_child(partial(_examined, host, check, name), _PLUGIN_SECONDS)
+            found, is_host = in_child(partial(_examined, host, check, name), PLUGIN_SECONDS)
         except Ended as how:
-            what = f"plugin {name} {entry.version} {how} when it was imported and asked for its kinds"
-            hint = f"disable it (UMA_DISABLE_PLUGINS={name}), and tell its authors"
-            yield Finding(check, "fault", what, entry.location, hint, PluginError.exit_code)
+            error = host.set_aside(entry, str(how))
+            yield Finding(check, "fault", error.what, entry.location, error.hint, error.exit_code)
             continue
         has_host |= is_host
         yield from (Finding(**row) for row in found)
@@ -242,7 +240,11 @@ def _examined(host: PluginHost, check: str, name: str) -> tuple[list[dict[str, A
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         statuses = host.examine(name)
-    found = [_plugin(check, status) for status in statuses if status.entry.distribution == name]
+    own = [status for status in statuses if status.entry.distribution == name]
+    found = [_plugin(check, status) for status in own]
+    hint = f"remove the others: pip uninstall {name}, once for each"
+    shadows = dict.fromkeys(status.entry.shadow for status in own)
+    found += [Finding(check, "note", shadow, None, hint) for shadow in shadows if shadow is not None]
     found += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
     kinds = [kind for status in statuses if status.plugin for kind in status.plugin.kinds.values()]
     return [asdict(finding) for finding in found], any(kind.is_host for kind in kinds)
@@ -345,7 +347,7 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
     targets = project_targets()
     for name in targets:
         try:
-            row = in_child(partial(_named_target, host, check, name, project.path), _PLUGIN_SECONDS)
+            row = in_child(partial(_named_target, host, check, name, project.path), PLUGIN_SECONDS)
         except Ended as how:
             what = f"target {name}: a plugin that it names {how}"
             yield Finding(check, "fault", what, str(project.path), "disable that plugin", PluginError.exit_code)

@@ -56,6 +56,12 @@ class Output:
             self._end_step()
             self._print(text)
 
+    def relay(self, text: str) -> None:
+        """Print what another `Output` like this one has printed."""
+        self._end_step()
+        self._answered = self.as_json and bool(text)
+        self._print(text, end="")
+
     def table(self, rows: Mapping[str, str]) -> None:
         """Names and values, one pair a line."""
         width = max(map(len, rows), default=0)

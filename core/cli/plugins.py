@@ -6,9 +6,11 @@ import argparse
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError, UmaError
+from .child import print_from_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from ..hookspecs import Pattern
     from ..lowering.members import Member
     from ..pipeline.passes import Step
-    from ..plugins import LoadedPlugin, PluginStatus
+    from ..plugins import LoadedPlugin, PluginHost, PluginStatus
     from ..target import TargetKind
 
 __all__ = ["add"]
@@ -43,7 +45,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     host = plugin_host(args)
     if args.plugin is None:
         return _list(host.plugins(), out)
-    statuses = host.examine(args.plugin)
+    return print_from_child(partial(_examine, host, args.plugin), out, host)
+
+
+def _examine(host: PluginHost, name: str, out: Output) -> int:
+    statuses = host.examine(name)
     records, faults = [], [status.error for status in statuses if status.error is not None]
     for status in statuses:
         record = _record(status)
@@ -71,6 +77,8 @@ def _list(statuses: Sequence[PluginStatus], out: Output) -> int:
     for status in statuses:
         if status.reason is not None:
             out.line(f"{status.entry.distribution}: {_because(status)}")
+        if status.entry.shadow is not None:
+            out.line(f"note: {status.entry.shadow}")
     out.result({"plugins": [_record(status) for status in statuses]})
     return 0
 
@@ -96,6 +104,7 @@ def _record(status: PluginStatus) -> dict[str, Any]:
         "value": entry.value,
         "location": entry.location,
         "editable": entry.editable,
+        "hidden": list(entry.hidden),
         "requires_core": core_requirement(entry),
         "error": error
         and {"what": error.what, "where": error.where, "hint": error.hint, "traceback": _traceback(error)},
@@ -114,6 +123,8 @@ def _headed(status: PluginStatus, rows: dict[str, str], out: Output) -> None:
     out.line(f"{entry.distribution} {entry.version}: {status.state}")
     if status.reason is not None:
         out.line(f"  {_because(status)}")
+    if entry.shadow is not None:
+        out.line(f"  note: {entry.shadow}")
     names = ", ".join(f"{one.kind} = {one.value}" for one in status.entries)
     place = f"{entry.location} (editable)" if entry.editable else entry.location
     rows = {"entry points": names, "metadata in": place, **rows}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
+from .child import print_from_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .forms import forms_of_kind, forms_of_target, kind_forms_record, target_forms_record
 from .output import Output
@@ -39,8 +41,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.explain is not None:
         if args.kind is not None:
             raise UsageError("--explain takes a whole target, and no KIND besides")
-        return _explain(target_text(args.explain), host, out)
-    return _list(host, out) if args.kind is None else _describe(args.kind, host, out)
+        return print_from_child(partial(_explain, target_text(args.explain), host), out, host)
+    return print_from_child(
+        partial(_list, host) if args.kind is None else partial(_describe, args.kind, host), out, host
+    )
 
 
 def _describe(name: str, host: PluginHost, out: Output) -> int:

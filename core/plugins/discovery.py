@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from itertools import chain
 
 from ..metadata import Distribution, distributions, headers, read
@@ -25,12 +26,23 @@ def installed_plugins(group: str = GROUP) -> list[PluginEntry]:
     """
     entries: list[PluginEntry] = []
     seen: set[str] = set()
+    later: dict[str, list[Distribution]] = {}
     for found in distributions(path=[*map(str, sys.path)]):  # some put a Path there
         name = _name(found)
-        if not name or name not in seen:
+        if name in seen:
+            later.setdefault(name, []).append(found)
+            continue
+        if name:
             seen.add(name)
-            entries += _entries(found, group)
-    return entries
+        entries += _entries(found, group)
+    return [_with_hidden(entry, later.get(normalised(entry.distribution), ())) for entry in entries]
+
+
+def _with_hidden(entry: PluginEntry, later: Sequence[Distribution]) -> PluginEntry:
+    """An entry that names the other versions of its distribution."""
+    versions = [(headers(found, "Version")[0], str(found.locate_file("")).rstrip("/")) for found in later]
+    hidden = [f"{version} in {folder}" for version, folder in versions if version not in (None, entry.version)]
+    return entry._replace(hidden=tuple(hidden)) if hidden else entry
 
 
 def installed_version(entry: PluginEntry) -> str | None:

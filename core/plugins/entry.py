@@ -32,6 +32,7 @@ class PluginEntry(NamedTuple):
         requires: the distribution's ``Requires-Dist`` lines.
         location: the folder or archive on the path that has the metadata.
         editable: whether it was installed from a folder of sources, which it goes on using.
+        hidden: other versions of the distribution, which are behind this one on the path: ``2.0 in FOLDER``.
     """
 
     kind: str
@@ -41,6 +42,15 @@ class PluginEntry(NamedTuple):
     requires: tuple[str, ...] = ()
     location: str = ""
     editable: bool = False
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def shadow(self) -> str | None:
+        """Return which version is used where several are installed, in a sentence; None where one is."""
+        if not self.hidden:
+            return None
+        others = ", ".join(self.hidden)
+        return f"{self.distribution} {self.version} in {self.location} is used, and hides {others}"
 
     @property
     def plugin(self) -> tuple[str, str]:

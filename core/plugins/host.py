@@ -143,6 +143,19 @@ class PluginHost:
                 self._load(key)
         return tuple(self._status(key) for key in keys)
 
+    def set_aside(self, entry: PluginEntry, how: str) -> PluginError:
+        """Quarantine the plugin of an entry, without importing it, and return the error.
+
+        Args:
+            entry: one of its entry points.
+            how: what it does to a process that imports it, as a predicate: ``ended the process with status 3``.
+        """
+        name = entry.distribution
+        hint = f"disable it (UMA_DISABLE_PLUGINS={name}), and tell its authors"
+        error = entry.fault(f"{how} when it was imported and asked for its kinds", hint)
+        self._plugins[entry.plugin] = error
+        return error
+
     def _called(self, name: str) -> list[tuple[str, str]]:
         entries = self._found.entries
         found = dict.fromkeys(entry.plugin for entry in entries if entry.is_called(name))

@@ -195,7 +195,7 @@ class TestPlugins:
         self, uma: Uma, monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any], seconds: float, how: str
     ) -> None:
         """At its import, or in a hook; it is named, and the rest goes on, also where the project names its target."""
-        monkeypatch.setattr("uma.cli.doctor._PLUGIN_SECONDS", seconds)
+        monkeypatch.setattr("uma.cli.doctor.PLUGIN_SECONDS", seconds)
         other = entry_of(accelerator("dsp"))
         with_plugins(monkeypatch, *entry_of(HOST), *entry_of(accelerator("npu"), ops=does), *other)
         Path("pyproject.toml").write_text('[tool.uma.targets]\nmine = "npu -host=plain"\nother = "dsp"\n')
@@ -204,7 +204,7 @@ class TestPlugins:
         named, target = findings(done, "fault")
         assert named["what"] == f"plugin uma-npu 1.0 {how} when it was imported and asked for its kinds"
         assert named["hint"] == "disable it (UMA_DISABLE_PLUGINS=uma-npu), and tell its authors"
-        assert target["what"] == f"target mine: a plugin that it names {how}"
+        assert target["what"] == f"target mine: {named['what']}"
         said = [finding["what"] for finding in findings(done, "ok")]
         assert "plugin uma-dsp 1.0: dsp" in said and "target other, which the project names" in said
         assert not [warning for warning in done.err.splitlines() if warning]

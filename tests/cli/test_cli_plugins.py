@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests._support.broken_plugins import BROKEN
+from tests._support.broken_plugins import BROKEN, module_source
 from tests._support.installed import install
 from tests._support.plugins import HOST, accelerator, entry_of, taking
 from tests._support.small_models import Uma
 
 from uma.hookspecs import PLUGIN_API_VERSION, Clause, CustomOp, Pass, Pattern, Strategy
-from uma.plugins import PluginEntry, PluginHost
+from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import Function, Op
 from uma.relay.pattern import op, wildcard
 from uma.target import Alias, Attribute, Target
@@ -122,6 +122,7 @@ def test_the_list_imports_nothing(uma: Uma, plugins: Callable[..., None]) -> Non
         "value": "uma_never_a",
         "location": "/somewhere",
         "editable": True,
+        "hidden": [],
         "requires_core": "uma-core>=0.1",
         "error": None,
     }
@@ -205,6 +206,68 @@ def test_a_disabled_one_is_not_imported(uma: Uma, plugins: Callable[..., None]) 
     assert done.code == 0 and done.out.splitlines()[:2] == ["uma-npu 1.0: disabled", "  disabled on request"]
     assert "there is no plugin 'nqu'" in uma("plugins", "--disable-plugin", "nqu").error(2)
     assert "did you mean 'npu'?" in uma("targets", "--disable-plugin", "nqu").error(2)
+
+
+@pytest.fixture
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A plugin that ends the process at import, one that crashes, and one that does neither."""
+    ends = "import os\nos._exit(0)\n"
+    quiet = "import faulthandler, resource\nfaulthandler.disable()\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    crashes = f"{quiet}import ctypes\nctypes.string_at(0)\n"
+    install(tmp_path, "uma-ends", ["ends"], ends)
+    install(tmp_path, "uma-crashes", ["crashes"], crashes)
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [one for one in installed_plugins() if one.kind in ("ends", "crashes", "c")]
+    monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+    yield
+    for name in ("uma_ends", "uma_crashes"):
+        sys.modules.pop(name, None)
+
+
+def test_a_plugin_that_ends_the_process_is_an_error_of_its_own(uma: Uma, ending: None) -> None:
+    done = uma("targets")
+    assert (done.code, done.err) == (0, "")
+    lines = [line.partition(" (")[0] for line in done.out.splitlines()]
+    when = "when it was imported and asked for its kinds"
+    assert f"ends: cannot be used: plugin uma-ends 1.0 ended the process with status 0 {when}" in lines
+    assert f"crashes: cannot be used: plugin uma-crashes 1.0 ended the process with SIGSEGV {when}" in lines
+    assert any(line.startswith("c: a CPU") for line in lines)
+    unusable = uma("targets", "--json").json["unusable"]
+    assert [one["name"] for one in unusable] == ["crashes", "ends"]
+    assert "ended the process with status 0" in uma("targets", "ends").error(5)
+    assert "ended the process with status 0" in uma("targets", "--explain", "c -accelerators=[ends]").error(5)
+    done = uma("plugins", "ends")
+    assert done.code == 5 and done.out.startswith("uma-ends 1.0: quarantined\n")
+    assert "UMA_DISABLE_PLUGINS=uma-ends" in done.out
+    assert uma("targets", "c").out.startswith("c: a CPU")
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_a_plugin_says_in_the_child_is_said(uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = "register_target = hookimpl(lambda: [TargetKind('warns', help='a device', device_type='npu')])\n"
+    head = "import sys, warnings\nfrom uma.hookspecs import hookimpl\nfrom uma.target import TargetKind\n"
+    install(tmp_path, "uma-warns", ["warns"], f"{head}warnings.warn('mind the gap')\n{kind}")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [one for one in installed_plugins() if one.kind == "warns"]
+    monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+    done = uma("targets", "warns")
+    assert done.code == 0 and done.out.startswith("warns: a device\n") and done.err == "uma: warning: mind the gap\n"
+
+
+def test_which_of_two_versions_is_used_is_said(uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, version in (("old", "1.0"), ("new", "2.0"), ("same", "1.0")):
+        (tmp_path / folder).mkdir()
+        install(tmp_path / folder, "uma-twice", ["twice"], module_source("twice"), version=version)
+    for folder in ("same", "new", "old"):
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    entries = [one for one in installed_plugins() if one.kind == "twice"]
+    monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+    what = f"uma-twice 1.0 in {tmp_path / 'old'} is used, and hides 2.0 in {tmp_path / 'new'}"
+    assert f"note: {what}\n" in uma("plugins").out
+    assert f"  note: {what}\n" in uma("plugins", "twice").out
+    assert uma("plugins", "--json").json["plugins"][0]["hidden"] == [f"2.0 in {tmp_path / 'new'}"]
+    [note] = [one for one in uma("doctor", "--json").json["findings"] if "hides" in one["what"]]
+    assert (note["status"], note["what"]) == ("note", what)
 
 
 class TestBroken:
