@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -72,6 +71,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="a soak test: set UMA_SOAK=1, or run `make soak`"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test marked ``needs`` where a tool is missing that it names."""
+    for marker in item.iter_markers("needs"):
+        from tests._support.tools import skip_without  # not before a test wants it: it imports uma
+
+        skip_without(*marker.args)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Shows what tests measured: the properties that they recorded under the name ``measured``."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
@@ -97,9 +105,11 @@ def models() -> Path:
 @pytest.fixture(scope="session")
 def compilers() -> tuple[str, ...]:
     """The C compilers of this machine, by name: gcc, clang or both."""
-    found = tuple(name for name in ("gcc", "clang") if shutil.which(name))
+    from tests._support.tools import missing
+
+    found = tuple(name for name in ("gcc", "clang") if missing(name) is None)
     if not found:
-        pytest.skip("neither gcc nor clang is on PATH")
+        pytest.skip(f"neither gcc nor clang can be used: {missing('gcc')}, {missing('clang')}")
     return found
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests._support.float_nets import calibration_file, conv_net
 from tests._support.small_tflite import sounds
+from tests._support.tools import skip_without
 from tests._support.type_checkers import CHECKERS, type_faults
 from tests.test_layers import face_faults
 
@@ -272,9 +273,7 @@ def test_commands_do_what_the_page_says(
     page: Path, shell_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     environment = shell_environment
-    for tool in TOOLS.get(page.name, ()):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without(*TOOLS.get(page.name, ()))
     if page.name in PACKAGES:
         pytest.importorskip(PACKAGES[page.name], reason="a package that the page's commands need is not installed")
     if page in CHAPTERS:

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _NEEDED_BYTES = 100 << 20
-_PROGRAM = (
-    "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint main(void) { return (int32_t)sqrt(0.0); }\n"
-)
 
 
 @dataclass(frozen=True)
@@ -187,17 +184,17 @@ def _package(check: str, requirement: Requirement) -> Finding:
 
 
 def _compiler(check: str) -> Iterator[Finding]:
-    from ..toolchain.compile import try_link
+    from ..toolchain.compile import refused_program
     from ..toolchain.discovery import find_compiler
 
     chosen = find_compiler()
     version = chosen.version.partition("\n")[0]
     where = chosen.command[0]
-    linked, said = try_link(chosen, _PROGRAM, ["-lm"], tell_files=False)
-    if linked:
+    said = refused_program(chosen)
+    if said is None:
         yield Finding(check, "ok", f"the C compiler {chosen.name}: {version}", where)
     else:
-        what = f"the C compiler {chosen.name} cannot make a program of a few lines\n{said.strip()[:2000]}"
+        what = f"the C compiler {chosen.name} cannot make a program of a few lines\n{said[:2000]}"
         hint = "install the C library's development files (libc6-dev, glibc-devel), or another compiler"
         yield Finding(check, "fault", what, where, hint, ToolchainError.exit_code)
     for name in ("gcc", "clang", "ziglang"):

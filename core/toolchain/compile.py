@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
+from ..machines import Machine
 from ..target.values import suggest
 from .discovery import INSTALL_HINT, Compiler
 from .stack import Measured, measuring_flags, stack_bytes
@@ -26,6 +27,7 @@ __all__ = [
     "compile_objects",
     "compile_program",
     "compile_shared",
+    "refused_program",
     "try_link",
 ]
 
@@ -301,6 +303,29 @@ def _found(libraries: Sequence[Path]) -> list[str]:
     files = [str(library.absolute()) for library in libraries]
     folders = dict.fromkeys(str(library.absolute().parent) for library in libraries)
     return [*files, *(text for folder in folders for text in ("-Xlinker", "-rpath", "-Xlinker", folder))]
+
+
+_PROGRAM = (
+    "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
+    'volatile float x = 2.0f;\nint main(void) { return (int32_t)sqrtf(x) + (int)strlen(""); }\n'
+)
+
+
+def refused_program(compiler: Compiler, machine: Machine | None = None) -> str | None:
+    """Return what a compiler prints if it cannot make a small program with the C library; None if it can.
+
+    Args:
+        compiler: from `find_compiler`.
+        machine: what it compiles for; None for this machine.
+
+    Raises:
+        ToolchainError: as for `try_link`.
+    """
+    compiler = replace(compiler, command=compiler.linker or compiler.command)
+    # Start-up code is the firmware's.
+    bare = ["-nostartfiles"] if machine is not None and machine.is_bare else []
+    links, text = try_link(compiler, _PROGRAM, [*bare, "-lm"], tell_files=False)
+    return None if links else text.strip() or f"{compiler.name} prints nothing"
 
 
 def try_link(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests._support.random_layers import Layers, reference
+from tests._support.tools import skip_without
 
 import uma
 from uma.machines import cpu_features
@@ -55,9 +55,7 @@ def target_for(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -> str:
     else:
         if lacking := features(target) - cpu_features() - {"float32", "float64"}:
             pytest.skip(f"this machine's CPU has no {', '.join(sorted(lacking))}")
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without(*tools)
     return target if tools[0].startswith("aarch64") and cc == "gcc" else f"{target} -cc={cc}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +23,7 @@ from tests._support.scale_artifact import (
     artifact_of,
     changed,
 )
+from tests._support.tools import skip_without
 
 from uma import json_record
 from uma.artifact import Artifact, ArtifactRecord, CallTime, Peaks, Ticks, compiled, load, schema
@@ -246,8 +246,7 @@ class TestRunning:
     ) -> None:
         first = artifact._compiled.library()
         for name in ("gcc", "clang"):
-            if shutil.which(name) is None:
-                pytest.skip(f"{name} is not installed")
+            skip_without(name)
             other = artifact_of(FILES, changed("compile.hosts.0.compiler", name))
             assert other._compiled.library() != first
             np.testing.assert_array_equal(other.run(X)["y:0"], Y)

@@ -25,7 +25,7 @@ from uma.codegen.devices import Device
 from uma.errors import UsageError
 
 ARM = "arm-none-eabi-"
-needs_arm = pytest.mark.skipif(shutil.which(f"{ARM}g++") is None, reason="arm-none-eabi-g++ is not installed")
+needs_arm = pytest.mark.needs(f"{ARM}g++")
 FIRMWARE = ["arduino", "platformio", "zephyr", "esp-idf"]
 
 ARDUINO_H = """\

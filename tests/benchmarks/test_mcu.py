@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks import __main__ as bench
 from benchmarks import mcu
+from tests._support.tools import skip_without
 
 import uma
 from uma.errors import ToolchainError
@@ -108,9 +109,7 @@ def test_one_that_cannot_be_compiled_and_one_that_is_wrong(
 def test_a_model_on_every_core(core: str, models: Path) -> None:
     """The stack that a run used is what was computed, but for what is around the run: up to 64 bytes more, 32 less."""
     target = default_host().target(mcu.CORES[core])
-    for tool in (target.get_attr("cc"), "qemu-system-riscv64" if "qemu-virt" in mcu.CORES[core] else "qemu-system-arm"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without(target.get_attr("cc"), "qemu-system-riscv64" if "qemu-virt" in mcu.CORES[core] else "qemu-system-arm")
     for name, file in (("ad_int8", "ad01_int8.tflite"), ("kws_int8", "kws_ref_model.tflite")):
         found = mcu.measure(core, name, models / "mlperf-tiny" / file, "2")
         assert found.equal is True and found.instructions is not None and found.cycles is not None
@@ -126,8 +125,7 @@ def test_a_model_on_every_core(core: str, models: Path) -> None:
 )
 def test_the_option_for_flash_takes_no_more_of_it(core: str, file: str, models: Path) -> None:
     target = mcu.CORES[core]
-    if shutil.which(str(default_host().target(target).get_attr("cc"))) is None:
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    skip_without(str(default_host().target(target).get_attr("cc")))
     path = models / "mlperf-tiny" / f"{file}.tflite"
     made = {opt: uma.build(path, f"{target} -opt={opt}", name="m") for opt in "2s"}
     fast, small = (sum(map(loaded_bytes, made[opt].objects().values())) for opt in "2s")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests._support.small_models import Uma
+from tests._support.tools import skip_without
 
 pytest.importorskip("uma_cpu_c", reason="the plugin of kind c is not installed")
 
@@ -15,9 +16,7 @@ EMULATED = f"{M4} -runner=qemu-mps2-an386"
 
 
 def needs_arm() -> None:
-    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without("arm-none-eabi-gcc", "qemu-system-arm")
 
 
 def test_it_does_not_run_here(uma: Uma, files: None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests._support.small_models import Uma
+from tests._support.tools import skip_without
 
 from uma.cli import inner_loops
 from uma.plugins import PluginEntry, PluginHost
@@ -39,8 +40,7 @@ def few_loops() -> tuple[IRModule, tuple[str, ...]]:
 @pytest.fixture
 def with_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few loops, one compiler, and a cache that knows neither."""
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no gcc here")
+    skip_without("gcc")
     monkeypatch.setattr(inner_loops, "_loops", few_loops)
     monkeypatch.setattr(inner_loops, "COMPILERS", ("gcc",))
     monkeypatch.setattr("uma.plugins.default_host", lambda: PLUGINS)

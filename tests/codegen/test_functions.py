@@ -3,13 +3,13 @@ they are."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests._support import maths
 from tests._support.c_programs import NATIVE, SANITIZED, STRICT, Run, run_compiled
+from tests._support.tools import skip_without
 
 import uma
 from uma.codegen.functions import function_texts
@@ -52,8 +52,7 @@ def test_what_is_compiled_gives_what_is_meant(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize(("compiler", "flags"), BUILDS)
 def test_whatever_the_compiler_it_gives_what_is_meant(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
+    skip_without(compiler)
     check_compiled(compiler, flags, (1, 2, 4, 8, 16, 32), 1 << 16, tmp_path)
 
 
@@ -166,8 +165,7 @@ MACHINES = {
 def test_machines_give_the_same_bits(name: str, machine: str) -> None:
     """Four million numbers each, of all exponents, with those around every breakpoint."""
     target, tools = MACHINES[machine]
-    if missing := [tool for tool in tools if shutil.which(tool) is None]:
-        pytest.skip(f"no {missing[0]}")
+    skip_without(*tools)
     if name == "exp_flushed":
         pytest.skip("it is no op, but a part of softmax")
     op = {"pow": "power"}.get(name, name)

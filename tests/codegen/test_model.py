@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -339,7 +338,7 @@ def test_a_profile_times_every_step_and_changes_no_result(own: bool, compiler: s
     np.testing.assert_array_equal([y0, y1, y2, y3], interpret_program(program, inputs)["y1"])
 
 
-@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed")
+@pytest.mark.needs("arm-none-eabi-gcc")
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m7", "cortex-m23", "cortex-m33"])
 def test_counters_of_microcontrollers(cpu: str, tmp_path: Path) -> None:
     """The cores that have a cycle counter are timed by it; for others the compiler says what to do."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests._support.tools import skip_without
 
 from uma.artifact import load
 from uma.errors import RequirementError, ToolchainError, UsageError
@@ -72,9 +73,7 @@ def plugins() -> PluginHost:
 
 
 def needs(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without(*tools)
 
 
 def needs_arm() -> None:

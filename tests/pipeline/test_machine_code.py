@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 import textwrap
@@ -16,6 +15,7 @@ import pytest
 from tests._support import fake_device
 from tests._support.partitions import inputs_of
 from tests._support.plugins import accelerator, entry_of, host_kind, module_of, toy
+from tests._support.tools import skip_without
 from tests.artifact.test_artifact_cmake import CMAKE, cmake
 
 from uma.artifact import Artifact, load
@@ -324,8 +324,7 @@ def test_two_hosts_that_bring_different_headers_of_one_name() -> None:
 
 
 def test_an_object_for_another_machine() -> None:
-    if shutil.which("arm-none-eabi-gcc") is None:
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    skip_without("arm-none-eabi-gcc")
 
     def answer(module: IRModule, target: Target, prefix: str) -> Code:
         return own_object(module, target, prefix, ("arm-none-eabi-gcc", "-mcpu=cortex-m4"))

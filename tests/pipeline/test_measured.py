@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests._support.plugins import HOST, accelerator, entry_of, module_of, taking
+from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Cost, Extern, Implementation, Routine, Runtime
@@ -309,9 +310,7 @@ class TestDevices:
 
 @pytest.mark.soak
 def test_instructions_of_a_host_in_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without("arm-none-eabi-gcc", "qemu-system-arm")
 
     def ns(clock: str) -> float:
         given = resolve_targets(f"c -mcpu=cortex-m4f -runner=qemu-mps2-an386 -clock_hz={clock}", default_host())

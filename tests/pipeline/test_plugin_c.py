@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests._support.planted import host_entries
+from tests._support.planted import host_entries, subject_of
 from tests._support.plugins import accelerator, entry_of, host_kind, module_of
 
 import uma.testing
@@ -26,9 +26,12 @@ from uma.relay import TensorType, Var, call
 from uma.relay.extern import Extern
 from uma.relay.pattern import op, wildcard
 from uma.target import Target
+from uma.testing.outcome import Outcome, quiet
+from uma.testing.suite import c_sources
 from uma.tir import parse_func
 from uma.tir.form.nodes import Buffer, Param
 from uma.toolchain.compile import compile_shared
+from uma.toolchain.discovery import find_compiler
 
 MODEL = module_of(call("nn.relu", Var("x", TensorType((6,), "int32"))), {})
 HEADER = """\
@@ -203,3 +206,20 @@ def test_a_check_finds_it(fault: str, finding: str, what: str, compilers: tuple[
     [result] = one.results
     assert [(found.part, found.check) for found in result.findings] == [("driver", finding)]
     assert what in result.findings[0].what
+
+
+def test_a_check_leaves_out_a_cross_compiler_without_a_c_library(
+    compilers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is no fault of the plugin's driver."""
+    monkeypatch.setattr(c_sources, "find_compiler", lambda name=None, machine=None: find_compiler(compilers[0]))
+    monkeypatch.setattr(c_sources, "refused_program", lambda compiler, machine: "fatal error: stdint.h: No such file")
+    subject = subject_of(default_host(), "matrix_unit", tmp_path)
+    outcome = Outcome(subject, "c")
+    runtime = subject.member.runtime
+    assert runtime is not None
+    c_sources._cross(outcome, runtime, quiet)
+    assert outcome.findings == []
+    assert outcome.notes == [
+        f"Cortex-M: {compilers[0]} makes no program with the C library: fatal error: stdint.h: No such file"
+    ]

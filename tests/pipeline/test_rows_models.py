@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,7 @@ from uma.plugins import default_host
 
 pytestmark = [
     pytest.mark.soak,
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("arm-none-eabi-gcc", "qemu-system-arm")),
-        reason="no compiler or no emulator of Arm's microcontrollers",
-    ),
+    pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm"),
 ]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
 from uma.machines import RUNNERS, Machine
@@ -73,9 +73,7 @@ def session_of(name: str, nops: int = 40, included: tuple[str, ...] = ("steps.c"
     """Of a model of three steps: the first is 5 instructions, the second is never run, the third has ``nops`` in each
     of three turns."""
     compiler, machine, flags = KINDS[name]
-    for tool in (compiler, RUNNERS[name].program):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without(compiler, RUNNERS[name].program)
     csrc = Path(counting.__file__).with_name("csrc")
     files = {
         "model.c": (MODEL + REST).encode(),

@@ -16,6 +16,7 @@ import pytest
 from tests._support import fake_device as fake
 from tests._support.c_programs import SANITIZED
 from tests._support.programs import kernel
+from tests._support.tools import skip_without
 
 from uma.codegen import emit_model
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, RequirementError, ToolchainError, UsageError
@@ -177,8 +178,7 @@ def test_a_model_of_another_version(header: bytes) -> None:
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path) -> None:
     """Under sanitizers, which do not go into a static program: another one runs in its place."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    skip_without(compiler)
     fake_emulator("qemu-aarch64", f"exec '{tmp_path}/program'")
     folder = Path(emulator.__file__).parent
     for program in (remembering("a", "b"), fake.chain(None, host=kernel([4], 4))):
@@ -332,8 +332,7 @@ class TestBoards:
     """What the linker makes of a board's memory; this needs the cross compiler, and no emulator."""
 
     def image(self, extra: str) -> Path:
-        if shutil.which("arm-none-eabi-gcc") is None:
-            pytest.skip("arm-none-eabi-gcc is not installed")
+        skip_without("arm-none-eabi-gcc")
         compiler = find_compiler(None, Machine.parse("arm-none-eabi cortex-m0"))
         header = (Path(emulator.__file__).parent / "csrc" / "uma_runtime.h").read_bytes()
         files = {"m.c": (MAIN + extra).encode(), "uma_runtime.h": header}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from pathlib import Path
 
 import pytest
+from tests._support import tools
 
 from uma.errors import ToolchainError
 from uma.machines import Machine
 from uma.toolchain import discovery as toolchain
-from uma.toolchain.compile import Part, compile_objects, compile_program
+from uma.toolchain.compile import Part, compile_objects, compile_program, refused_program
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import check_machine
 
@@ -24,7 +24,7 @@ RISC_V = Machine.parse("riscv64-unknown-elf generic")
 
 
 def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+    return pytest.mark.needs(program)
 
 
 @pytest.mark.skipif(
@@ -76,3 +76,33 @@ def test_picolibc_is_found(tmp_path: Path) -> None:
     flags = ["-O2", "-march=rv64imac", "-mabi=lp64", "-mcmodel=medany", "-Wall", "-Werror"]
     made = compile_program([Part(compiler, ["root.c"], flags)], FILES, tmp_path / "program")
     check_machine(made.read_bytes(), RISC_V, "program")
+
+
+NO_LIBRARY = """\
+#!/bin/sh
+case $1 in --version) echo Free Software Foundation;; -dumpmachine) echo aarch64-linux-gnu;;
+*) echo 'program.c:1:10: fatal error: math.h: No such file or directory' >&2; exit 1;; esac
+"""
+
+
+def test_a_compiler_without_its_c_library_is_none_for_tests(
+    compilers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Debian's cross compilers are without ``libc6-dev-arm64-cross``: they are there, and answer."""
+    assert all(refused_program(find_compiler(name)) is None for name in compilers)
+    path = tmp_path / "aarch64-linux-gnu-gcc"
+    path.write_text(NO_LIBRARY)
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    said = "program.c:1:10: fatal error: math.h: No such file or directory"
+    machine = Machine.parse("aarch64-linux-gnu")
+    assert refused_program(find_compiler(None, machine), machine) == said
+    tools._unusable.cache_clear()
+    reason = f"aarch64-linux-gnu-gcc makes no program with the C library: {said}"
+    try:
+        assert tools.missing(compilers[0], "aarch64-linux-gnu-gcc") == reason
+        with pytest.raises(pytest.skip.Exception, match="makes no program with the C library"):
+            tools.skip_without("aarch64-linux-gnu-gcc")
+        assert tools.missing("no-such-tool") == "no-such-tool is not installed"
+    finally:
+        tools._unusable.cache_clear()

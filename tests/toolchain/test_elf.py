@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
 from uma.machines import Machine
@@ -71,8 +72,7 @@ def test_what_is_not_a_library_with_code(tmp_path: Path, data: bytes) -> None:
 
 
 def test_functions_and_sections_of_a_program() -> None:
-    if shutil.which("arm-none-eabi-gcc") is None:
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    skip_without("arm-none-eabi-gcc")
     source = "int g(int x);\nint v = 3, z;\nint g(int x) { return x * v + z; }\n"
     compiler = find_compiler("arm-none-eabi-gcc", Machine.parse("arm-none-eabi cortex-m4"))
     flags = ("-O2", "-mcpu=cortex-m4", "-mthumb")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma import metadata
 from uma.errors import PluginError, ToolchainError
@@ -187,8 +188,7 @@ def test_what_is_linked_finds_its_libraries_where_they_were(
 def test_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is linked as the model will be: with the flags of its code, and without a program around it."""
     machine = Machine.parse("arm-none-eabi cortex-m4f")
-    if shutil.which("arm-none-eabi-gcc") is None:
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    skip_without("arm-none-eabi-gcc")
     flags = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
     (tmp_path / "half.c").write_text("float half(float x);\nfloat half(float x) { return x / 2; }\n")
     subprocess.run(["arm-none-eabi-gcc", *flags, "-c", "half.c"], cwd=tmp_path, check=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
 from uma.machines import Machine
@@ -54,8 +54,7 @@ COMPILERS = ("gcc", "clang", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 
 def compiler_of(name: str) -> Compiler:
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+    skip_without(name)
     machines = {"arm-none-eabi-gcc": "arm-none-eabi cortex-m4", "riscv64-unknown-elf-gcc": None}
     text = machines.get(name)
     return find_compiler(name, Machine.parse(text) if text else None)

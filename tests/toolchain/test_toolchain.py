@@ -304,7 +304,7 @@ class TestBrokenCompiler:
         start = time.monotonic()
         with pytest.raises(ToolchainError, match=r"cc did not finish within 0.3 s and was stopped"):
             find_compiler("cc")
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 90  # it does not wait for the child
         child = int((tmp_path / "child").read_text())
         for _ in range(100):  # until init has collected it
             state = Path(f"/proc/{child}/stat")

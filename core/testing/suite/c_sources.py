@@ -13,6 +13,7 @@ from ...errors import ToolchainError, UmaError, UsageError
 from ...hookspecs import Runtime
 from ...machines import Machine
 from ...target import Target
+from ...toolchain.compile import refused_program
 from ...toolchain.discovery import Compiler, find_compiler
 from ...toolchain.elf import Definition, definitions
 from ...toolchain.origins import PluginCodeError, enclosing_function
@@ -205,8 +206,12 @@ def _cross(outcome: Outcome, runtime: Runtime, progress: Progress) -> None:
         return
     try:
         compiler = find_compiler(machine=_CORTEX_M)
+        refused = refused_program(compiler, _CORTEX_M)
     except ToolchainError as error:
         outcome.note(f"Cortex-M: {error.what}")
+        return
+    if refused is not None:
+        outcome.note(f"Cortex-M: {compiler.name} makes no program with the C library: {refused.splitlines()[-1]}")
         return
     progress(f"{subject.kind.name}: a Cortex-M")
     files = {**runtime.sources, **runtime.implementations[mmio].sources}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -44,10 +43,7 @@ def test_the_front_end_in_c_gives_the_features(tmp_path: Path, compilers: tuple[
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in (make.COMPILER, make.EMULATOR)),
-    reason="no compiler or no emulator for Arm",
-)
+@pytest.mark.needs(make.COMPILER, make.EMULATOR)
 def test_the_program_hears_what_the_host_hears(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In every WAV file: the features up to one step, every logit where the features are the same, the word."""
     sources = make.write(FOLDER / "wavs" / f"{WORDS[0]}.wav", tmp_path)

@@ -16,6 +16,7 @@ import pytest
 from tests._support.asked_by_rows import asked_by_rows
 from tests._support.built_layers import PLUGINS, same
 from tests._support.random_layers import reference
+from tests._support.tools import skip_without
 
 import uma
 from uma.cli import main
@@ -166,10 +167,7 @@ def test_layers_here(by_rows: bool) -> None:
     Drawn(1).check(10 if by_rows else 20, HERE, by_rows=by_rows)
 
 
-@pytest.mark.skipif(
-    shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
-    reason="needs arm-none-eabi-gcc and qemu-system-arm",
-)
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_layers_in_the_emulator(by_rows: bool) -> None:
     Drawn(2).check(10 if by_rows else 20, f"{TARGET} {BOARD}", by_rows=by_rows)
@@ -179,8 +177,7 @@ def test_layers_in_the_emulator(by_rows: bool) -> None:
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_many_layers(seed: int, by_rows: bool) -> None:
-    if shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None:
-        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    skip_without("arm-none-eabi-gcc", "qemu-system-arm")
     m7 = "c -mcpu=cortex-m7f -opt=3 -runner=qemu-mps2-an500"
     others = [f"{TARGET} {BOARD} -cc=clang"] if shutil.which("clang") else []
     Drawn(seed).check(50, HERE, f"{TARGET} {BOARD}", m7, *others, by_rows=by_rows)
@@ -328,10 +325,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.skipif(
-    shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
-    reason="needs arm-none-eabi-gcc and qemu-system-arm",
-)
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_instructions_are_about_what_the_emulator_counts(by_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a fifth, of layers of other sizes than those that the numbers are from."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from tests._support.built_layers import PLUGINS, check, layers, same
 from tests._support.random_layers import reference
+from tests._support.tools import skip_without
 
 import uma
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
@@ -142,9 +142,7 @@ def portable(made: Limits) -> str:
 
 def emulated(made: Limits, target: str) -> None:
     """The same with the core's instructions, all layers as one image."""
-    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    skip_without("arm-none-eabi-gcc", "qemu-system-arm")
     artifact = uma.build(made.module(), f"{target} -runner=qemu-mps3-an547", plugins=PLUGINS)
     same(artifact.run(made.values), wanted(made))
 

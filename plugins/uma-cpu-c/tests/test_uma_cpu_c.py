@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma.compilers import KNOWN_COMPILERS, refused_flags
 from uma.errors import UsageError
@@ -373,8 +374,7 @@ def test_the_core_accepts_every_flag(opt: str, machine: str, host: PluginHost, m
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_compilers_accept_the_flags_without_a_warning(compiler: str, host: PluginHost, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    skip_without(compiler)
     source = "float twice(float x);\nfloat twice(float x) { return x * 2.0f; }\n"
     flags = (*code(host, "c").cflags, "-Wall", "-Wextra", "-Werror")
     library = compile_shared([Part(find_compiler(compiler), ["a.c"], flags)], {"a.c": source}, tmp_path / "a.so")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,10 +33,7 @@ PLUGINS = PluginHost(
         PluginEntry("vela", "uma_ethosu_like", "uma-ethosu-like", "0.1.0"),
     ]
 )
-CROSS = pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in ("arm-none-eabi-gcc", "qemu-system-arm")),
-    reason="no compiler or no emulator for Arm",
-)
+CROSS = pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 SHAPE = (1, 7, 6, 5)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,7 @@ PLUGINS = PluginHost(
 )
 
 
-@pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in ("arm-none-eabi-gcc", "qemu-system-arm")),
-    reason="no compiler or no emulator for Arm",
-)
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
     net = tc_resnet8()
