@@ -263,10 +263,10 @@ class _Search:
 
         scale = self.asked.scale
         if isinstance(scale, FloatScale):
-            return np.maximum(np.array(scale.scale, self.dtype), np.array(LEAST_FACTOR, self.dtype))
+            nearest: np.ndarray = np.maximum(np.array(scale.scale, self.dtype), np.array(LEAST_FACTOR, self.dtype))
+            return nearest
         factors: np.ndarray = np.ldexp(np.array(scale.multiplier, np.float64), np.array(scale.shift) - 31)
-        rounded: np.ndarray = factors.astype(self.dtype)
-        return rounded
+        return factors.astype(self.dtype)
 
     def _offsets(self, steps: _Steps, factors: np.ndarray) -> tuple[_Numbers, np.ndarray]:
         """The best offsets for each factor, and how far they are beyond what may be, 0 or less where they are not.
