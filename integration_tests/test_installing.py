@@ -40,7 +40,7 @@ def built(env: Environment, folder: Path, *more: str) -> Mapping[str, bytes]:
     """The files of the artifact."""
     done = env.uma(*BUILD, *more)
     assert done.code == 0, done.err
-    return {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    return {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}
 
 
 def plugins(files: Mapping[str, bytes]) -> Mapping[str, str]:
@@ -66,7 +66,7 @@ def test_upgrade_downgrade_uninstall(env: Environment, folder: Path, tmp_path: P
     assert built(env, folder) == first
     env.uninstall("uma-relu-unit")
     assert "there is no target kind 'relu_unit'" in env.uma(*BUILD).error(2)
-    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == first
+    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()} == first
     assert "relu" not in env.uma("plugins").out
 
 
@@ -133,7 +133,7 @@ def test_names_that_differ_in_case_and_signs_are_one(
     (other / "uma_relu_unit.py").write_text(source)
     done = env.uma(*BUILD, PYTHONPATH=str(other))
     assert done.code == 0, done.err
-    files = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    files = {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}
     assert plugins(files)[spelling] == "2.0"
     assert any(b"/* version 2.0 */" in text for text in files.values())
     listed = env.uma("plugins", "--json", PYTHONPATH=str(other)).json["plugins"]

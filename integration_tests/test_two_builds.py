@@ -50,7 +50,7 @@ def sound(cache: Path) -> bool:
 
 def whole(folder: Path) -> dict[str, bytes]:
     """The files of an artifact, which are what its metadata say."""
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     listed = json.loads(files["metadata.json"])["files"]
     assert all(hashlib.sha256(files[name]).hexdigest() == row["sha256"] for name, row in listed.items())
     assert set(files) == {*listed, "metadata.json"}

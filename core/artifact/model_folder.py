@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +54,9 @@ class SavedModel:
         """
         try:
             return self._archived() if is_archive(self.path) else self._read()
-        except (OSError, ValueError, RecursionError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except (
+            EOFError, LookupError, OSError, OverflowError, RuntimeError, ValueError, struct.error, zipfile.BadZipFile,
+        ) as error:  # fmt: skip
             raise _damaged(self.path / MODEL_FOLDER, str(error)) from error
 
     def _read(self) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ..errors import UsageError
 from ..formatting import format_percent
-from ..target.quantised import QuantisedForm, Scales
+from ..target.quantised import IoDtype, QuantisedForm, Scales
 from ..target.values import shorten
 from .common import (
     add_output_arguments,
@@ -32,10 +32,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "quantize",
-        help="make a float model one of integers, as accelerators take it",
+        help="make a float model one of integers",
         description="Quantise a float ONNX model by onnxruntime's quantiser, with the settings that the target's "
-        "accelerators ask for; and tell how far the result is from the float model, and how much of it accelerators "
-        "have.",
+        "accelerators ask for, or its hosts if there are none. Print how far the result is from the float model, and "
+        "how much of it accelerators have.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="an ONNX file, in float")
@@ -63,6 +63,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         choices=get_args(Scales),
         help="which scales numbers may have (default: what the accelerators ask for)",
     )
+    parser.add_argument(
+        "--io-dtype",
+        choices=get_args(IoDtype),
+        default=get_args(IoDtype)[0],
+        help="type of the inputs and outputs (default: float32, as the float model has them)",
+    )
     add_shape_argument(parser)
     add_plugin_arguments(parser)
     add_output_arguments(parser)
@@ -85,12 +91,13 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         exclude=args.exclude,
         scales=args.scales,
         shapes=shapes(args),
+        io_dtype=args.io_dtype,
         where=str(args.data),
         progress=out.step,
     )
     out.step("save")
     made.save(output)
-    labels = ", ".join(member.label for member in members.accelerators)
+    labels = ", ".join(member.label for member in members.accelerators or members.hosts)
     out.line(f"{made.name}: quantised for {labels} over {made.samples} samples, to {output}")
     out.table(_settings(made.form))
     if made.in_float:
@@ -100,10 +107,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.columns(head, [_told(one) for one in made.agreement])
     consent = made.offloaded_with_consent
     more = "" if consent is None else f", {format_percent(consent)} with --requantize fixed-point"
-    out.line(
-        f"accelerators have {format_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
-        f"{format_percent(made.offloaded_before)}"
-    )
+    if members.accelerators:
+        out.line(
+            f"accelerators have {format_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
+            f"{format_percent(made.offloaded_before)}"
+        )
     for note in made.notes:
         out.line(f"note: {note}")
     command = _build_command(args, output, consent is not None)

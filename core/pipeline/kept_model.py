@@ -103,7 +103,7 @@ class KeptModel:
             simplified=loaded.simplified,
         )
         text, constants = print_form(loaded.form)
-        files = {_TEXT: text.encode(), _BUILD: _json(json_record.plain(options))}
+        files = {_TEXT: text.encode("utf-8", "backslashreplace"), _BUILD: _json(json_record.plain(options))}
         if constants:
             files[CONSTANTS_FILE] = constants_file(constants)
         return files if plan is None else {**files, _PLAN: _json(plan)}

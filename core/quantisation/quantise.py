@@ -23,10 +23,11 @@ from ..reports.explain import explain
 from ..reports.oracles import onnxruntime
 from ..runtime.files import read_arrays
 from ..target import QuantisedForm
-from ..target.quantised import Scales
+from ..target.quantised import IoDtype, Scales
 from .agreement import Agreement, compare
 from .data import calibration
 from .graph import FloatGraph
+from .integer_io import with_integer_io
 from .onnxruntime import check_installed, measured_ranges, prepared, quantised
 from .scales import choose, fit_constants
 
@@ -46,7 +47,7 @@ class Quantised:
 
     Args:
         name: of the float model.
-        content: the ONNX file, in the QDQ form; its inputs and outputs are those of the float model.
+        content: the ONNX file, in the QDQ form; its inputs and outputs are those of the float model, or int8.
         form: the settings that it was made with.
         samples: how many it was calibrated with.
         in_float: the layers that were excluded.
@@ -109,9 +110,10 @@ def quantize(
     exclude: Sequence[str] = (),
     scales: Scales | None = None,
     shapes: Shapes | None = None,
+    io_dtype: IoDtype = "float32",
     plugins: PluginHost | None = None,
 ) -> Quantised:
-    """Quantise a float ONNX model for the accelerators of a target, by onnxruntime's quantiser.
+    """Quantise a float ONNX model for the accelerators of a target, or for its hosts, by onnxruntime's quantiser.
 
     What the target kinds say of the models that they take (`uma.target.QuantisedForm`) chooses the settings: zero
     points or none, scales for each output channel or one for all, powers of two, fewer bits. The same model, target
@@ -119,17 +121,19 @@ def quantize(
 
     Args:
         model: path of the ONNX file.
-        target: as for `uma.build`, with an accelerator at least.
+        target: as for `uma.build`; without accelerators the model is quantised for the hosts.
         data: samples to calibrate with, at least two: arrays, or an ``.npz`` file of them, by the names of the model's
             inputs, in their dtypes; the first axis counts samples.
         exclude: layers that stay in float, by their names or by patterns of these (``*``, ``?``, ``[...]``).
         scales: ``any`` or ``power-of-two``, where not what the target kinds say is wanted.
         shapes: of inputs whose dimensions the model leaves open, by name.
+        io_dtype: ``float32`` for the inputs and outputs of the float model, or ``int8`` for those of the arithmetic; a
+            note names what stays float32.
         plugins: those that count; by default all that are installed.
 
     Raises:
-        UsageError: an argument makes no sense, the target has no accelerator, two accelerators take no model in
-            common, ``exclude`` names no layer, or onnxruntime is not installed.
+        UsageError: an argument makes no sense, two accelerators take no model in common, ``exclude`` names no layer, or
+            onnxruntime is not installed.
         ModelError: the model is malformed, of another format, quantised already, or not what the quantiser takes; or
             the data does not fit it, has one sample only, or numbers that are not finite.
         RequirementError: the quantiser cannot make what an accelerator asks for.
@@ -143,7 +147,9 @@ def quantize(
         else:
             arrays = read_arrays(path_of(data, "calibration data"))
         where = "the data" if isinstance(data, Mapping) else str(data)
-        return quantize_for(path, members, arrays, exclude=exclude, scales=scales, shapes=shapes, where=where)
+        return quantize_for(
+            path, members, arrays, exclude=exclude, scales=scales, shapes=shapes, io_dtype=io_dtype, where=where
+        )
 
 
 def quantize_for(
@@ -154,13 +160,14 @@ def quantize_for(
     exclude: Sequence[str] = (),
     scales: Scales | None = None,
     shapes: Shapes | None = None,
+    io_dtype: IoDtype = "float32",
     where: str = "the data",
     progress: Callable[[str], None] | None = None,
 ) -> Quantised:
     """As `quantize`, for targets that are resolved.
 
     Args:
-        path, exclude, scales, shapes: as for `quantize`.
+        path, exclude, scales, shapes, io_dtype: as for `quantize`.
         members: the targets, from `resolve_targets`.
         arrays: the calibration data.
         where: names it in errors.
@@ -171,6 +178,8 @@ def quantize_for(
     """
     say = progress or (lambda what: None)
     form = _form(members, scales)
+    if io_dtype not in get_args(IoDtype):
+        raise UsageError(f"inputs and outputs cannot be {told(io_dtype)}", hint=" or ".join(get_args(IoDtype)))
     check_installed()
     say("import")
     if _is_tflite(path):
@@ -203,6 +212,11 @@ def quantize_for(
         was.write_bytes(original)
         now.write_bytes(content)
         agreement = _agreement(was, now, loaded, samples)
+        if io_dtype == "int8":
+            content, in_float = with_integer_io(content)
+            now.write_bytes(content)
+            if in_float:
+                notes.append(f"these stay float32, because no quantised layer is next to them: {', '.join(in_float)}")
         say("place")
         before = _offloaded(loaded, members)
         after = _offloaded(load_model(now, members, shapes=shapes), members)
@@ -216,10 +230,7 @@ def quantize_for(
 
 
 def _form(members: Members, scales: Scales | None) -> QuantisedForm:
-    if not members.accelerators:
-        what = "the target has no accelerator: what runs on hosts alone need not be quantised"
-        raise UsageError(what, hint="add one: --target KIND; uma targets lists those that are installed")
-    form = QuantisedForm.for_all({member.label: member.quantised for member in members.accelerators})
+    form = QuantisedForm.for_all({member.label: member.quantised for member in members.accelerators or members.hosts})
     if form.activation_bits != 8:
         what = f"activations of {form.activation_bits} bits are asked for, and onnxruntime's quantiser makes those of 8"
         raise RequirementError(what, hint="choose a target of 8 bits, or train the model with its own quantisation")

@@ -57,8 +57,8 @@ class TargetKind:
             knows ``fma`` (a * b + c rounded once is an instruction, of the floats that the CPU has), ``float32`` and
             ``float64`` (the CPU computes with these), and ``small_stack`` (arrays on the stack are aligned as their
             elements, not to a cache line); other names are the kind's own.
-        quantised: how models are quantised for an accelerator, or what says so of a target; None for one that says
-            nothing of it, for which models are quantised as `QuantisedForm` is by default.
+        quantised: how models are quantised for an accelerator, or for a host without accelerators, or a function from a
+            target to that; None for the default values of `QuantisedForm`.
         fixed_point: the arithmetic by which an accelerator scales sums, or what says so of a target: with
             ``--requantize fixed-point`` it is offered layers with float scales in it. None for an accelerator that is
             to be offered what the model says and nothing else.
@@ -95,7 +95,6 @@ class TargetKind:
         self._require(bool(self.help.strip()), "it needs a help text")
         self._require(not (self.is_host and self.default_host), "a host has no default host")
         self._require(self.is_host or self.features is None, "features are of hosts, and it is none")
-        self._require(not (self.is_host and self.quantised), "a host takes models of any form, and says none")
         self._require(not (self.is_host and self.fixed_point), "a host computes what the model says: no fixed_point")
         self._require(self.needs_device in (False, True), "needs_device must be True or False")
         self._require(not (self.is_host and self.needs_device), "a host needs no other device")

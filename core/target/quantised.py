@@ -1,4 +1,4 @@
-"""How quantised models must be made so that an accelerator takes their layers."""
+"""How quantised models are made for a target."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Literal, TypeAlias, get_args
 from ..errors import PluginError, UsageError
 from .values import shown
 
-__all__ = ["QuantisedForm", "Scales"]
+__all__ = ["IoDtype", "QuantisedForm", "Scales"]
 
 Scales: TypeAlias = Literal["any", "power-of-two"]
 """Which scales numbers may have."""
+
+IoDtype: TypeAlias = Literal["float32", "int8"]
+"""The type of the inputs and outputs of a quantised model."""
 
 _FIXED = ("activation_scale", "weight_scale", "bias_scale")
 

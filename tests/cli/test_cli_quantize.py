@@ -48,6 +48,15 @@ def test_the_command_that_it_names_builds_it(uma: Uma, model: Path) -> None:
     assert sum(one["macs_share"] for one in built["accelerators"]) == pytest.approx(found["offloaded"])
 
 
+def test_for_a_host_with_integer_inputs(uma: Uma, model: Path) -> None:
+    given = ("quantize", "float.onnx", "--data", "d.npz", "--target", "c", "--io-dtype", "int8", "-o", "q.onnx")
+    lines = uma(*given).out.splitlines()
+    assert lines[0] == "m_float: quantised for c over 4 samples, to q.onnx"
+    assert lines[-1] == "to build it: uma build q.onnx --target c" and not any("accelerators have" in x for x in lines)
+    built = uma("build", "q.onnx", "--target", "c", "--no-compile", "--json").json
+    assert [(one["dtype"], one["quantization"] is None) for one in built["inputs"]] == [("int8", False)]
+
+
 def test_a_layer_in_float_is_named(uma: Uma, model: Path) -> None:
     assert "left in float: n_Conv_0, n_Conv_2, n_Conv_4" in uma(*GIVEN, "--exclude", "n_Conv*").out
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import io
 import random
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -445,7 +447,19 @@ def _load_plan(data: bytes) -> None:
 
 def _load_archive(data: bytes) -> None:
     with _file(data, "net.zip") as path:
-        uma.load(path)
+        source = uma.load(path).built_from
+        assert source is not None
+        source.files()
+
+
+def _load_build_options(data: bytes) -> None:
+    from uma.pipeline.kept_model import read_kept_model
+    from uma.plugins import default_host
+
+    path, files = _kept()
+    artifact = uma.load(path)
+    artifact.built_from = _Files({**files, "build.json": data})
+    read_kept_model(artifact, default_host())
 
 
 def _load_trace(data: bytes) -> None:
@@ -476,7 +490,30 @@ def _archives() -> tuple[bytes, ...]:
     from tests._support.scale_artifact import FILES, METADATA, artifact_of
 
     with tempfile.TemporaryDirectory() as folder:
-        return (artifact_of(FILES, METADATA).save(Path(folder) / "scale.zip").read_bytes(),)
+        return artifact_of(FILES, METADATA).save(Path(folder) / "scale.zip").read_bytes(), _kept()[0].read_bytes()
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What an artifact was built from, by the files of its folder ``model``."""
+
+    content: dict[str, bytes]
+
+    def files(self) -> dict[str, bytes]:
+        return self.content
+
+
+@functools.cache
+def _kept() -> tuple[Path, dict[str, bytes]]:
+    """An archive of a small artifact, and the files of the model that it keeps."""
+    from tests._support.small_models import PAIR
+
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "pair.py").write_text(PAIR)
+    built = uma.build(folder / "pair.py", "c -mcpu=x86-64")
+    assert built.built_from is not None
+    return built.save(folder / "pair.zip"), dict(built.built_from.files())
 
 
 def _traces() -> tuple[bytes, ...]:
@@ -494,6 +531,7 @@ READERS: dict[str, Reader] = {
     "extern": Reader(_extern_seeds, _load_extern, (edited, edited, edited, mutated)),
     "plan": Reader(_plans, _load_plan, (edited, mutated)),
     "archive": Reader(_archives, _load_archive),
+    "build options": Reader(lambda: (_kept()[1]["build.json"],), _load_build_options, (edited, mutated)),
     "trace": Reader(_traces, _load_trace, (edited, mutated)),
 }
 """By name."""

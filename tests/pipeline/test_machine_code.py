@@ -171,7 +171,7 @@ def test_what_a_plugin_brings_is_linked_and_run(
     subprocess.run(["make", "-s"], cwd=tmp_path / "saved", check=True)
     subprocess.run([tmp_path / "saved" / "m_example"], check=True, capture_output=True)
     subprocess.run(["make", "-s", "clean"], cwd=tmp_path / "saved", check=True)
-    assert {path.name for path in (tmp_path / "saved").iterdir()} == {"metadata.json", *made.files}
+    assert {path.name for path in (tmp_path / "saved").iterdir()} == {"metadata.json", "model", *made.files}
 
 
 def test_models_share_an_image(tmp_path: Path, compilers: tuple[str, ...]) -> None:

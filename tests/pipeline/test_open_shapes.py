@@ -73,7 +73,7 @@ def test_two_extents_are_open_at_once(small: tuple[Artifact, onnx.ModelProto]) -
 def test_what_does_not_fit_is_refused(small: tuple[Artifact, onnx.ModelProto]) -> None:
     artifact, model = small
     good = words(model, 2, 5)
-    first, second, _ = good
+    first, second, third = good
 
     def refused(**changes: Any) -> str:
         renamed = {name: changes.get(f"x{index}", array) for index, (name, array) in enumerate(good.items())}
@@ -96,7 +96,8 @@ def test_what_does_not_fit_is_refused(small: tuple[Artifact, onnx.ModelProto]) -
     assert "there is no input 'z'" in refused(more={"z": np.array([4])})
     with pytest.raises(ModelError) as caught:
         artifact.run({})
-    assert f"the input {first!r} is missing, expected {first!r}: int64[batch[1:3], tokens[2:9]]" in caught.value.what
+    missing = f"the inputs {first!r}, {second!r}, {third!r} are missing"
+    assert f"{missing}, expected {first!r}: int64[batch[1:3], tokens[2:9]]" in caught.value.what
     assert artifact.run({**good, "tokens": np.array([5])}).keys() == artifact.run(good).keys()
 
 

@@ -359,7 +359,7 @@ class TestCommandLine:
         assert list(done.json["outputs"]) == ["y"]
         uma("build", "m.onnx", "--target", "c", "-o", "out", *self.PAIRS)
         assert list(uma("run", "out", "--json").json["outputs"]) == ["y"]
-        assert "--state and --stream-input go with model files" in uma("run", "out", "--state", "h=h_out").error(2)
+        assert "leave out --state; the artifact records" in uma("run", "out", "--state", "h=h_out").error(2)
 
     def test_explain(self, uma: Uma) -> None:
         assert uma("explain", "m.onnx", "--target", "c", *self.PAIRS).code == 0

@@ -270,14 +270,67 @@ def test_a_model_of_another_format(tmp_path: Path) -> None:
 
 
 def test_targets_that_take_none(net: Path) -> None:
-    with pytest.raises(UsageError, match=r"^the target has no accelerator"):
-        quantize(net, "c", DATA)
     with pytest.raises(RequirementError, match=r"^activations of 6 bits are asked for"):
         quantize(net, "ultra_trail -feature_bits=6", DATA)
     with pytest.raises(UsageError, match=r"^the accelerator has scales of its own"):
         quantize(net, "ultra_trail", DATA, scales="any")
     with pytest.raises(UsageError, match=r"^'round' are no scales"):
         quantize(net, ["stream_machine", "c"], DATA, scales="round")  # type: ignore[arg-type]  # no such scales
+
+
+@pytest.fixture(scope="module")
+def for_host(tmp_path_factory: pytest.TempPathFactory) -> Quantised:
+    """The model of `net` for a host alone, with int8 inputs and outputs."""
+    folder = tmp_path_factory.mktemp("host")
+    return quantize(saved(conv_net(), folder / "net.onnx"), "c -mcpu=cortex-m4", DATA, io_dtype="int8")
+
+
+def test_a_host_alone_computes_what_onnxruntime_does(for_host: Quantised) -> None:
+    assert for_host.form.scales == "any" and for_host.form.per_channel and for_host.notes == ()
+    imported = import_model(for_host.content).module
+    assert imported.signature is not None
+    (x,), (scores,) = imported.signature.inputs, imported.signature.outputs
+    assert [p.dtype for p in imported.main.params] == ["int8"] and x.scale is not None and scores.scale is not None
+    data = np.random.default_rng(1).integers(-128, 128, (1, 3, 8, 8), np.int8)
+    [ours] = evaluate(canonicalise(imported), {"x": data})
+    [theirs] = run_onnxruntime(for_host.content, {"x": data}, optimise=False)
+    assert ours.dtype == np.int8
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_integer_inputs_and_outputs_leave_the_arithmetic_alone(for_host: Quantised, net: Path) -> None:
+    in_float = quantize(net, "c -mcpu=cortex-m4", DATA)
+    graph = onnx.load_from_string(for_host.content).graph
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    [reader] = [node for node in graph.node if "x" in node.input]
+    [writer] = [node for node in graph.node if "scores" in node.output]
+    assert (reader.op_type, writer.op_type) == ("DequantizeLinear", "QuantizeLinear")
+    scale, zero = constants[reader.input[1]], constants[reader.input[2]]
+    x = np.clip(np.rint(DATA["x"][:1] / scale) + zero, -128, 127).astype(np.int8)
+    [integers] = run_onnxruntime(for_host.content, {"x": x}, optimise=False)
+    [floats] = run_onnxruntime(in_float.content, {"x": DATA["x"][:1]}, optimise=False)
+    scale, zero = constants[writer.input[1]], constants[writer.input[2]]
+    np.testing.assert_array_equal((integers.astype(np.float32) - zero) * scale, floats)
+    assert for_host.agreement == in_float.agreement
+
+
+def test_what_no_quantised_layer_reads_stays_float(net: Path) -> None:
+    found = quantize(net, "c", DATA, io_dtype="int8", exclude=["n_Conv_0"])
+    [note] = found.notes
+    assert note == "these stay float32, because no quantised layer is next to them: x"
+    with pytest.raises(UsageError, match=r"^inputs and outputs cannot be 'int4'"):
+        quantize(net, "c", DATA, io_dtype="int4")  # type: ignore[arg-type]  # no such type
+
+
+def test_an_output_that_a_layer_reads_as_well(tmp_path: Path) -> None:
+    b = OnnxBuilder()
+    weights = [b.constant(samples(4, 4, seed=seed), "float32") for seed in (1, 2)]
+    first = b.node("MatMul", b.input("x", [1, 4]), weights[0])
+    model = b.model(first, b.node("MatMul", first, weights[1]))
+    found = made(model, tmp_path, "c", {"x": samples(4, 4)}, io_dtype="int8")
+    assert found.notes == () and all(
+        r.dtype == np.int8 for r in run_onnxruntime(found.content, {"x": np.ones((1, 4), np.int8)})
+    )
 
 
 def test_without_the_quantiser(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,6 @@ def test_two_that_know_one_scale_each() -> None:
     assert caught.value.what == ("no model is quantised for both: 'b' has the weight scale 0.5 and no other, 'c' 0.25")
 
 
-def test_a_host_says_none() -> None:
-    with pytest.raises(PluginError, match="a host takes models of any form"):
-        TargetKind("able", help="a host", is_host=True, quantised=QuantisedForm())
+def test_a_host_declares_one_as_well() -> None:
+    form = QuantisedForm(per_channel=False)
+    assert TargetKind("able", help="a host", is_host=True, quantised=form).quantised is form
