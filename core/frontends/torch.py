@@ -46,7 +46,8 @@ def exported_content(program: Any) -> bytes:
             # Only without operations in place does its signature say what it changes.
             signature = program.run_decompositions({}).graph_signature
             changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-            made = None if changed else export(program, dynamo=True, verbose=False).model_proto
+            exported: Any = None if changed else export(program, dynamo=True, verbose=False)
+            made = None if exported is None else exported.model_proto
             if made is not None:
                 _name_dimensions(made.graph, _dimension_names(program))
             content: bytes = b"" if made is None else made.SerializeToString(deterministic=True)
@@ -70,7 +71,7 @@ def _dimension_names(program: Any) -> dict[str, str]:
     torch has no public interface to them; empty where its shape environment keeps them otherwise.
     """
     for node in program.graph.nodes:
-        environment = getattr(getattr(node.meta.get("val"), "fake_mode", None), "shape_env", None)
+        environment: Any = getattr(getattr(node.meta.get("val"), "fake_mode", None), "shape_env", None)
         names = getattr(environment, "source_name_to_debug_name", None)
         symbols = getattr(environment, "source_to_var", None)
         if environment is not None and names and symbols:

@@ -263,8 +263,7 @@ class _Search:
 
         scale = self.asked.scale
         if isinstance(scale, FloatScale):
-            nearest: np.ndarray = np.maximum(np.array(scale.scale, self.dtype), np.array(LEAST_FACTOR, self.dtype))
-            return nearest
+            return np.array([max(factor, LEAST_FACTOR) for factor in scale.scale], self.dtype)
         factors: np.ndarray = np.ldexp(np.array(scale.multiplier, np.float64), np.array(scale.shift) - 31)
         return factors.astype(self.dtype)
 

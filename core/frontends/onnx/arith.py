@@ -155,7 +155,6 @@ def without_ones(c: Context, made: Expr, a: Expr, b: Expr) -> Expr:
 
 def _gemm(c: Context) -> Expr:
     """alpha * A * B + beta * C, A and B transposed where it says so."""
-
     node, a, b = c.node, c.expr(0), c.expr(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise ModelError(f"it multiplies matrices, not {a.shape} and {b.shape}")
@@ -169,7 +168,7 @@ def _gemm(c: Context) -> Expr:
     elif is_constant(b):
         weight = b if transposed else c.permute(b, (1, 0))
         if alpha != 1 and isinstance(weight, Constant):
-            weight, alpha = c.constant((weight.data * alpha).astype(weight.dtype)), 1
+            weight, alpha = c.constant((weight.data * alpha).astype(weight.dtype)), 1.0
         made = c.call("nn.dense", a, weight)
     else:
         made = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
@@ -191,12 +190,10 @@ def _gemm(c: Context) -> Expr:
 
 
 def _factor(c: Context, name: str, dtype: str) -> float:
-    """Return a factor of a Gemm of matrices of ``dtype``: a float32, or a whole number for integers."""
-    import numpy as np
-
-    factor = np.float32(c.node.real(name, 1.0))
+    """Return a factor of a Gemm of matrices of ``dtype``: a whole number for integers."""
+    factor = c.node.real(name, 1.0)
     if is_float(dtype):
-        return float(factor)
+        return factor
     if not factor.is_integer():
         raise ModelError(f"its {name} is {factor}; a product of integers is multiplied with whole numbers only")
     return int(factor)

@@ -43,6 +43,8 @@ _ONNX_NAMES = {
 }
 """Activations that are operators of ONNX, of one attribute or two; the others are composed."""
 
+_WITH_ALPHA = ("elu", "hard_sigmoid", "leaky_relu", "thresholded_relu")
+
 
 class _Nodes:
     """Nodes of a graph, whose results are numbered.
@@ -264,9 +266,7 @@ def _activation(add: _Nodes, value: str, name: str, alpha: float, beta: float) -
     """Add an activation; `relay.ops.recurrent.ACTIVATIONS` has the formulas."""
     result: str
     if name in _ONNX_NAMES:
-        attrs: dict[str, Any] = {}
-        if name in ("elu", "hard_sigmoid", "leaky_relu", "thresholded_relu"):
-            attrs["alpha"] = alpha
+        attrs: dict[str, Any] = {"alpha": alpha} if name in _WITH_ALPHA else {}
         if name == "hard_sigmoid":
             attrs["beta"] = beta
         result = add(_ONNX_NAMES[name], value, **attrs)
