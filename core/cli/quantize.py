@@ -33,12 +33,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "quantize",
         help="make a float model one of integers",
-        description="Quantise a float ONNX model by onnxruntime's quantiser, with the settings that the target's "
+        description="Quantise a float ONNX model by onnxruntime's quantiser, or a float TFLite model by "
+        "ai-edge-quantizer, with the settings that the target's "
         "accelerators ask for, or its hosts if there are none. Print how far the result is from the float model, and "
         "how much of it accelerators have.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="an ONNX file, in float")
+    parser.add_argument("model", metavar="MODEL", type=Path, help="an ONNX or TFLite file, in float")
     parser.add_argument(
         "--data",
         metavar="CALIBRATION.npz",
@@ -49,7 +50,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_target_argument(parser)
     parser.add_argument(
-        "-o", "--output", metavar="Q.onnx", type=Path, help="the file to write (default: build/NAME-int8.onnx)"
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=Path,
+        help="the file to write (default: build/NAME-int8.onnx or .tflite, as the model is)",
     )
     parser.add_argument(
         "--exclude",
@@ -80,10 +85,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..runtime.files import read_arrays
 
     members = find_members(args, out)
-    output = args.output or Path("build", f"{args.model.stem}-int8.onnx")
+    output = args.output or Path("build", f"{args.model.stem}-int8{_suffix(args.model)}")
     for given in (args.model, args.data):
         if _is_same(given, output):
-            raise UsageError(f"{output} would be written over what it is made of", hint="name another file: -o Q.onnx")
+            raise UsageError(f"{output} would be written over what it is made of", hint="name another file: -o OUT")
     made = quantize_for(
         args.model,
         members,
@@ -118,6 +123,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.line(f"to build it: {command}")
     out.result({**made.record(), "file": str(output), "build": command})
     return 0
+
+
+def _suffix(model: Path) -> str:
+    return ".tflite" if model.suffix.lower() in (".tflite", ".lite") else ".onnx"
 
 
 def _is_same(given: Path, output: Path) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto, NodeProto
 
-__all__ = ["FloatGraph", "Weight"]
+__all__ = ["FloatGraph", "Weight", "matching_layers"]
 
 _QUANTISED = (
     "QuantizeLinear",
@@ -111,22 +111,31 @@ class FloatGraph:
         Raises:
             UsageError: there is none that one of them fits.
         """
-        names = [node.name for node in self.nodes]
-        found: set[str] = set()
-        for pattern in patterns:
-            # The name of a layer may have brackets in it.
-            matching = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
-            if not matching:
-                hint = suggest(pattern, names) + "uma explain -v shows the layers' names"
-                raise UsageError(f"no layer is called {shown(pattern)}, which is to stay in float", hint=hint)
-            found.update(matching)
-        return [node for node in self.nodes if node.name in found]
+        names = set(matching_layers(patterns, [node.name for node in self.nodes]))
+        return [node for node in self.nodes if node.name in names]
 
     def of(self, others: Sequence[NodeProto]) -> tuple[str, ...]:
         """The names of the layers that those of another form of the model are, or went into."""
         names = {node.name for node in others}
         outputs = {name for node in others for name in node.output}
         return tuple(node.name for node in self.nodes if node.name in names or not outputs.isdisjoint(node.output))
+
+
+def matching_layers(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names that are one of the patterns or match one, in their order.
+
+    Raises:
+        UsageError: no name matches one of the patterns.
+    """
+    selected: set[str] = set()
+    for pattern in patterns:
+        # The name of a layer may have brackets in it.
+        matching = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+        if not matching:
+            hint = suggest(pattern, names) + "uma explain -v shows the layers' names"
+            raise UsageError(f"no layer is called {shown(pattern)}, which is to stay in float", hint=hint)
+        selected.update(matching)
+    return [name for name in names if name in selected]
 
 
 def _channel_axis(node: NodeProto) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..arguments import path_of, told
 from ..artifact.record import TensorRecord
-from ..errors import ModelError, RequirementError, UsageError
+from ..errors import RequirementError, UsageError
 from ..floating_point import default_mode
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..pipeline.driver import start_build
@@ -20,14 +20,15 @@ from ..plain_files import open_plain, write_whole
 from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule
 from ..reports.explain import explain
-from ..reports.oracles import onnxruntime
+from ..reports.oracles import Oracle, litert, onnxruntime
 from ..runtime.files import read_arrays
 from ..target import QuantisedForm
 from ..target.quantised import IoDtype, Scales
 from .agreement import Agreement, compare
 from .data import calibration
-from .graph import FloatGraph
+from .graph import FloatGraph, matching_layers
 from .integer_io import with_integer_io
+from .litert import check_quantiser, quantised_tflite
 from .onnxruntime import check_installed, measured_ranges, prepared, quantised
 from .scales import choose, fit_constants
 
@@ -47,7 +48,8 @@ class Quantised:
 
     Args:
         name: of the float model.
-        content: the ONNX file, in the QDQ form; its inputs and outputs are those of the float model, or int8.
+        content: the file, in the format of the float model (ONNX in the QDQ form); its inputs and outputs are those of
+            the float model, or int8.
         form: the settings that it was made with.
         samples: how many it was calibrated with.
         in_float: the layers that were excluded.
@@ -57,6 +59,7 @@ class Quantised:
         offloaded_with_consent: the part that they have of it where the build lets them round otherwise, by
             ``requantize="fixed-point"``; None where that is no more.
         notes: what a user may want to know.
+        suffix: of the file's name: ``.onnx``, or ``.tflite`` for a model from a TFLite file.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Quantised:
     offloaded: float
     offloaded_with_consent: float | None = None
     notes: tuple[str, ...] = ()
+    suffix: str = ".onnx"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the file, or replace one; gives its path.
@@ -113,14 +117,16 @@ def quantize(
     io_dtype: IoDtype = "float32",
     plugins: PluginHost | None = None,
 ) -> Quantised:
-    """Quantise a float ONNX model for the accelerators of a target, or for its hosts, by onnxruntime's quantiser.
+    """Quantise a float model for the accelerators of a target, or for its hosts.
+
+    onnxruntime's quantiser makes ONNX files, ai-edge-quantizer TFLite files.
 
     What the target kinds say of the models that they take (`uma.target.QuantisedForm`) chooses the settings: zero
     points or none, scales for each output channel or one for all, powers of two, fewer bits. The same model, target
     and data give the same bytes.
 
     Args:
-        model: path of the ONNX file.
+        model: path of the ONNX or TFLite file.
         target: as for `uma.build`; without accelerators the model is quantised for the hosts.
         data: samples to calibrate with, at least two: arrays, or an ``.npz`` file of them, by the names of the model's
             inputs, in their dtypes; the first axis counts samples.
@@ -133,10 +139,10 @@ def quantize(
 
     Raises:
         UsageError: an argument makes no sense, two accelerators take no model in common, ``exclude`` names no layer, or
-            onnxruntime is not installed.
+            the quantiser of the format is not installed.
         ModelError: the model is malformed, of another format, quantised already, or not what the quantiser takes; or
             the data does not fit it, has one sample only, or numbers that are not finite.
-        RequirementError: the quantiser cannot make what an accelerator asks for.
+        RequirementError: the quantiser cannot make what the target asks for.
         PluginError: a target's plugin is at fault.
     """
     with default_mode():
@@ -180,19 +186,108 @@ def quantize_for(
     form = _form(members, scales)
     if io_dtype not in get_args(IoDtype):
         raise UsageError(f"inputs and outputs cannot be {told(io_dtype)}", hint=" or ".join(get_args(IoDtype)))
-    check_installed()
+    is_tflite = _is_tflite(path)
+    if is_tflite:
+        check_quantiser(form)
+    else:
+        check_installed()
     say("import")
-    if _is_tflite(path):
-        what = "TFLite files cannot be quantised here: onnxruntime's quantiser takes ONNX files"
-        raise ModelError(what, where=str(path), hint="quantise it where it was converted, or export the model to ONNX")
     for name, shape in (shapes or {}).items():
         if ".." in str(shape):
             raise UsageError(f"a model is quantised at fixed shapes, not at {shape} of {name!r}", hint="give numbers")
     loaded = load_model(path, members, shapes=shapes)
-    graph = FloatGraph(_read(path))
+    task = _Task(path, loaded, calibration(arrays, _inputs(loaded), where), form, tuple(exclude), io_dtype, say)
+    result = _quantise_tflite(task) if is_tflite else _quantise_onnx(task)
+    say("place")
+    with tempfile.TemporaryDirectory() as folder:
+        now = Path(folder, f"quantised{result.suffix}")
+        now.write_bytes(result.content)
+        before = _offloaded(loaded, members)
+        after = _offloaded(load_model(now, members, shapes=shapes), members)
+        allowed = after
+        if any(member.fixed_point is not None for member in members.accelerators):
+            allowed = _offloaded(load_model(now, members, shapes=shapes, requantize="fixed-point"), members)
+    return replace(
+        result,
+        offloaded_before=before,
+        offloaded=after,
+        offloaded_with_consent=allowed if allowed > after else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What `quantize_for` was asked, with the model and the samples read."""
+
+    path: Path
+    loaded: LoadedModel
+    samples: Sequence[Mapping[str, np.ndarray]]
+    form: QuantisedForm
+    exclude: tuple[str, ...]
+    io_dtype: IoDtype
+    say: Callable[[str], None]
+
+    def result(
+        self,
+        contents: tuple[bytes, bytes, bytes],
+        in_float: tuple[str, ...],
+        suffix: str,
+        oracle: Callable[[Path, Sequence[tuple[int, ...]]], Oracle],
+        notes: Sequence[str] = (),
+    ) -> Quantised:
+        """Return the result before placement, with the agreement of two files.
+
+        Args:
+            contents: the float model, the quantised one with the same inputs and outputs, and the one that is returned.
+            in_float: the layers that were excluded.
+            suffix: of files of this format.
+            oracle: runs such a file.
+            notes: what a user may want to know.
+        """
+        self.say("compare")
+        with tempfile.TemporaryDirectory() as folder:
+            was, now = Path(folder, f"float{suffix}"), Path(folder, f"quantised{suffix}")
+            was.write_bytes(contents[0])
+            now.write_bytes(contents[1])
+            agreement = _agreement(was, now, self.loaded, self.samples, oracle)
+        return Quantised(
+            self.loaded.name,
+            contents[2],
+            self.form,
+            len(self.samples),
+            in_float,
+            agreement,
+            offloaded_before=0.0,
+            offloaded=0.0,
+            notes=tuple(notes),
+            suffix=suffix,
+        )
+
+
+def _quantise_tflite(task: _Task) -> Quantised:
+    """Quantise a TFLite file."""
+    content = task.path.read_bytes()
+    form = task.loaded.form
+    assert isinstance(form, IRModule)  # from a model file
+    layers = list(dict.fromkeys(name for _, names in form.spans for name in names))
+    excluded = tuple(matching_layers(task.exclude, layers))
+    names = [row.name for row in _inputs(task.loaded)]
+
+    def quantised_with(io_dtype: IoDtype) -> bytes:
+        return quantised_tflite(content, task.samples, names, task.form, excluded, io_dtype)
+
+    task.say("quantise")
+    with_float_io = quantised_with("float32")
+    final = with_float_io if task.io_dtype == "float32" else quantised_with(task.io_dtype)
+    return task.result((content, with_float_io, final), excluded, ".tflite", litert)
+
+
+def _quantise_onnx(task: _Task) -> Quantised:
+    """Quantise an ONNX file."""
+    form, samples, say = task.form, task.samples, task.say
+    graph = FloatGraph(_read(task.path))
     graph.check_float()
-    samples = calibration(arrays, _inputs(loaded), where)
-    named = graph.named(tuple(exclude))
+    named = graph.named(task.exclude)
     say("prepare")
     graph = FloatGraph(prepared(graph.model))
     excluded = graph.of(named)
@@ -206,27 +301,12 @@ def quantize_for(
         notes += _cut_off("constants", cut) + _cut_off("activations", chosen.cut_off)
     say("quantise")
     content = quantised(graph.model, samples, form, chosen, excluded)
-    say("compare")
-    with tempfile.TemporaryDirectory() as folder:
-        was, now = Path(folder, "float.onnx"), Path(folder, "quantised.onnx")
-        was.write_bytes(original)
-        now.write_bytes(content)
-        agreement = _agreement(was, now, loaded, samples)
-        if io_dtype == "int8":
-            content, in_float = with_integer_io(content)
-            now.write_bytes(content)
-            if in_float:
-                notes.append(f"these stay float32, because no quantised layer is next to them: {', '.join(in_float)}")
-        say("place")
-        before = _offloaded(loaded, members)
-        after = _offloaded(load_model(now, members, shapes=shapes), members)
-        allowed = after
-        if any(member.fixed_point is not None for member in members.accelerators):
-            allowed = _offloaded(load_model(now, members, shapes=shapes, requantize="fixed-point"), members)
-    consent = allowed if allowed > after else None
-    return Quantised(
-        loaded.name, content, form, len(samples), excluded, agreement, before, after, consent, tuple(notes)
-    )
+    final = content
+    if task.io_dtype == "int8":
+        final, in_float = with_integer_io(content)
+        if in_float:
+            notes.append(f"these stay float32, because no quantised layer is next to them: {', '.join(in_float)}")
+    return task.result((original, content, final), excluded, ".onnx", onnxruntime, notes)
 
 
 def _form(members: Members, scales: Scales | None) -> QuantisedForm:
@@ -267,16 +347,20 @@ def _inputs(loaded: LoadedModel) -> list[TensorRecord]:
 
 
 def _agreement(
-    was: Path, now: Path, loaded: LoadedModel, samples: Sequence[Mapping[str, np.ndarray]]
+    was: Path,
+    now: Path,
+    loaded: LoadedModel,
+    samples: Sequence[Mapping[str, np.ndarray]],
+    oracle: Callable[[Path, Sequence[tuple[int, ...]]], Oracle],
 ) -> tuple[Agreement, ...]:
-    """How the outputs of two files agree, by onnxruntime."""
+    """Compare the outputs of two files that an oracle runs."""
     form = loaded.form
     assert isinstance(form, IRModule) and form.signature is not None
     inputs = _inputs(loaded)
     shapes = [row.shape for row in inputs]
     sides = []
     for path in (was, now):
-        run = onnxruntime(path, shapes)
+        run = oracle(path, shapes)
         sides.append([run([sample[row.name] for row in inputs]) for sample in samples])
     found = []
     for position, info in enumerate(form.signature.outputs):

@@ -23,6 +23,17 @@ Q = {"scale": 0.5, "zero_point": 3}
 CONV = {"padding": 1, "strideH": 1, "strideW": 1}
 
 
+def test_the_newer_field_of_a_code_counts_alone() -> None:
+    """Google's quantiser leaves the older field at 0, which is ADD."""
+    b = TFLiteBuilder()
+    x, y = b.input([2, 3]), b.tensor([2, 3], "int8", scale=0.5, zero_point=3)
+    b.op("QUANTIZE", [x], [y])
+    b.model.operatorCodes[0].deprecatedBuiltinCode = 0
+    model = b.finish(y)
+    numbers = np.array([[-1.25, 0, 0.3], [70, -90, 2]], np.float32)
+    assert np.array_equal(run(model, numbers), litert(model, numbers)[0])
+
+
 def run(model: bytes, *inputs: np.ndarray) -> np.ndarray:
     module = from_tflite(model).module
     return evaluate(module, {p.name: x for p, x in zip(module.main.params, inputs, strict=True)})[0]

@@ -227,6 +227,9 @@ CUSTOM_OPTIONS: Mapping[str, tuple[str, ...]] = {"Convolution2DTransposeBias": (
 RUNS: Mapping[str, tuple[str, ...]] = {"CALL": ("graph",), "IF": ("then", "otherwise"), "WHILE": ("condition", "body")}
 """Operator -> its options that are numbers of graphs that it runs."""
 
+_BUILTIN_CODE = 10
+"""Offset in the vtable of the newer field of an operator's code (``builtin_code`` of ``OperatorCode``)."""
+
 # A table without fields: its vtable (two sizes), then the distance back to it. Read from, it gives every default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
 
@@ -359,8 +362,13 @@ class _Reader:
 
     def _code(self, code: Any) -> tuple[str, str | None]:
         """What messages call an operator, and its custom code."""
-        # Codes above 126 do not fit the older field, which then holds 127.
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        # Codes above 126 do not fit the older field, which then holds 127; some files leave it at 0. The newer field is
+        # read without its accessor, which ignores codes below 127.
+        from flatbuffers.number_types import Int32Flags
+
+        offset = code._tab.Offset(_BUILTIN_CODE)
+        newer = code._tab.Get(Int32Flags, offset + code._tab.Pos) if offset else 0
+        number = max(newer, code.DeprecatedBuiltinCode())
         name = self._operators.get(number, f"operator {number}")
         if name != "CUSTOM":
             return name, None
