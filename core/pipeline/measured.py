@@ -13,6 +13,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ..partition import Consent
 from ..plain_files import write_whole
 from ..relay.module import IRModule
 from ..target import Target
-from ..toolchain.cache import Cache
+from ..toolchain.cache import Cache, locked
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from . import timing
 
@@ -291,14 +292,6 @@ def write_kept(path: Path, what: Mapping[str, object]) -> None:
     write_whole(path, json.dumps(what).encode(), sync=False)
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Within, no other process times anything that keeps its costs there; where there are no locks, it may."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with open(folder / "timing.lock", "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return locked(folder / "timing.lock")

@@ -31,7 +31,7 @@ from .compile import Part
 from .discovery import host_cpu_id
 from .stack import measuring_flags
 
-__all__ = ["Cache", "Entry", "default_folder", "library_key", "lock_folder", "on_trial"]
+__all__ = ["Cache", "Entry", "default_folder", "library_key", "lock_folder", "locked", "on_trial"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}-[0-9a-f]{64}\.so")
 _PARTIAL = ".partial-"
@@ -104,6 +104,19 @@ def lock_folder() -> Path | None:
         if _unusable(folder) is None and _unusable(folder / "locks") is None:
             return folder / "locks"
     return None
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Within, no other process is within the same; where there are no locks, it may be."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(file, "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class Entry(NamedTuple):

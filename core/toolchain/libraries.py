@@ -6,13 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from ..contract.drivers import Library
 from ..errors import PluginError, ToolchainError, UmaError
 from ..machines import Machine
-from .cache import Cache, default_folder
+from .cache import Cache, default_folder, locked
 from .compile import try_link
 from .discovery import Compiler, find_compiler
 
@@ -102,7 +101,7 @@ def _make(library: Library, make: Callable[[Path], None], where: str) -> None:
     partial = folder / f".partial-{library.name}"
     try:
         before = _stamp(folder / name)
-        with _locked(folder.with_name(f".{_MADE}-{library.name}.lock")):
+        with locked(folder.with_name(f".{_MADE}-{library.name}.lock")):
             if _stamp(folder / name) != before:
                 return  # another process has made it meanwhile
             partial.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,19 +131,6 @@ def _stamp(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Within, no other process is; where there are no locks, it may be."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with open(file, "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _made_folder() -> Path:

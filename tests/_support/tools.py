@@ -25,10 +25,12 @@ def missing(*tools: str) -> str | None:
         tools: names of programs. Of compilers, gcc and clang, each must make a program with the C library.
     """
     for tool in tools:
-        if shutil.which(tool) is None:
+        if (path := shutil.which(tool)) is None:
             return f"{tool} is not installed"
-        if (name := _COMPILER.fullmatch(tool)) and (reason := _unusable(tool.replace("g++", "gcc"), name["triple"])):
-            return reason
+        if name := _COMPILER.fullmatch(tool):
+            reason = _unusable(path, tool.replace("g++", "gcc"), name["triple"])
+            if reason is not None:
+                return reason
     return None
 
 
@@ -39,7 +41,8 @@ def skip_without(*tools: str) -> None:
 
 
 @functools.cache
-def _unusable(compiler: str, triple: str | None) -> str | None:
+def _unusable(path: str, compiler: str, triple: str | None) -> str | None:
+    del path  # of this one: a test may have another one on PATH
     try:
         machine = None if triple is None else Machine.parse(triple if "linux" in triple else f"{triple} generic")
         said = refused_program(find_compiler(compiler, machine), machine)

@@ -7,9 +7,9 @@ import shlex
 import shutil
 import subprocess
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests._support.tools import skip_without
@@ -20,6 +20,7 @@ from uma.hookspecs import Library
 from uma.machines import Machine
 from uma.runtime import find_library
 from uma.toolchain import libraries
+from uma.toolchain.cache import locked
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.libraries import require_library
@@ -238,13 +239,12 @@ def test_two_processes_make_a_library_once(cc: str, tmp_path: Path, monkeypatch:
     ]
     threads[0].start()
     assert begun.wait(20)
-    locks = libraries.__dict__["_locked"]
 
-    def locked(file: Path) -> Any:
+    def waiting(file: Path) -> AbstractContextManager[None]:
         waits.set()  # the second one has seen that there is none yet
-        return locks(file)
+        return locked(file)
 
-    monkeypatch.setattr(libraries, "_locked", locked)
+    monkeypatch.setattr(libraries, "locked", waiting)
     threads[1].start()
     for thread in threads:
         thread.join(20)
