@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shutil
 import signal
 import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -71,13 +74,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="a soak test: set UMA_SOAK=1, or run `make soak`"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a test marked ``needs`` where a tool is missing that it names."""
+COMPILERS = ("gcc", "clang", "g++", "clang++")
+"""What tests start by name; where one is not installed, a test that starts it is skipped."""
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.filename in COMPILERS and shutil.which(error.filename) is None:
+            pytest.skip(f"{error.filename} is not installed")
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Skips a test marked ``needs`` where a tool is missing that it names, and one whose fixtures miss a compiler."""
     for marker in item.iter_markers("needs"):
         from tests._support.tools import skip_without  # not before a test wants it: it imports uma
 
         skip_without(*marker.args)
+    with _skipping():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Skips a test that starts a compiler that is not installed."""
+    with _skipping():
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,7 @@ import copy
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests._support.cmake import CMAKE, needs_cmake
 from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 
@@ -35,6 +36,7 @@ def another_host(machine: str | None, label: str = "other") -> list[dict[str, ob
 
 
 @needs_cmake
+@pytest.mark.needs("g++")
 def test_the_example_alone_and_the_library_in_a_project(tmp_path: Path) -> None:
     files = {**FILES, **HELPER, **WEIGHTS}
     saved = artifact_of(files, changed("compile.hosts", another_host(None))).save(tmp_path / "scale")

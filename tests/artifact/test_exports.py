@@ -88,6 +88,7 @@ def numbers(text: str) -> list[str]:
 
 
 @needs_cmake
+@pytest.mark.needs("g++")
 def test_a_package_for_cmake_is_built_installed_and_found(net: Artifact, tmp_path: Path) -> None:
     package = net.export("cmake", tmp_path / "package")
     prefix = tmp_path / "prefix"

@@ -257,17 +257,18 @@ def test_what_a_plugin_says_in_the_child_is_said(uma: Uma, tmp_path: Path, monke
 def test_which_of_two_versions_is_used_is_said(uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, version in (("old", "1.0"), ("new", "2.0"), ("same", "1.0")):
         (tmp_path / folder).mkdir()
-        install(tmp_path / folder, "uma-twice", ["twice"], module_source("twice"), version=version)
+        install(tmp_path / folder, "uma-doubled", ["doubled"], module_source("doubled"), version=version)
     for folder in ("same", "new", "old"):
         monkeypatch.syspath_prepend(tmp_path / folder)
-    entries = [one for one in installed_plugins() if one.kind == "twice"]
+    entries = [one for one in installed_plugins() if one.kind == "doubled"]
     monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
-    what = f"uma-twice 1.0 in {tmp_path / 'old'} is used, and hides 2.0 in {tmp_path / 'new'}"
+    what = f"uma-doubled 1.0 in {tmp_path / 'old'} is used, and hides 2.0 in {tmp_path / 'new'}"
     assert f"note: {what}\n" in uma("plugins").out
-    assert f"  note: {what}\n" in uma("plugins", "twice").out
+    assert f"  note: {what}\n" in uma("plugins", "doubled").out
     assert uma("plugins", "--json").json["plugins"][0]["hidden"] == [f"2.0 in {tmp_path / 'new'}"]
     [note] = [one for one in uma("doctor", "--json").json["findings"] if "hides" in one["what"]]
     assert (note["status"], note["what"]) == ("note", what)
+    sys.modules.pop("uma_doubled", None)
 
 
 class TestBroken:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests._support.tools import skip_without
 
 from uma import machines
 from uma.errors import UsageError
@@ -20,6 +21,7 @@ needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags
 
 @pytest.fixture
 def gcc() -> Compiler:
+    skip_without("gcc")
     return find_compiler("gcc")
 
 
@@ -35,6 +37,7 @@ ALL = " ".join(FEATURES.values())
 @needs_x86
 @pytest.mark.parametrize("name", ["gcc", "clang"])
 def test_what_one_core_has_not_is_missing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(name)
     compiler = find_compiler(name)
     machine(monkeypatch, tmp_path, ALL, ALL)
     refuse_other_cpu(compiler, ["-march=icelake-server"], "model net")
@@ -58,6 +61,7 @@ def test_this_cpu_is_never_refused(gcc: Compiler) -> None:
     assert {FEATURES[macro] for macro in macros & set(FEATURES)} <= machines.cpu_features()
 
 
+@pytest.mark.needs("clang")
 def test_what_a_compiler_knows_of_a_cpu() -> None:
     assert {"avx2", "fma"} <= compiler_features("clang", "x86_64-linux-gnu", ["-march=bdver4"])
     assert "avx2" not in compiler_features("clang", "x86_64-linux-gnu", [])
