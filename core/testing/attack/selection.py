@@ -33,7 +33,7 @@ _MOST_TOGETHER = 7
 _MOST_LARGE_WORK = 2_000_000
 _LARGE = tuple(f" is {extent}" for extent in LARGE)
 
-_MOST_PACKED = 4
+_MOST_PACKED = 6
 """Variations of opened attributes that share a layer."""
 
 _MOST_BESIDE = 24
@@ -194,20 +194,23 @@ class Attack:
         """Small layers, so that each variation of an opened attribute is in one whose results show it: they would be
         others if it was not looked at. Where no such layer is found, it is in one that does not show it."""
         waiting: dict[str, list[tuple[Layer, Mutation]]] = {}
-        # That with the most ops has the most attributes, which can share layers.
-        for seed, taken in sorted(self._taken, key=lambda one: -len(calls_in(one[0].function.body))):
+        # Of the seed that takes the most of them the most can share layers.
+        for seed, taken in sorted(self._taken, key=lambda one: -sum(map(_is_opened, one[1]))):
             for mutation in taken:
                 if _is_opened(mutation):
                     waiting.setdefault(mutation.text, []).append((seed, mutation))
         made: list[Layer] = []
+        hidden: set[str] = set()  # what no result of a pack showed is not tried in another
         for text in self._within_time(list(waiting)):
             if text not in waiting:
                 continue
-            if (pack := self._showing(waiting.pop(text))) is None:
+            pack, shows = self._showing(waiting.pop(text))
+            if pack is None or (self._used[text] and not shows):
                 continue
             seed, mutations = pack
-            packed = [*mutations, *self._riders(pack, waiting)]
+            packed = [*mutations, *self._riders(pack, [some for key, some in waiting.items() if key not in hidden])]
             shown = self._shown(seed, packed)
+            hidden |= {one.text for one in packed if one not in shown}
             if mutations[-1] not in shown:
                 packed = mutations  # others hide it
             layer = self._packed(seed, packed)
@@ -220,14 +223,14 @@ class Attack:
             made.append(layer)
         return made
 
-    def _showing(self, places: Sequence[tuple[Layer, Mutation]]) -> Pack | None:
+    def _showing(self, places: Sequence[tuple[Layer, Mutation]]) -> tuple[Pack | None, bool]:
         """A variation alone, of the first seed whose results show it; else beside another variation, so that they do;
-        else alone, of the first seed that takes it; None where no seed does."""
+        else alone, of the first seed that takes it; None where no seed does. And whether the results show it."""
         alone: Pack | None = None
         for seed, mutation in places:
             layer = self._packed(seed, [mutation])
             if layer is not None and differs_from(layer, seed):
-                return seed, [mutation]
+                return (seed, [mutation]), True
             alone = alone or (None if layer is None else (seed, [mutation]))
         for seed, mutation in places[:1] if places[0][1].kind == "attribute" else ():
             taken = next(taken for one, taken in self._taken if one is seed)
@@ -237,13 +240,13 @@ class Attack:
             for other in [one for one in others if one.slot != mutation.slot][:_MOST_BESIDE]:
                 before, layer = self._packed(seed, [other]), self._packed(seed, [other, mutation])
                 if before is not None and layer is not None and differs_from(layer, before):
-                    return seed, [other, mutation]
-        return alone
+                    return (seed, [other, mutation]), True
+        return alone, False
 
-    def _riders(self, pack: Pack, waiting: dict[str, list[tuple[Layer, Mutation]]]) -> list[Mutation]:
+    def _riders(self, pack: Pack, waiting: Sequence[Sequence[tuple[Layer, Mutation]]]) -> list[Mutation]:
         """Waiting variations of other attributes that the pattern takes in the same layer."""
         (seed, mutations), found = pack, list[Mutation]()
-        for places in waiting.values():
+        for places in waiting:
             if len(mutations) + len(found) >= _MOST_PACKED:
                 break
             for other, mutation in places:
