@@ -78,15 +78,15 @@ def biased() -> Term:
 
 
 RAISING: dict[str, tuple[Pattern, str, str]] = {
-    "a clause, for one dtype": (
-        relu([Clause("known", only_int16, "the type is known")]),
-        "AttributeError",
-        "clause 'known'",
-    ),
     "a clause, for an optional part": (
         taken("relu", biased(), [Clause("biased", only_biased, "a bias")]),
         "names no part 'offset'",
         "clause 'biased'",
+    ),
+    "a clause, for one dtype": (
+        relu([Clause("known", only_int16, "the type is known")]),
+        "AttributeError",
+        "clause 'known'",
     ),
     "a predicate of the whole match": (relu(only_int16), "AttributeError", "predicate 'only_int16'"),
     "a test of an attribute": (
@@ -103,6 +103,7 @@ RAISING: dict[str, tuple[Pattern, str, str]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RAISING)
 def test_a_clause_that_raises_is_found_with_its_place(name: str, tmp_path: Path) -> None:
     pattern, said, where_ = RAISING[name]
@@ -112,6 +113,7 @@ def test_a_clause_that_raises_is_found_with_its_place(name: str, tmp_path: Path)
     assert findings[0].repeat == "uma check uma-npu --only layers --target npu"
 
 
+@pytest.mark.soak
 def test_a_clause_that_raises_is_told_by_whichever_check_comes_first(tmp_path: Path) -> None:
     one = checked([relu([Clause("known", only_int16, "the type is known")])], tmp_path, "graphs", "layers")
     assert [finding.check for finding in one.findings] == ["layers"]
@@ -119,6 +121,7 @@ def test_a_clause_that_raises_is_told_by_whichever_check_comes_first(tmp_path: P
     assert [(finding.part, finding.check) for finding in one.findings] == [("pattern", "graphs")]
 
 
+@pytest.mark.soak
 def test_a_clause_that_fails_on_the_layers_of_another_pattern_is_the_patterns_fault(tmp_path: Path) -> None:
     """Both match at the same op; the first takes it, and a build asks the second as well."""
     second = taken("again", op("nn.relu")(wildcard(any_, rank=3).named("x")), only_int16)
@@ -155,6 +158,7 @@ REFUSING: dict[str, tuple[list[Pattern], str]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", REFUSING)
 def test_layers_that_never_reach_the_device_are_found(name: str, tmp_path: Path) -> None:
     patterns, what = REFUSING[name]
@@ -164,6 +168,7 @@ def test_layers_that_never_reach_the_device_are_found(name: str, tmp_path: Path)
     assert "nn.relu" in finding.layer or "abs" in finding.layer
 
 
+@pytest.mark.soak
 def test_a_pattern_behind_one_that_takes_all_its_layers_is_found(tmp_path: Path) -> None:
     first = taken("any", op("nn.relu")(wildcard(("int8", "int16", "float32")).named("x")))
     [finding] = checked([first, relu()], tmp_path).findings
@@ -178,6 +183,7 @@ def dense_layer() -> Layer:
     return Layer(Function([x], body), "matrix_unit.dense")
 
 
+@pytest.mark.soak
 def test_loops_that_use_nothing_of_a_device_are_found(tmp_path: Path) -> None:
     """All that a layer is lowered to runs on the host, although there is a driver."""
     edits = [
@@ -301,7 +307,7 @@ IGNORING: dict[str, Pattern] = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", IGNORING)
 def test_each_value_of_an_opened_attribute_runs(name: str, tmp_path: Path) -> None:
     one = checked([IGNORING[name]], tmp_path)
