@@ -47,8 +47,8 @@ __all__ = [
     "ignored_attribute",
 ]
 
-_MOST_WORK, ALL_WORK = 2_000_000, 45_000_000
-"""Operations that the interpreter does for one layer at most, and for all: about a second, and fifteen."""
+_MOST_WORK, ALL_WORK = 2_000_000, 30_000_000
+"""Operations that the interpreter does for one layer at most, and for all: about a second, and ten."""
 
 BAD_LOOPS, OTHER_LOOPS = "bad loops", "other loops"
 """How faults show that are in the loops alone."""

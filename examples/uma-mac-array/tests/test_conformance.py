@@ -7,6 +7,6 @@ import pytest
 import uma.testing
 
 
-@pytest.mark.parametrize("check", uma.testing.checks("uma-mac-array", layers=20), ids=str)
+@pytest.mark.parametrize("check", uma.testing.checks("uma-mac-array", layers=8), ids=str)
 def test_conformance(check: uma.testing.BoundCheck) -> None:
     check.run().raise_for_findings()
