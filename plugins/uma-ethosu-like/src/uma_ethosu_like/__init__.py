@@ -123,8 +123,10 @@ def runtime(target: Target) -> Runtime:
 def claims(target: Target) -> Claims:
     """Estimates are the simulator's cycles. What Vela compiles is claimed of the same machine."""
     from .device import UNREACHED
+    from .samples import samples
 
-    return Claims(targets=() if target.kind is VELA else ("ethosu_like -macs=32",), cycles=0.0, faults=UNREACHED)
+    targets = () if target.kind is VELA else ("ethosu_like -macs=32",)
+    return Claims(targets=targets, cycles=0.0, faults=UNREACHED, samples=samples)
 
 
 @hookimpl
