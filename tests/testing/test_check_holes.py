@@ -35,6 +35,7 @@ from uma.testing.output.junit import as_junit
 from uma.testing.output.text import summary, text_lines
 from uma.testing.record import conformance_record, conformance_schema
 from uma.tir import te
+from uma.tir.form.interp import TooLong, interpret
 
 
 def checked(patterns: Sequence[Pattern], folder: Path, *only: str, **hooks: Any) -> Conformance:
@@ -369,3 +370,13 @@ def test_the_command_counts_what_was_not_checked(
     said = capsys.readouterr().out
     assert "nothing was checked  cost: no layer was placed on the target" in said
     assert "1 target: no findings, nothing was checked by 1" in said
+
+
+def test_the_interpreter_stops_behind_so_many_iterations() -> None:
+    x = te.placeholder((8,), "int8", "x")
+    function = te.prim_func([x], [te.compute((8,), lambda i: x[i] + x[i], "y")]).func
+    given = {function.buffers("input")[0].name: np.arange(8, dtype=np.int8)}
+    [result] = interpret(function, given, max_iterations=8).values()
+    assert result.tolist() == [2 * n for n in range(8)]
+    with pytest.raises(TooLong):
+        interpret(function, given, max_iterations=7)
