@@ -94,6 +94,36 @@ def f(x: In[int32, (6, 6)], y: Out[int32, (6, 6)]):
                     if i + a >= 1 and i + a < 7 and j + b > 0 and j + b <= 6:
                         y[i, j] += x[i + a - 1, j + b - 1]
 """,
+    "windows over a volume of open extents, flat": """
+def f(x: In[int32, (18,)], k: In[int32, (9,)], extent: In[int32, (1,)], y: Out[int32, (36,)]):
+    partial(y)
+    n: int32 = max(min(extent[0], 3), 1)
+    for i in range(4 - n):
+        for j in range(n):
+            for l in range(5 - n):
+                y[(i * 3 + j) * 4 + l] = 0
+                for a in range(n):
+                    if i + a * 2 >= 2:
+                        for b in range(n):
+                            if l + b >= 1 and l + b < 3:
+                                y[(i * 3 + j) * 4 + l] += x[((i + a * 2 - 2) * 3 + j) * 2 + l + b - 1] * k[a * 3 + b]
+""",
+    "windows of open extents over a batch of volumes, flat": """
+def f(x: In[int32, (160,)], extent: In[int32, (1,)], y: Out[int32, ()]):
+    y[()] = 0
+    n: int32 = max(min(extent[0], 3), 1)
+    for i in range(2):
+        for d in range(9 - 2 * n):
+            for h in range(12 - 2 * n):
+                for w in range(9 - 2 * n):
+                    for a in range(n):
+                        if d + a * 2 >= 3:
+                            for b in range(n):
+                                if h + b * 2 >= 3 and h + b * 2 < 8:
+                                    for c in range(n):
+                                        if w + c * 2 >= 1 and w + c * 2 < 5:
+                                            y[()] += x[((i * 4 + d + a * 2 - 3) * 5 + h + b * 2) * 4 + w + c * 2 - 13]
+""",
     "a strided, dilated window in a select": """
 def f(x: In[int32, (9,)], y: Out[int32, (5,)]):
     for i in range(5):

@@ -315,9 +315,11 @@ class _Search:
         self.places.append(facts)
         terms = sorted(goal.terms, key=facts.rank, reverse=True)
         for term in terms:
-            factor = goal.terms[term]
-            for known in facts.known_of(term, factor > 0, self.implied):
-                if self.holds(facts, _eliminated(goal, known, term), depth + 1):
+            known = facts.known_of(term, goal.terms[term] > 0, self.implied)
+            rests = [_eliminated(goal, one, term) for one in known]
+            # The nearest to being proven first: few steps then do for windows over several open extents.
+            for rest in sorted(rests, key=lambda rest: facts.span(rest)[0], reverse=True):
+                if self.holds(facts, rest, depth + 1):
                     return True
         for term in terms:
             # The other side of min and max is a matter of adding up, and was tried.
