@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import ModelError, UsageError
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IO_FORMS
-from ..plain_files import open_plain
+from ..plain_files import open_plain, unreadable
 from .deciding import add_partition_arguments, partitioner_of
 
 if TYPE_CHECKING:
@@ -338,8 +338,7 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
         hint = "name a model file, or what uma build wrote"
         raise UsageError(f"there is no file {args.model}", hint=hint) from error
     except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
+        raise unreadable(args.model, error) from error
     if not args.target:
         raise UsageError(f"{doing} a model file needs --target", hint="for example --target c")
     return None
@@ -358,10 +357,8 @@ def target_text(text: str) -> str:
     try:
         with io.TextIOWrapper(open_plain(text), encoding="utf-8") as file:
             content = file.read(MAX_JSON_CHARS + 1)
-    except OSError as error:
-        raise UsageError(f"the target's file cannot be read: {error.strerror}", where=text) from error
-    except ValueError as error:
-        raise UsageError("the target's file is no text in UTF-8", where=text) from error
+    except (OSError, ValueError) as error:
+        raise unreadable(text, error, "the target's file") from error
     if content.lstrip()[:1] not in ("{", "["):
         raise UsageError("the file holds no JSON object and no list", where=text, hint='write it like {"kind": "c"}')
     return content

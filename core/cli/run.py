@@ -84,7 +84,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..runtime.files import save_arrays, write_plain
 
     if args.repeat is not None and args.repeat < 1:
-        raise UsageError(f"--repeat {args.repeat} is not positive")
+        raise UsageError(f"--repeat {args.repeat} is not positive", hint="give the number of runs, 1 or more")
     if args.device_trace is not None and (args.repeat is not None or args.profile or args.trace is not None):
         raise UsageError(
             "--device-trace records one run, and times are measured without it", hint="run the model twice"

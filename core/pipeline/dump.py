@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of, write_whole
+from ..plain_files import open_plain, size_of, unreadable, write_whole
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
@@ -105,7 +105,7 @@ def read_dump(path: Path) -> Form:
     except UnicodeDecodeError as error:
         raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
-        raise UsageError(f"cannot read the text form: {getattr(error, 'strerror', error)}", where=str(path)) from error
+        raise unreadable(path, error) from error
     return _parsed(text, constants, path)
 
 

@@ -89,7 +89,8 @@ def litert(
             interpreter.resize_tensor_input(inputs[name], array.shape)
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
-        raise UsageError(f"LiteRT does not take the model: {error}", where=str(model)) from error
+        hint = "compare ONNX models with --against onnxruntime"
+        raise UsageError(f"LiteRT does not read the model: {error}", where=str(model), hint=hint) from error
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:

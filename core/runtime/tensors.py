@@ -117,7 +117,7 @@ def checked_inputs(
         hint = suggest(str(unknown[0]), missing or names) or None
         raise ModelError(f"there is no input {unknown[0]!r}{lacks}, expected {expected()}", where=where, hint=hint)
     if missing:
-        raise ModelError(f"the {_are_missing(missing)}, expected {expected()}", where=where)
+        raise ModelError(f"the {_are_missing(missing)}, expected {expected()}", where=where, hint="give all inputs")
     if open_shapes is not None:
         inputs = open_shapes.widened(
             {info.name: _read(inputs[info.name], info, where) for info in wanted if info.name in inputs}
@@ -134,7 +134,12 @@ def _array(value: Any, info: TensorInfo, where: str) -> Array:
     """`value` as an array of exactly the type of `info`."""
     array = _read(value, info, where)
     if array.dtype != info.dtype or array.shape != info.shape:
-        raise ModelError(f"input {info.name!r} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
+        hint = f"convert it, as numpy.asarray(x, {info.dtype!r}).reshape({list(info.shape)}) does"
+        if array.size != math.prod(info.shape):
+            hint = f"give an array of the shape {list(info.shape)}"
+        raise ModelError(
+            f"input {info.name!r} is {array.dtype}{[*array.shape]}, expected {info}", where=where, hint=hint
+        )
     return array
 
 

@@ -269,11 +269,11 @@ class _JsonReader(_Reader):
             key = Node(None, self.spot())
             if keyed:
                 if not self.text.startswith('"', self.at):
-                    self.fail(UsageError("a key in double quotes is missing"))
+                    self.fail(UsageError("a key in double quotes is missing", hint='write it like {"kind": "c"}'))
                 key = Node(self.scalar(), key.spot)
                 self.gap()
                 if not self.skip(":"):
-                    self.fail(UsageError("a colon is missing after the key"))
+                    self.fail(UsageError("a colon is missing after the key", hint='write it like {"kind": "c"}'))
                 self.gap()
             if len(found) == MAX_ITEMS:
                 self.fail(UsageError(f"there are more than {MAX_ITEMS} items"))
@@ -282,7 +282,7 @@ class _JsonReader(_Reader):
             if self.skip(end):
                 return found
             if not self.skip(","):
-                self.fail(UsageError(f"a comma or {end} is missing"))
+                self.fail(UsageError(f"a comma or {end} is missing", hint=f"add one of the two: , or {end}"))
 
     def scalar(self) -> object:
         try:

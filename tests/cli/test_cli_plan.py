@@ -186,7 +186,7 @@ def test_what_a_project_says(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPa
         ('costs = "costs.json"', "costs are for the partitioner 'collage'"),
         ('plan = "plan.json"\npartition = "eager"', "plan says what goes where"),
         ('partition = "none"', "there is no partitioner 'none'"),
-        ('plan = "none.json"', "the plan cannot be read: No such file"),
+        ('plan = "none.json"', "the plan does not exist"),
     ):
         project.write_text(f"[tool.uma]\n{text}\n")
         assert uma("build", "../m.py", *TARGETS).error(2).startswith(what)
@@ -258,7 +258,7 @@ def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: p
         (("plan", "--workers", "tcp://lab:8786"), "tcp:// to another machine is neither encrypted nor authenticated"),
         (("plan", "--insecure-workers"), "--insecure-workers is for --workers tcp://HOST:PORT"),
         (("plan", "--measure-plan", "0"), "argument --measure-plan: '0' is no number of plans"),
-        (("build", "--plan", "none.json"), "the plan cannot be read: No such file or directory"),
+        (("build", "--plan", "none.json"), "the plan does not exist"),
         (("build", "--plan", "costs.json"), "the file holds no plan"),
         (("build", "--partition", "collage", "--costs", "m.py"), "the table of costs is no JSON"),
         (("plan", "--plan", "costs.json"), "uma plan makes plans, and repeats none"),

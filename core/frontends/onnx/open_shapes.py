@@ -30,7 +30,10 @@ def resolved(value: Input, given: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
             and all(not isinstance(dim, int) or dim == extent for dim, extent in zip(dims, given, strict=True))
         )
         if not open_:
-            raise UsageError(f"the shape {given} does not fit input {value.name!r}, which is {_shown(dims)}")
+            what = f"the shape {given} does not fit input {value.name!r}, which is {_shown(dims)}"
+            raise UsageError(
+                what, hint="give other sizes only for open dimensions, or export the model again with them"
+            )
         return given
     known = tuple(dim for dim in dims or () if isinstance(dim, int))
     if dims is not None and len(known) == len(dims):

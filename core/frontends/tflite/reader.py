@@ -290,7 +290,8 @@ class _Reader:
     def graph(self) -> Graph:
         model = self._schema.Model.GetRootAs(self._data)
         if model.Version() != 3:
-            raise ModelError(f"the file has schema version {model.Version()}, not 3")
+            hint = "convert the model again with a current TensorFlow, or download it again"
+            raise ModelError(f"the file has schema version {model.Version()}, not 3", hint=hint)
         if model.SubgraphsLength() < 1:
             raise ModelError("the file has no graph")
         codes = [

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ...errors import UsageError
-from ...plain_files import open_plain
+from ...plain_files import open_plain, unreadable
 from ...target.values import shown, suggest
 from .prices import Link, whole_ns
 
@@ -141,8 +141,7 @@ def read_json(path: str | os.PathLike[str], what: str) -> object:
         with open_plain(path) as file:
             content = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{what} cannot be read: {why}", where=os.fspath(path)) from error
+        raise unreadable(path, error, what) from error
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{what} is larger than {_MOST_BYTES >> 20} MiB", where=os.fspath(path))
 
@@ -188,7 +187,7 @@ def _number(value: object, what: str, least: float) -> float:
 
 def _object(value: object, what: str, known: tuple[str, ...] | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{what} is {shown(value)}, not a JSON object")
+        raise UsageError(f"{what} is {shown(value)}, not a JSON object", hint="docs/placement.md shows the form")
     for key in value:
         if known is not None and key not in known:
             hint = f"{suggest(key, known)}there are {', '.join(known)}"
