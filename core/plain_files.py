@@ -53,7 +53,7 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, what: 
     if isinstance(error, FileNotFoundError):
         folder, base = os.path.split(name)
         names = os.listdir(folder or os.curdir) if os.path.isdir(folder or os.curdir) else ()
-        near = difflib.get_close_matches(base, names, n=1)
+        near = difflib.get_close_matches(base, names, n=1, cutoff=0.75)
         hint = f"did you mean {os.path.join(folder, near[0])!r}?" if near else "check the path"
         if what == "the file":
             return UsageError(f"there is no file {name}", hint=hint)

@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..reports.overviews import make_plan, write_text
+    from ..reports.overviews import make_plan, save_text
 
     if args.plan is not None:
         raise UsageError("uma plan makes plans, and repeats none", hint="give --plan to uma build")
@@ -51,7 +51,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.output is not None:
         plan.save(args.output)
     if args.timeline is not None:
-        write_text(args.timeline, "the timeline", plan.timeline())
+        save_text(args.timeline, "the timeline", plan.timeline())
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
     say_plan(plan.record, out)
     say_cautions(members, out)

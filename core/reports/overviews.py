@@ -38,7 +38,7 @@ from .explain import explain
 from .report import Measured, Report, check_output, make_report
 from .timeline import timeline_svg
 
-__all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "plan", "report", "report_on", "write_text"]
+__all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "plan", "report", "report_on", "save_text"]
 
 PROFILED_RUNS = 10
 """How many runs a report with a profile measures."""
@@ -201,7 +201,7 @@ class PlacementPlan:
         Raises:
             UsageError: the file cannot be written.
         """
-        write_text(path_of(path, "a plan"), "the plan", json.dumps(self.record, indent=1) + "\n")
+        save_text(path_of(path, "a plan"), "the plan", json.dumps(self.record, indent=1) + "\n")
 
     def __repr__(self) -> str:
         return f"<PlacementPlan {self.name}: {len(self.record['parts'])} parts, {self.cost_us:.2f} us>"
@@ -297,7 +297,7 @@ def make_plan(
     return PlacementPlan(loaded.name, record, () if decision is None else tuple(decision.cautions)), contest
 
 
-def write_text(path: Path, what: str, text: str) -> None:
+def save_text(path: Path, what: str, text: str) -> None:
     """Write a text file, whole or not at all; UsageError, which names it as ``what``, if that is impossible."""
     try:
         write_whole(path, text.encode(), streams=True)
