@@ -120,6 +120,7 @@ def test_there_are_fifty() -> None:
     assert len(ERRORS) >= 50 and len({line for line, *_ in ERRORS}) == len(ERRORS)
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(("line", "code", "what", "how"), ERRORS, ids=[line for line, *_ in ERRORS])
 def test_what_where_and_how(line: str, code: int, what: str, how: str, desk: Path, uma: Uma) -> None:
     before = sorted(desk.rglob("*"))

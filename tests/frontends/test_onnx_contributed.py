@@ -239,6 +239,7 @@ def compare(case: Case, computed: bool) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.few(27)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", CASES)
 def test_random_forms(name: str, seed: int) -> None:

@@ -114,6 +114,7 @@ def random_quant(chance: np.random.Generator) -> tuple[np.ndarray, list[Any], di
     return data, [scale, zero, bits], {"signed": signed, "narrow": narrow, "rounding_mode": mode}
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("is_constant", [False, True])
 def test_quant(seed: int, is_constant: bool) -> None:
@@ -167,6 +168,7 @@ def test_bipolar_quant(scale: Any) -> None:
     assert "qnn.dequantize" in ops(model)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_trunc(seed: int, is_stored: bool) -> None:
