@@ -402,6 +402,9 @@ class Op:
         effort: ``effort(attrs, out, *types)`` counts what the reference does beyond its multiply-accumulates and one
             visit of each element of its arguments and results: elements of arrays that it makes in between, and
             `STEP_OPERATIONS` for each step of a loop in Python. None means nothing.
+        terms: ``terms(attrs, *arrays)`` returns the magnitudes that the rounding errors of the formula are relative to:
+            for each float of the result the largest term, where terms cancel and rounding the operands does not show
+            it. None where the result itself and its operands show the errors.
         commutative: whether its two inputs may change places; patterns match it in both orders.
         stored: whether its arguments may be float16, which nothing computes with; those of an injective op may.
         specials: what it makes of NaN, infinities and -0. None where no operand is of floats; injective ops have the
@@ -421,6 +424,7 @@ class Op:
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., Dim] | None = None
     effort: Callable[..., int] | None = None
+    terms: Callable[..., np.ndarray] | None = None
     commutative: bool = False
     stored: bool = False
     specials: Specials | None = None

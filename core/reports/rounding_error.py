@@ -222,8 +222,8 @@ def sampled_error(
     """Return how far the results of the references move at most when every operation rounds otherwise.
 
     Every float operand of each op is off, independently and relative to itself, with the standard deviation of the op's
-    own roundings. Integers stay what they are without that: they are compared exactly, and what follows one is compared
-    with what follows the same.
+    own roundings; so is the result of an op with `Op.terms`, relative to these. Integers stay what they are without
+    that: they are compared exactly, and what follows one is compared with what follows the same.
 
     Args:
         model, inputs, extents: as for `evaluate`.
@@ -267,7 +267,10 @@ def sampled_error(
             ]
             result = call.op.evaluate(attrs, *off)
             if not isinstance(result, tuple):
-                return result
+                if call.op.terms is None:
+                    return result
+                shift = width * rng.uniform(-1.0, 1.0, result.shape) * call.op.terms(attrs, *off)
+                return (result + shift).astype(result.dtype)
             return tuple(new if old is None else old for old, new in zip(fields, result, strict=True))
 
         with np.errstate(all="ignore"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +33,8 @@ from uma.reports.rounding_error import (
 from uma.reports.samples import Sample, filled
 from uma.reports.verification import compare
 from uma.reports.verify import verify
+from uma.tir import te
+from uma.tir.te.evaluate import contents_of
 
 CASES = [(kind, seed) for seed in range(2, 22) for kind in KINDS]
 
@@ -53,6 +57,16 @@ def test_a_correct_network_passes(kind: str, seed: int, tmp_path: Path) -> None:
     wrong = [check for check in (*found.kernels, *found.outputs) if not check.difference.ok]
     assert found.ok, wrong
 
+
+FORMULAS = (
+    ("sigmoid", {}),
+    ("rsqrt", {}),
+    ("nn.hard_swish", {}),
+    ("nn.leaky_relu", {"alpha": 0.1}),
+    ("nn.gelu", {"approximate": "none"}),
+    ("nn.gelu", {"approximate": "tanh"}),
+)
+"""Elementwise ops that compute their results in several steps, and their attributes."""
 
 PLANTED = 1e-3
 """Of the largest absolute value over the samples that the compared tensor has."""
@@ -181,6 +195,22 @@ class TestBounds:
         plain = module_of(call("add", x, x))
         (error,) = sampled_error(plain, inputs, evaluate(plain, inputs))
         assert error < 1e4 * 1e-6
+
+    @pytest.mark.parametrize(("name", "attrs"), FORMULAS)
+    def test_each_formula_computed_in_float32_is_within_its_bound(self, name: str, attrs: Mapping[str, Any]) -> None:
+        """1 + tanh(x) cancels where x is negative: gelu(-4) is -7e-5, and off by 2**-23."""
+        x = Var("x", TensorType((1,), "float32"))
+        y = call(name, x, **attrs)
+        form, data = module_of(y), te.placeholder((1,), "float32", "x")
+        (relative,) = relative_bounds(form)
+        for value in np.linspace(-8, 8, 33, dtype=np.float32):
+            array = np.full(1, value)
+            expected = evaluate(form, {"x": array})
+            computed = contents_of([y.op.compute(y.attrs, y.type, data)], {data: array})
+            (bound,) = rounding_bounds([relative], form, {"x": array}, expected)
+            assert compare(computed[0], expected[0], bound).ok, value
+            off = expected[0] + np.float32(1e-5 * max(1, abs(value)))
+            assert not np.isfinite(off) or not compare(off, expected[0], bound).ok, value
 
     @pytest.mark.parametrize(("dtype", "lowest"), [("float32", -95.0), ("float16", -17.0)])
     def test_results_below_the_normal_numbers_may_be_zero(self, dtype: str, lowest: float) -> None:

@@ -168,6 +168,7 @@ ROWS: tuple[Row, ...] = (
         wide(_gelu_reference),
         specials=Specials("kept", "-inf is NaN"),
         attrs=(Attr("approximate", Choice("none", "tanh"), "whether by tanh", default="none"),),
+        terms=lambda attrs, x: x / 2,  # 1 + erf and 1 + tanh cancel where x is negative
     ),
     Row(
         "clip",

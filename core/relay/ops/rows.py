@@ -55,7 +55,7 @@ class Row:
     """An op that works element by element.
 
     Args:
-        name, doc, attrs, inputs, commutative, stored, specials: as for `Op`.
+        name, doc, attrs, inputs, terms, commutative, stored, specials: as for `Op`.
         infer: its type relation.
         scalar: ``scalar(attrs, *elements)`` states an element of the result in the loop form.
         numpy: ``numpy(attrs, *arrays)`` computes the result, or the name of numpy's function that does.
@@ -71,6 +71,7 @@ class Row:
     value_range: Range | None = None
     inputs: tuple[str, ...] = ("data",)
     attrs: tuple[Attr, ...] = ()
+    terms: Numpy | None = None
     commutative: bool = False
     stored: bool = False
     specials: Specials | None = KEEPS_NAN
@@ -100,6 +101,7 @@ class Row:
             compute=compute,
             kind="elementwise" if len(self.inputs) == 1 else "broadcast",
             value_range=bounded,
+            terms=self.terms,
             commutative=self.commutative,
             stored=self.stored,
             specials=self.specials,
