@@ -28,7 +28,8 @@ class Claims:
             tenth, 0.0 for equal ones. None where nothing is claimed.
         counter: the counter of the `Runtime` that has the cycles.
         tolerance: by how much float results may differ from the reference, as a share of the largest magnitude of the
-            reference's elements. Integers are always compared exactly.
+            reference's elements. Integers are always compared exactly. With a tolerance, layers are not compared where
+            one op computes a NaN or an infinity that another one reads.
         faults: of the `Runtime`, those that no check can reach, each with the reason: what only hardware finds.
         samples: gives further layers to check, expressions over variables, or modules with a ``main``: what cannot be
             made up from a pattern, such as the plugin's own operators with operands that make sense.

@@ -19,7 +19,7 @@ from uma.testing.attack import check_graphs, check_layers, repeat
 from uma.testing.attack.files import read_file, write_file
 from uma.testing.attack.interpreted import NotLoops, interpreted
 from uma.testing.attack.layer import Layer
-from uma.testing.attack.verdicts import Fault
+from uma.testing.attack.verdicts import Fault, difference
 from uma.testing.record import Part
 from uma.testing.subject import Subject
 from uma.tir.form.nodes import Buffer, Param
@@ -297,6 +297,19 @@ def test_a_mistake_planted_in_another_plugin_is_found(name: str, tmp_path: Path)
     part, edits = OTHERS[name]
     _, result = checked(tmp_path, *edits, package="uma_mac_array", layers=30)
     assert {finding.part for finding in result.findings} == {part}
+
+
+def test_special_values_between_ops_are_exact_without_a_tolerance_only() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    quotient = call("divide", x, x)
+    alone, rectified = Layer(Function([x], quotient), ""), Layer(Function([x], call("nn.relu", quotient)), "")
+    zero, finite = {"x": np.float32([0, 1])}, {"x": np.float32([1, 1])}
+    nan, wrong = [np.float32([np.nan, 1])], [np.float32([0, 1])]
+    assert not difference(rectified, nan, nan, zero, 0.0)
+    assert difference(rectified, wrong, nan, zero, 0.0)
+    assert not difference(rectified, wrong, nan, zero, 1e-5)
+    assert difference(alone, wrong, nan, zero, 1e-5)
+    assert difference(rectified, wrong, [np.float32([1, 1])], finite, 1e-5)
 
 
 @pytest.mark.soak
