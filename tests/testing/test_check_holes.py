@@ -21,7 +21,7 @@ from uma.json_schema import problem
 from uma.relay import FixedPoint, Function, TensorType, Var, call, const
 from uma.relay.expr import Call
 from uma.relay.op import Op
-from uma.relay.pattern import Match, any_, op, optional, where, wildcard
+from uma.relay.pattern import Match, any_, any_of, op, optional, where, wildcard
 from uma.relay.pattern.terms import Term
 from uma.runtime.isolated import Isolation
 from uma.target import Target
@@ -174,6 +174,22 @@ def test_a_pattern_behind_one_that_takes_all_its_layers_is_found(tmp_path: Path)
     first = taken("any", op("nn.relu")(wildcard(("int8", "int16", "float32")).named("x")))
     [finding] = checked([first, relu()], tmp_path).findings
     assert finding.part == "pattern" and "it goes to pattern npu.any instead" in finding.what
+
+
+def test_ops_that_the_compiler_removes_need_not_reach_the_device(tmp_path: Path) -> None:
+    """A clip to the whole of int8 changes nothing: it is no finding, unless the pattern takes nothing else."""
+    x = Var("x", TensorType((1, 4), "int8"))
+    data = wildcard("int8").named("x")
+    limited = taken("limited", any_of(op("nn.relu")(data), op("clip")(data, a_min=any_, a_max=any_)))
+    subject = subject_of(stand_in(accelerator("npu"), patterns=lambda: [limited]), "npu", tmp_path / "found")
+    layers = [Layer(Function([x], call(name, x)), "npu.limited") for name in ("nn.relu", "clip")]
+    for built, number in ((layers, 0), (layers[1:], 1)):
+        reach = Reach(subject.member)
+        with Isolation(10.0) as isolation:
+            assert run_layers(subject, built, isolation, quiet, [], reach=reach) == []
+        findings = list(reach.findings(["npu.limited"]))
+        assert len(findings) == number
+    assert findings[0].part == "pattern" and "the compiler removes it" in findings[0].what
 
 
 def dense_layer() -> Layer:

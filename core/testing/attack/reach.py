@@ -13,6 +13,8 @@ from .shrinking import measure
 
 __all__ = ["Reach"]
 
+_REMOVED = "the compiler removes it, because its ops change nothing"
+
 
 class Reach:
     """Collects where layers run: a pattern that takes layers of a kind and never brings one to the device claims what
@@ -43,6 +45,8 @@ class Reach:
     def _reason(self, image: Image, number: int) -> str:
         """Why a layer did not reach the device by its pattern; empty where it did."""
         name = image.layers[number].pattern
+        if not any(calls_in(result) for result in image.results_of(number, image.stages.forms["canonicalise"])):
+            return _REMOVED
         refusals = [reason for pattern, reason in image.refusals[number] if pattern == name]
         if refusals:  # also where the pattern takes a smaller part of it instead
             return f"the lowering refuses it: {refusals[0]}"
@@ -60,7 +64,7 @@ class Reach:
 
     def findings(self, patterns: Sequence[str]) -> Iterator[Finding]:
         """A finding for each pattern of which no layer reached the device; else for each set of dtypes, and for each
-        sequence of ops, of which none did.
+        sequence of ops, of which none did, although the compiler does not remove the ops.
 
         Args:
             patterns: the names of patterns that have no other finding.
@@ -75,6 +79,8 @@ class Reach:
             for word, kind in kinds:
                 reached = {kind(layer) for layer in layers if layer not in self.missed}
                 missed = [layer for layer in layers if kind(layer) not in reached]
+                if word:
+                    missed = [layer for layer in missed if self.missed[layer] != _REMOVED]
                 if missed:
                     yield self._finding(name, word and f" of {word}{kind(missed[0])}", missed)
                     break
@@ -83,7 +89,8 @@ class Reach:
         smallest = min(missed, key=measure)
         reason = self.missed[smallest]
         what = f"pattern {name} takes layers{kind}, and none of the {len(missed)} built reached the device: {reason}"
-        part: Part = "pattern" if reason.startswith(("it goes", "the partitioner")) else "lowering"
+        is_pattern = reason == _REMOVED or reason.startswith(("it goes", "the partitioner"))
+        part: Part = "pattern" if is_pattern else "lowering"
         return Finding(part, "layers", what, f"pattern {name}", layer_text(smallest))
 
 
