@@ -92,6 +92,7 @@ def run_runtime(model: Path, inputs: Mapping[str, np.ndarray]) -> list[np.ndarra
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # DynamicQuantizeLSTM quantises the batches of each thread by themselves
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     fixed = {name: np.array(value) for name, value in ARGUMENTS.get(model.name, {}).get("constants", {}).items()}
