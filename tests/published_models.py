@@ -61,6 +61,10 @@ def install(folder: Path) -> None:
             archive.extractall(folder / name.replace("/", "-"), members=files)
 
 
+NUDGE = 1e-7
+"""By which part inputs are made larger, to see how sensitive a model is."""
+
+
 def build_for_host(model: Path) -> uma.Artifact:
     """Build a model for the host; shapes that it leaves open are those that the error message proposes."""
     arguments = dict(ARGUMENTS.get(model.name, {}))
@@ -116,14 +120,29 @@ def compare(model: Path) -> str:
     inputs = draw({row["name"]: (row["shape"], row["dtype"]) for row in artifact.metadata["inputs"]})
     results, expected = list(artifact.run(inputs).values()), run_runtime(model, inputs)
     assert len(results) == len(expected), f"{len(results)} outputs, not {len(expected)}"
-    worst = 0.0
     for result, other in zip(results, expected, strict=True):
         assert (result.shape, result.dtype) == (other.shape, other.dtype), f"{result.shape} {result.dtype}"
+    worst = largest_difference(results, expected)
+    if worst > TOLERANCE:
+        # Models that quantise while they run amplify the rounding of a float to a step of an integer, layer by layer.
+        nudged = {name: array * (1 + NUDGE) if array.dtype.kind == "f" else array for name, array in inputs.items()}
+        itself = run_runtime(model, {name: array.astype(inputs[name].dtype) for name, array in nudged.items()})
+        spread = largest_difference(itself, expected)
+        assert worst <= spread, f"off by {worst:.2g} of the largest element, and by {spread:.2g} of itself, nudged"
+        return (
+            f"agrees, off by {worst:.2g}; the runtime differs from itself by {spread:.2g} if inputs grow by {NUDGE:g}"
+        )
+    return f"agrees, off by {worst:.2g}"
+
+
+def largest_difference(results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """Return the largest difference of two lists of arrays, relative to the largest element of each expected array."""
+    worst = 0.0
+    for result, other in zip(results, expected, strict=True):
         off = np.abs(result.astype(np.float64) - other)
         assert not np.isnan(off).any(), "not a number"
         worst = max(worst, float(off.max(initial=0)) / (float(np.abs(other.astype(np.float64)).max(initial=0)) or 1.0))
-    assert worst <= TOLERANCE, f"off by {worst:.2g} of the largest element"
-    return f"agrees, off by {worst:.2g}"
+    return worst
 
 
 def main(arguments: list[str]) -> int:
