@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+from packaging.version import Version
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
 from uma.errors import ModelError
@@ -226,6 +228,13 @@ CASES: dict[str, Callable[[Chance], Case]] = {
 }
 
 
+LACKING_BEFORE: dict[str, str] = {}
+"""Operators that an older onnxruntime cannot be compared on, with the reason."""
+if Version(onnxruntime.__version__) < Version("1.32"):
+    LACKING_BEFORE["Attention"] = "crashes if the value has another size than the query and the weights are constant"
+    LACKING_BEFORE["MatMulNBits"] = "has no weights of 2 bits"
+
+
 def compare(case: Case, computed: bool) -> None:
     data, inputs = model(case, computed)
     theirs = run_onnxruntime(data, inputs, optimise=False)
@@ -243,6 +252,8 @@ def compare(case: Case, computed: bool) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", CASES)
 def test_random_forms(name: str, seed: int) -> None:
+    if name in LACKING_BEFORE:
+        pytest.skip(f"this onnxruntime, {onnxruntime.__version__}, {LACKING_BEFORE[name]}")
     chance = np.random.default_rng([seed, *name.encode()])
     compare(CASES[name](chance), computed=bool(seed % 2))
 
