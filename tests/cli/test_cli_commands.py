@@ -475,7 +475,7 @@ class TestTargets:
         assert "holds no JSON object" in uma("targets", "--explain", "text.json").error(2)
         (folder / "bytes.json").write_bytes(b"\xff")
         assert "is not UTF-8 text" in uma("targets", "--explain", "bytes.json").error(2)
-        assert "cannot be read" in uma("targets", "--explain", "none.json").error(2)
+        assert "does not exist" in uma("targets", "--explain", "none.json").error(2)
         (folder / "pyproject.toml").write_text("[tool.uma]\ntargets = 5\n")
         where = f"where: {folder / 'pyproject.toml'}, in [tool.uma.targets]\n"
         assert where in uma("targets", "--explain", "fast").error(2)
