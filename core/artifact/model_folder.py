@@ -57,14 +57,14 @@ class SavedModel:
         except (
             EOFError, LookupError, OSError, OverflowError, RuntimeError, ValueError, struct.error, zipfile.BadZipFile,
         ) as error:  # fmt: skip
-            raise _damaged(self.path / MODEL_FOLDER, str(error)) from error
+            raise _damaged(self.path / MODEL_FOLDER, getattr(error, "strerror", None) or str(error)) from error
 
     def _read(self) -> dict[str, bytes]:
         folder = self.path / MODEL_FOLDER
         if not (folder / DIGESTS).is_file():
             return {}
         wanted = _table(read_plain(folder / DIGESTS, range(_MAX_SMALL_BYTES)))
-        sizes = {name: (folder / name).stat().st_size for name in wanted}
+        sizes = {name: (folder / name).stat().st_size for name in wanted if (folder / name).exists()}
         found = {name: read_plain(folder / name, range(size, size + 1)) for name, size in sizes.items()}
         return _checked(found, wanted, folder)
 

@@ -39,7 +39,7 @@ class _Options:
     schema_version: Literal[1]
     requantize: Mapping[str, str]
     tolerate: tuple[str, ...]
-    hybrid: str | None
+    hybrid: Annotated[str, Constraint(pattern="^litert$")] | None
     io: Annotated[str, Constraint(enum=IO_FORMS)]
     strips: str | None
     stream_inputs: tuple[str, ...]

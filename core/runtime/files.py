@@ -18,6 +18,8 @@ __all__ = ["read_arrays", "read_plain", "save_arrays", "write_plain"]
 _MAX_UNPACKED_BYTES = 1 << 29
 """What a compressed file may take in memory, beyond its own size: a small one could fill all there is."""
 
+_MENDING = "build the model again; to work on the C, copy it out of the artifact"
+
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` file by name; that of an ``.npy`` file under the empty name.
@@ -126,7 +128,8 @@ def read_plain(path: Path, sizes: range) -> bytes:
             size = size_of(file)
             if size not in sizes:
                 limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
-                raise ModelError(f"a file of the artifact has {size} bytes, {limit}", where=str(path))
+                raise ModelError(f"a file of the artifact has {size} bytes, {limit}", where=str(path), hint=_MENDING)
             return file.read(size)
     except OSError as error:
-        raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
+        what = f"a file of the artifact cannot be read: {error.strerror}"
+        raise ModelError(what, where=str(path), hint=_MENDING) from error

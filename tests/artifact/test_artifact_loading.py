@@ -59,8 +59,9 @@ class TestLoading:
 
     def test_size_is_checked_before_reading(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         os.truncate(saved / "scale_weights.bin", 1 << 40)
-        with pytest.raises(ModelError, match="has 1099511627776 bytes, expected 4"):
+        with pytest.raises(ModelError, match="has 1099511627776 bytes, expected 4") as error:
             load(saved)
+        assert error.value.hint is not None and "build the model again" in error.value.hint
 
     def test_size_of_the_metadata(self, saved: Path) -> None:
         os.truncate(saved / METADATA_FILE, 1 << 40)
@@ -72,6 +73,7 @@ class TestLoading:
         with pytest.raises(ModelError, match="cannot be read: No such file") as error:
             load(saved)
         assert error.value.where == str(saved / "scale.h")
+        assert error.value.hint is not None and "build the model again" in error.value.hint
 
     @pytest.mark.parametrize("name", ["main.c", METADATA_FILE])
     def test_links_are_not_followed(self, saved: Path, name: str) -> None:
