@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
+_SUFFIXES = (".onnx", ".tflite", ".lite")
+"""That say what format a file has."""
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
@@ -86,6 +89,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     members = find_members(args, out)
     output = args.output or Path("build", f"{args.model.stem}-int8{_suffix(args.model)}")
+    if output.suffix.lower() in _SUFFIXES and _suffix(output) != _suffix(args.model):
+        what = f"{output} would hold a model in the format of {args.model}"
+        raise UsageError(what, hint=f"name the file {output.with_suffix(_suffix(args.model))}")
     for given in (args.model, args.data):
         if _is_same(given, output):
             raise UsageError(f"{output} would be written over what it is made of", hint="name another file: -o OUT")
@@ -126,7 +132,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _suffix(model: Path) -> str:
-    return ".tflite" if model.suffix.lower() in (".tflite", ".lite") else ".onnx"
+    return ".tflite" if model.suffix.lower() in _SUFFIXES[1:] else ".onnx"
 
 
 def _is_same(given: Path, output: Path) -> bool:

@@ -97,3 +97,9 @@ def test_what_consent_brings(uma: Uma, model: Path) -> None:
     ]
     built = uma(*shlex.split(lines[-1])[4:], "--no-compile", "--json").json
     assert [one["macs_share"] for one in built["accelerators"]] == [1.0]
+
+
+def test_a_file_is_not_named_like_one_of_another_format(model: Path, uma: Uma) -> None:
+    said = uma(*GIVEN, "-o", "q.tflite").error(2)
+    assert "q.tflite would hold a model in the format of float.onnx" in said and "name the file q.onnx" in said
+    assert not Path("q.tflite").exists()
