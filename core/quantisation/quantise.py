@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -63,7 +63,7 @@ class Quantised:
     """
 
     name: str
-    content: bytes
+    content: bytes = field(repr=False)
     form: QuantisedForm
     samples: int
     in_float: tuple[str, ...]

@@ -65,6 +65,10 @@ def test_layers_get_to_accelerators_of_shifts(net: Path, target: str, share: flo
     assert found.samples == 6 and found.notes == () and found.in_float == ()
 
 
+def test_a_repr_is_short(usual: Quantised) -> None:
+    assert "content" not in repr(usual) and len(repr(usual)) < 1_000
+
+
 def test_what_was_made_is_computed_as_onnxruntime_does(usual: Quantised) -> None:
     x = 2 * samples(1, 3, 8, 8, seed=5)
     [ours] = evaluate(canonicalise(import_model(usual.content).module), {"x": x})
