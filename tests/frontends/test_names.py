@@ -40,6 +40,15 @@ def test_tflite_outputs_of_one_name(tmp_path: Path) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def test_one_tensor_twice_among_the_inputs() -> None:
+    b = TFLiteBuilder()
+    x, y = b.input([3], name="x"), b.tensor([3], name="y")
+    b.op("NEG", [x], [y])
+    b.graph.inputs.append(x)
+    with pytest.raises(ModelError, match="input 'x' cannot be one: the file lists it twice"):
+        import_model(b.finish(y))
+
+
 def test_tflite_inputs_of_one_name(tmp_path: Path) -> None:
     b = TFLiteBuilder()
     x, y, z = b.input([3], name="a"), b.input([3], name="a"), b.tensor([3], name="z")

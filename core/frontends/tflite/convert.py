@@ -245,7 +245,7 @@ class _Converter:
             fixed = self._fixed.get(tensor.name)
             where = f"input {tensor.name!r}"
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
-                what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
+                what = tensor.odd or ("it is a constant" if tensor.data is not None else "the file lists it twice")
                 raise ModelError(f"{where} cannot be one: {what}")
             shape = self._shapes.get(tensor.name, getattr(fixed, "shape", None) if is_open(tensor) else None)
             if shape is None:
