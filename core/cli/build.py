@@ -89,7 +89,7 @@ def _share(text: str) -> float:
 
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a percentage; write it like 95%")
     if number and not number[2] and 0 < share <= Decimal("0.01"):
-        hundredfold = f"{Decimal(number[1]) * 100:f}".rstrip("0").rstrip(".")
+        hundredfold = f"{Decimal(number[1]).scaleb(2).normalize():f}"
         raise argparse.ArgumentTypeError(f"{text} can mean {text}% or {hundredfold}%; write the percent sign")
     return float(share)
 

@@ -394,6 +394,7 @@ class TestRequiredOffload:
         build = ["build", "m.py", "--target", "npu", "--target", "plain", "-o", "out", "--require-offload"]
         assert uma(*build, "25").code == 0
         assert "have 25.0% of the multiply-accumulates, 95% are required" in uma(*build, "95").error(4)
+        assert "1 can mean 1% or 100%; write the percent sign" in uma(*build, "1").error(2)
         assert "argument --require-offload: 0.95 can mean 0.95% or 95%; write the per" in uma(*build, "0.95").error(2)
 
     def test_of_a_part_of_a_build(self, uma: Uma, install: Install) -> None:
