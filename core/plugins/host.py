@@ -222,10 +222,11 @@ class PluginHost:
                 return UsageError(what, hint="name another target, or have the plugin enabled again")
         from ..target.kind import COMPOSITE, TargetKind
 
+        spelled = kind.replace("_", "-")
         for name, one in self.kinds().items():
             for attribute in one.attributes if isinstance(one, TargetKind) else ():
-                if kind in attribute.known:
-                    hint = f"did you mean '{name} -{attribute.name}={kind}'?"
+                if spelled in attribute.known:
+                    hint = f"did you mean '{name} -{attribute.name}={spelled}'?"
                     return UsageError(f"there is no target kind {shown(kind)}", hint=hint)
         names = self.names()
         installed = f"installed kinds: {', '.join(names)}" if names else "no plugin is installed"

@@ -245,8 +245,10 @@ class _Builder:
         """The target of a record, or the targets that its name stands for."""
         with placed(path, record.spot):
             if not is_attribute_name(record.name):
+                lower = record.name.lower()
+                guess = f"did you mean {lower!r}? " if is_attribute_name(lower) else ""
                 raise UsageError(
-                    f"{shown(record.name)} is no target kind", hint="kinds are named like `c` or `my_device`"
+                    f"{shown(record.name)} is no target kind", hint=f"{guess}kinds are named like `c` or `my_device`"
                 )
             kind = COMPOSITE_KIND if record.name == COMPOSITE else self._kinds(record.name)
         with placed(path, record.label_spot):

@@ -42,6 +42,8 @@ _NEXT = re.compile(rf";(?=[{_SEPARATORS}]|\Z)")
 _WORD = re.compile(rf"[^{_SEPARATORS})]*?{_END}")
 _LABEL = re.compile(f"([^{_SEPARATORS}:()'\"]*):(?=[{_SEPARATORS}])")
 _OPTION = re.compile(r"-([a-z][a-z0-9_-]*)=")
+_MISWRITTEN = re.compile(r"(?=-|.*=)-*([a-z][a-z0-9_-]{0,63})(=[ -~]{1,64})?")
+"""An attribute with no or too many dashes before it, or with no value behind it."""
 _BARE = re.compile(r"[A-Za-z0-9_.+/=-]+")
 _QUOTED = re.compile(r"'([^'\\]*(?:\\['\\][^'\\]*)*)'")
 
@@ -154,7 +156,9 @@ class _Reader:
         while self.gap() and not (self.ended or self.text[self.at] == ")" or _NEXT.match(self.text, self.at)):
             option = _OPTION.match(self.text, self.at)
             if option is None:
-                self.fail(UsageError(f"{shown(self.word())} is no attribute", hint="write it like `-opt=2`"))
+                attribute = _MISWRITTEN.fullmatch(self.word())
+                example = "-opt=2" if attribute is None else f"-{attribute[1]}{attribute[2] or '=VALUE'}"
+                self.fail(UsageError(f"{shown(self.word())} is no attribute", hint=f"write it like `{example}`"))
             option_spot = self.spot()
             self.at = option.end()
             options.append(Option(option[1], self.value(depth), option_spot))

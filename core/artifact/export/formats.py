@@ -61,7 +61,7 @@ def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlu
     guess = suggest(name, every) if isinstance(name, str) else ""
     known = "; ".join(f"{one.name} ({one.help})" for one in every.values())
     raise UsageError(
-        f"there is no format {shown(name)} to export to",
+        "the format to export to is missing" if name == "" else f"there is no format {shown(name)} to export to",
         where=artifact.name,
         hint=f"{guess}for this artifact there is: {known}",
     )
