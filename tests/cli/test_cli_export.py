@@ -84,7 +84,7 @@ def test_a_plugin_that_is_named_needs_no_part_in_the_artifact(uma: Uma, built: P
 @pytest.mark.parametrize(
     ("options", "what", "guess"),
     [
-        ([], "there is no format '' to export to", ""),
+        ([], "the format to export to is missing", ""),
         (["--format", "npu.name"], "there is no format 'npu.name' to export to", "did you mean 'npu.names'? "),
         (["--format", "cmakee"], "there is no format 'cmakee' to export to", "did you mean 'cmake'? "),
         (["--format", "esp_idf"], "there is no format 'esp_idf' to export to", "did you mean 'esp-idf'? "),
