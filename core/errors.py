@@ -18,6 +18,7 @@ __all__ = [
     "TextError",
     "ToolchainError",
     "UmaError",
+    "UnknownKindError",
     "UsageError",
     "VerificationError",
 ]
@@ -59,6 +60,20 @@ class UsageError(UmaError):
     """The call or the command line is wrong: unknown option, target, attribute, path."""
 
     exit_code = 2
+
+
+class UnknownKindError(UsageError):
+    """No installed plugin has a target kind of this name.
+
+    Args:
+        kind: the name.
+        shown: the name as an error prints it.
+        hint: what to change.
+    """
+
+    def __init__(self, kind: str, shown: str, *, hint: str) -> None:
+        super().__init__(f"there is no target kind {shown}", hint=hint)
+        self.kind = kind
 
 
 class ModelError(UmaError):

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from ..errors import InternalError, RequirementError, UmaError, UsageError
+from ..errors import InternalError, RequirementError, UmaError, UnknownKindError, UsageError
 from ..interruptible import has_running_calls
 from ..version import __version__
 from . import (
@@ -163,6 +163,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = args.run(args, out)
             out.finish()
             return code
+        except UnknownKindError as error:
+            _suggest_target(error)
+            return out.fail(error)
         except UmaError as error:
             return out.fail(error)
         except BrokenPipeError:
@@ -182,6 +185,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
             return out.fail(fault)
+
+
+def _suggest_target(error: UnknownKindError) -> None:
+    """Put the target in the hint whose attribute the unknown kind may be meant for, asking plugins in a child."""
+    from ..plugins import default_host
+    from .child import PLUGIN_SECONDS, Ended, in_child
+
+    host = default_host()
+    with contextlib.suppress(Ended):
+        if target := in_child(lambda: host.suggest_target(error.kind), PLUGIN_SECONDS):
+            error.hint = f"did you mean {target!r}?"
 
 
 def _say_project(out: Output) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ..errors import PluginError, UsageError
+from ..errors import PluginError, UnknownKindError, UsageError
 from .compatibility import check_requirement, core_requirement
 from .disabling import disabled_names
 from .discovery import installed_plugins
@@ -220,21 +220,25 @@ class PluginHost:
                     f"target kind {kind!r} is not there: plugin {entry.distribution} {entry.version} is disabled {by}"
                 )
                 return UsageError(what, hint="name another target, or have the plugin enabled again")
-        from ..target.kind import COMPOSITE, TargetKind
+        from ..target.kind import COMPOSITE
 
-        spelled = kind.replace("_", "-")
-        for name, one in self.kinds().items():
-            for attribute in one.attributes if isinstance(one, TargetKind) else ():
-                if spelled in attribute.known:
-                    hint = f"did you mean '{name} -{attribute.name}={spelled}'?"
-                    return UsageError(f"there is no target kind {shown(kind)}", hint=hint)
         names = self.names()
         installed = f"installed kinds: {', '.join(names)}" if names else "no plugin is installed"
-        return UsageError(
-            f"there is no target kind {shown(kind)}",
-            hint=f"{suggest(kind, (*names, COMPOSITE))}{installed}; a plugin brings its kinds with it: "
-            "pip install PLUGIN",
-        )
+        hint = f"{suggest(kind, (*names, COMPOSITE))}{installed}; a plugin brings its kinds with it: pip install PLUGIN"
+        return UnknownKindError(kind, shown(kind), hint=hint)
+
+    def suggest_target(self, name: str) -> str | None:
+        """Return the target that someone may mean who takes a known value of an attribute for a kind: for
+        ``"cortex-m4"`` it may be ``"c -mcpu=cortex-m4"``; None for other names. Imports every plugin.
+        """
+        from ..target.kind import TargetKind
+
+        spelled = name.lower().replace("_", "-")
+        for kind, one in self.kinds().items():
+            for attribute in one.attributes if isinstance(one, TargetKind) else ():
+                if spelled in attribute.known:
+                    return f"{kind} -{attribute.name}={spelled}"
+        return None
 
     def _load(self, key: tuple[str, str]) -> LoadedPlugin | PluginError:
         from .loading import load

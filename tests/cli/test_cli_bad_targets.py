@@ -31,7 +31,6 @@ ABOUT = Alias("about", "composite -host=round", help="in a circle")
 BAD = [
     # Unknown kinds and attributes.
     ("npuu", 1, "there is no target kind 'npuu'"),
-    ("mk2-large", 1, "did you mean 'npu -note=mk2-large'?"),
     ("npu -note='mk2 large", 11, "quote"),
     ("plain -accelerators=npu,nup", 25, "there is no target kind 'nup'"),
     ('{"kind": "npuu"}', 10, "there is no target kind 'npuu'"),
@@ -138,6 +137,11 @@ class TestBadTargets:
             uma_package.build("net.py", text, plugins=plugins)
         assert what in str(caught.value)
         assert str(caught.value.where).startswith(f"column {column} of the target")
+
+
+def test_a_value_of_an_attribute_in_place_of_a_kind(uma: Uma, plugins: PluginHost) -> None:
+    said = uma("targets", "--explain", "mk2_large").error(2)
+    assert said.startswith("there is no target kind 'mk2_large'") and "did you mean 'npu -note=mk2-large'?" in said
 
 
 def test_what_is_repeated_is_counted(uma: Uma, plugins: PluginHost) -> None:

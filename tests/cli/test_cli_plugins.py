@@ -240,6 +240,7 @@ def test_a_plugin_that_ends_the_process_is_an_error_of_its_own(uma: Uma, ending:
     assert done.code == 5 and done.out.startswith("uma-ends 1.0: quarantined\n")
     assert "UMA_DISABLE_PLUGINS=uma-ends" in done.out
     assert uma("targets", "c").out.startswith("c: a CPU")
+    assert "there is no target kind 'cortex-m4'" in uma("build", "net.py", "--target", "cortex-m4").error(2)
 
 
 @pytest.mark.filterwarnings("default")
