@@ -246,7 +246,8 @@ class Explanation:
         return self.labels[: self.labels.index(self.runs(op))]
 
     def __repr__(self) -> str:
-        return f"<Explanation {self.name}: {format_percent(self.offloaded)} on {', '.join(self.accelerators) or 'no accelerator'}>"
+        labels = ", ".join(self.accelerators) or "no accelerator"
+        return f"<Explanation {self.name}: {format_percent(self.offloaded)} on {labels}>"
 
     def _repr_html_(self) -> str:
         """Who has how much, and each layer with where it went and why not elsewhere."""
