@@ -290,8 +290,23 @@ def _dense(d: Drawer, name: str) -> Case:
     options: dict[str, Any] = {"keepNumDims": keep, "fusedActivationFunction": d.one(*RELUS)}
     inputs.append(bias(d, dtype, units, given, weight, options) if d.boolean() else -1)
     result = [*shape[:-1], units] if keep else [math.prod(shape) // depth, units]
-    y = d.builder.tensor(result, dtype, **d.output(dtype))
+    output = d.output(dtype)
+    if dtype == "int16":
+        # The kernel converts a float64 to int32, which is undefined behaviour of C++ outside of that.
+        largest = depth * 2**22 + _largest_constant(d, inputs[2])
+        step = given["scale"] * float(np.max(weight["scale"]))
+        output["scale"] = max(output["scale"], float(np.float32(step * largest / 2**30)))
+    y = d.builder.tensor(result, dtype, **output)
     return d.finish(name, inputs, [y], **options)
+
+
+def _largest_constant(d: Drawer, index: int) -> int:
+    """Return the largest magnitude in a constant of int32 or int64, 0 for no constant."""
+    if index == -1:
+        return 0
+    tensor = d.builder.graph.tensors[index]
+    dtype = np.int32 if tensor.type == TYPES["int32"] else np.int64
+    return int(np.abs(d.builder.model.buffers[tensor.buffer].data.view(dtype)).max())
 
 
 @case("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM")

@@ -386,7 +386,7 @@ def test_the_graph_to_be_edited_is_right() -> None:
         ("subgraphs.0.operators.0.inputs", [2], "it reads 't2' before anything wrote it"),
         ("subgraphs.0.operators.0.inputs", [1], "it reads 't1' before anything wrote it"),
         ("subgraphs.0.operators", [], "it reads 't2' before anything wrote it\n  where: output 't2'"),
-        ("subgraphs.0.inputs", [0, 0], "input 't0' cannot be one: it is one twice"),
+        ("subgraphs.0.inputs", [0, 0], "input 't0' cannot be one: the file lists it twice"),
         ("subgraphs.0.inputs", [-1], "its graph lacks an output or an input"),
         ("subgraphs.0.outputs", [], "its graph lacks an output or an input"),
         ("subgraphs.0.tensors.0.shape", [-1, 2], "shape (-1, 2) has an extent that is not a positive integer"),
