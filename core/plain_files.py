@@ -63,7 +63,7 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, what: 
     if isinstance(error, UnicodeDecodeError):
         problem = f"{what} is not UTF-8 text: {error.reason} at byte {error.start}"
         return UsageError(problem, where=name, hint="store it as UTF-8")
-    reason = error.strerror if isinstance(error, OSError) else "there is a null character in its path"
+    reason = error.strerror if isinstance(error, OSError) else "its path has a null character"
     hint = "make it readable for this user" if isinstance(error, PermissionError) else "name a regular file"
     return UsageError(f"cannot read {what}: {reason}", where=name, hint=hint)
 

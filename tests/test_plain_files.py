@@ -167,7 +167,7 @@ def test_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("fifo", "cannot read the file: it is no plain file\n  where: {0}/fifo\n  hint: name a regular file"),
         (
             "nul\0",
-            "cannot read the file: there is a null character in its path\n  where: {0}/nul\0\n  hint: name a regular file",
+            "cannot read the file: its path has a null character\n  where: {0}/nul\0\n  hint: name a regular file",
         ),
         ("latin", "the file is not UTF-8 text: {1} at byte 0\n  where: {0}/latin\n  hint: store it as UTF-8"),
     ],

@@ -39,7 +39,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="cannot read the file: Not a directory"):
         import_model(tmp_path / "file" / "model.tflite")
-    with pytest.raises(UsageError, match=r"cannot read the file: there is a null"):
+    with pytest.raises(UsageError, match=r"cannot read the file: its path has a null"):
         import_model("model\0.tflite")
 
 
