@@ -114,7 +114,7 @@ def checked_inputs(
     names = {info.name for info in wanted}
     if unknown := [name for name in inputs if name not in names]:
         lacks = f", and {_are_missing(missing)}" if missing else ""
-        hint = suggest(str(unknown[0]), missing or names) or None
+        hint = suggest(str(unknown[0]), missing or names).strip() or None
         raise ModelError(f"there is no input {unknown[0]!r}{lacks}, expected {expected()}", where=where, hint=hint)
     if missing:
         raise ModelError(f"the {_are_missing(missing)}, expected {expected()}", where=where, hint="give all inputs")
