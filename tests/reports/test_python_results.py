@@ -191,7 +191,7 @@ class TestNamesOfInputs:
             ModelError, match="there is no input 'scna', and input 'scan' is missing, expected"
         ) as found:
             run({"scna": a, "bias": a})
-        assert found.value.hint == "did you mean 'scan'? "
+        assert found.value.hint == "did you mean 'scan'?"
 
     def test_missing_names(self, pair: package.Artifact) -> None:
         with pytest.raises(ModelError, match="the inputs 'scan', 'bias' are missing, expected 'scan': int8"):
