@@ -1,7 +1,7 @@
 """The folder ``model`` of a saved artifact: the model that it was built from, as text, with the options of the build.
 
-It is no part of the artifact: `uma.load` does not read it. `uma.verify`, `uma.explain` and `uma.report` build the model
-again from it.
+It is not a part of the artifact: `uma.load` does not read it. `uma.verify`, `uma.explain` and `uma.report` build the
+model again from it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def check_fixed(
             raise UsageError(f"a constant is given for {name!r}, which has a value in the model already")
         if name not in names:
             hint = f"{suggest(name, names)}inputs: {', '.join(map(repr, names)) or 'none'}"
-            raise UsageError(f"a constant is given for {name!r}, which is no input", hint=hint)
+            raise UsageError(f"a constant is given for {name!r}, which is not an input", hint=hint)
 
 
 def fixed_array(name: str, value: Fixed, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -246,7 +246,7 @@ class Problem:
                 inside = set(match.nodes)
                 outside = (user for user in self.graph.users(node) if user not in inside)
                 return Note("escapes", name, at=node, user=next(outside, None))
-        excess = RegionSize.of([candidate], self.limits[candidate.owner], self.graph).excess()
+        excess = RegionSize.measure([candidate], self.limits[candidate.owner], self.graph).excess()
         return None if excess is None else Note("limit", name, limit=excess.limit, value=excess.value, most=excess.most)
 
 

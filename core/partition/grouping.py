@@ -70,7 +70,7 @@ class _Grouping:
         """The labels of the owners of groups that had too many inputs or outputs to be one."""
 
     def _single(self, claim: Candidate, owner: Owner) -> _Group:
-        return _Group(owner, [claim], RegionSize.of([claim], owner.limits, self._choice.problem.graph))
+        return _Group(owner, [claim], RegionSize.measure([claim], owner.limits, self._choice.problem.graph))
 
     def merge(self) -> None:
         """Merge along the edges, then what uses the same."""

@@ -98,7 +98,7 @@ class _Checked:
 
     def _check_limits(self, region: Sequence[Candidate]) -> None:
         label = region[0].owner
-        excess = RegionSize.of(region, self._problem.limits[label], self._problem.graph).excess()
+        excess = RegionSize.measure(region, self._problem.limits[label], self._problem.graph).excess()
         if excess is not None:
             count = f"{excess.value} {UNITS[excess.limit]}"
             what = f"gives a region of {count}, where {label!r} takes at most {excess.most}"

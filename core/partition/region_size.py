@@ -63,7 +63,7 @@ class RegionSize:
     used: dict[Expr, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, claims: Iterable[Candidate], limits: Limits, graph: Graph) -> RegionSize:
+    def measure(cls, claims: Iterable[Candidate], limits: Limits, graph: Graph) -> RegionSize:
         """The size of a region.
 
         Args:
@@ -163,7 +163,7 @@ def find_cuts(regions: Iterable[Region], limits: Mapping[str, Limits], graph: Gr
                     continue
                 for name in pair:
                     if name not in sizes:
-                        sizes[name] = RegionSize.of(near[name].claims, limits[owner], graph)
+                        sizes[name] = RegionSize.measure(near[name].claims, limits[owner], graph)
                 excess = sizes[pair[0]].excess(sizes[pair[1]])
                 cuts[pair] = None if excess is None or excess.grows else Cut(owner, pair, excess)
     return tuple(cut for cut in cuts.values() if cut is not None)

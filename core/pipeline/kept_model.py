@@ -160,7 +160,7 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
         what = f"the model that the artifact keeps cannot be read: {error}"
         raise ModelError(what, where=str(where), hint=_MENDING) from error
     options = json_record.read(_Options, plain)
-    partition = options.partition if plan is None else Planned.of(plan, str(where / _PLAN))
+    partition = options.partition if plan is None else Planned.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
     with members.known_ops():
         form = parse_dump(text, files.get(CONSTANTS_FILE), where / _TEXT)

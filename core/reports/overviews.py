@@ -189,7 +189,7 @@ class PlacementPlan:
     @property
     def partitioner(self) -> Planned:
         """The partitioner that repeats the plan: ``uma.build(..., partition=plan.partitioner)``."""
-        return Planned.of(self.record)
+        return Planned.from_record(self.record)
 
     def timeline(self) -> str:
         """Return an SVG image of the times at which each target is busy."""

@@ -48,7 +48,7 @@ ERRORS = [
         "(1, 1, 9, 9) does not fit input 'scan'",
         "open dimensions",
     ),
-    ("build digits.onnx --target c --constant scna=1", 2, "'scna', which is no input", "did you mean 'scan'?"),
+    ("build digits.onnx --target c --constant scna=1", 2, "'scna', which is not an input", "did you mean 'scan'?"),
     ("build digits.onnx --target c --state scan=logits", 2, "input 'scan' is Tensor", "are of one type"),
     ("build digits.onnx --target c --pin conv9=c", 2, "no layer is called 'conv9'", "did you mean 'conv2'?"),
     ("build digits.onnx --target c --pin conv1=npu", 2, "'npu', which is no target", "the targets are c"),

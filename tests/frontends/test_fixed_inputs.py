@@ -121,7 +121,7 @@ def test_tflite() -> None:
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ({"y": 1}, "a constant is given for 'y', which is no input", "inputs: 'x', 'shape', 'factor'"),
+        ({"y": 1}, "a constant is given for 'y', which is not an input", "inputs: 'x', 'shape', 'factor'"),
         (
             {"factor": X},
             "the constant for 'factor' is float32 of shape (6,)",

@@ -290,7 +290,7 @@ def test_a_shape_that_contradicts_the_model(shape: tuple[int, ...]) -> None:
 
 
 def test_a_shape_for_no_input() -> None:
-    with pytest.raises(UsageError, match="a shape is given for 'image', which is no input") as caught:
+    with pytest.raises(UsageError, match="a shape is given for 'image', which is not an input") as caught:
         import_model(open_model(), shapes={"image": (1, 3, 7)})
     assert caught.value.hint == "did you mean 'images'? inputs: 'images'; dimensions: 'batch'"
 

@@ -173,7 +173,7 @@ def test_inputs_that_name_one_dimension_share_its_extent() -> None:
         ({"steps": "1..99999999999"}, "over 2147483647"),
         ({"steps": True}, "is no shape"),
         ({"steps": (1, 2)}, "is given 2 extents"),
-        ({"step": "1..4"}, "a shape is given for 'step', which is no input"),
+        ({"step": "1..4"}, "a shape is given for 'step', which is not an input"),
         ({"steps": "1..4", "x": (1, "1..5", 6)}, "dimension 'steps' is given two extents"),
         ({"steps": "1..4", "x": (1, 3, 6)}, "dimension 'steps' is given two extents"),
         ({"x": (1, "1..5", "1..6")}, "does not fit input 'x'"),

@@ -224,7 +224,7 @@ def test_shapes_can_be_given() -> None:
     builder.op("RESHAPE", [y], [z], newShape=[-1, 2])
     model = builder.finish(z)
     assert from_tflite(model, shapes={"x": (3, 4)}).module.main.body.shape == (6, 2)
-    with pytest.raises(UsageError, match="a shape is given for 'y', which is no input"):
+    with pytest.raises(UsageError, match="a shape is given for 'y', which is not an input"):
         from_tflite(model, shapes={"y": (3, 4)})
     with pytest.raises(ModelError, match=r"\(3, 0\) has an extent"):
         from_tflite(model, shapes={"x": (3, 0)})

@@ -394,7 +394,7 @@ def test_the_graph_to_be_edited_is_right() -> None:
         ("subgraphs.0.tensors.0.shape", [1] * 9, "input 't0' cannot be one: it has 9 dimensions"),
         ("subgraphs.0.tensors.0.type", 5, "input 't0' cannot be one: it is string"),
         ("subgraphs.0.tensors.0.isVariable", True, "input 't0' cannot be one: it is a variable"),
-        ("subgraphs.0.tensors.1.sparsity", schema.SparsityParametersT(), "'t1' (TANH): 't1': it is sparse, and no"),
+        ("subgraphs.0.tensors.1.sparsity", schema.SparsityParametersT(), "'t1' (TANH): 't1': it is sparse and not"),
         ("subgraphs.0.tensors.1.type", 99, "'t1' (TANH): 't1': it is type 99"),
         ("subgraphs.0.tensors.0.buffer", 5, "it has 1 buffers and mentions number 5"),
     ],

@@ -47,7 +47,7 @@ class Asked:
                 known, guess = ", ".join(map(repr, by_name)) or "none", suggest(name, [*by_name, *named])
                 dims = f"; dimensions: {', '.join(map(repr, named))}" if named else ""
                 raise UsageError(
-                    f"a shape is given for {name!r}, which is no input", hint=f"{guess}inputs: {known}{dims}"
+                    f"a shape is given for {name!r}, which is not an input", hint=f"{guess}inputs: {known}{dims}"
                 )
         for name, extents in self._shapes.items():
             self._name_open(by_name[name], extents)

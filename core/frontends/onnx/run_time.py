@@ -138,7 +138,7 @@ def _shape(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 def _sets_of_axes(rank: Callable[[Context], int]) -> Candidates:
     def candidates(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
         count, most = parameter.tensor.size, rank(c)
-        # `combinations` allocates `count` indices before it finds that there is no combination.
+        # `combinations` allocates `count` indices before it finds none.
         for axes in itertools.combinations(range(most), count) if count <= most else ():
             yield _integers(axes)
 

@@ -237,7 +237,7 @@ class _Converter:
             if name not in {tensor.name for tensor in tensors}:
                 known = [tensor.name for tensor in tensors]
                 hint = f"{suggest(name, known)}inputs: {', '.join(map(repr, known)) or 'none'}"
-                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=hint)
+                raise UsageError(f"a shape is given for {name!r}, which is not an input", hint=hint)
         params = []
         states = [*self._variables.names, *self._kept.names]
         names = variable_names([*(tensor.name for tensor in tensors), *states])

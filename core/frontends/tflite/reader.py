@@ -411,7 +411,7 @@ class _Reader:
         odd = None
         sparsity = None if tensor.Sparsity() is None else self._sparsity(tensor.Sparsity())
         if sparsity is not None and data is None:
-            odd = "it is sparse, and no constant"
+            odd = "it is sparse and not a constant"
         elif tensor.IsVariable():
             odd = "it is a variable"
         elif kind not in COMPUTED and not (kind == "float16" and data is not None):

@@ -56,7 +56,7 @@ def int16_sums(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Exp
 
 
 def _bounds(layer: Layer, sums_of: Callable[[Expr], Expr], data: Expr) -> tuple[int, int]:
-    """Return bounds of the sums for any data, and for any weight where that is no constant."""
+    """Return bounds of the sums for any data, and for any weight if the weight is not a constant."""
     weight = layer.value(1)
     known = {} if isinstance(weight, Constant) else {weight: Bounds(*bounds(weight.dtype))}
     proven = value_range(sums_of(Var("any", data.type)), known)

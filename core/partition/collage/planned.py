@@ -138,10 +138,10 @@ class Planned:
         Raises:
             UsageError: it cannot be read, or is none.
         """
-        return Planned.of(read_json(path, "the plan"), os.fspath(path))
+        return Planned.from_record(read_json(path, "the plan"), os.fspath(path))
 
     @staticmethod
-    def of(record: object, where: str | None = None) -> Planned:
+    def from_record(record: object, where: str | None = None) -> Planned:
         """Return the partitioner that repeats a plan that was read from JSON.
 
         Raises:

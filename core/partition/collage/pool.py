@@ -425,7 +425,7 @@ class Pool:
                 assert note is not None
                 problem.notes.setdefault((owner.label, node), note)
         limits = owner.limits
-        sizes = {match: RegionSize.of([one], limits, problem.graph) for match, one in matches.items()}
+        sizes = {match: RegionSize.measure([one], limits, problem.graph) for match, one in matches.items()}
 
         def excess(parts: Sequence[int]) -> Excess | None:
             size = RegionSize(limits)
