@@ -72,7 +72,7 @@ class Builder(OnnxBuilder):
     def __init__(self, version: int = 1) -> None:
         super().__init__(17, **{QONNX: version})
 
-    def own(self, op: str, data: str, *numbers: Any, **attributes: Any) -> str:
+    def qonnx(self, op: str, data: str, *numbers: Any, **attributes: Any) -> str:
         """A node of QONNX."""
         given = [value if isinstance(value, str) else self.constant(value, "float32") for value in numbers]
         made: str = self.node(op, data, *given, domain=QONNX, **attributes)
@@ -121,7 +121,7 @@ def test_quant(seed: int, is_constant: bool) -> None:
     data, numbers, attributes = random_quant(np.random.default_rng(seed))
     b = Builder()
     x = b.input("x", data.shape)
-    made = b.own("Quant", b.constant(data) if is_constant else x, *numbers, **attributes)
+    made = b.qonnx("Quant", b.constant(data) if is_constant else x, *numbers, **attributes)
     model = b.imported(b.node("Add", made, x) if is_constant else made)
     ours = run(model, np.zeros_like(data) if is_constant else data)
     exactly(ours, quant(data, *numbers, **attributes), numbers[0])
@@ -134,7 +134,7 @@ def test_more_than_8_bits_are_floats(scale: float, mode: str, bits: int) -> None
     data = np.random.default_rng(0).normal(0, 3000, (3, 50)).astype(F)
     b = Builder()
     how: dict[str, Any] = {"signed": 1, "narrow": 0, "rounding_mode": mode}
-    model = b.imported(b.own("Quant", b.input("x", data.shape), scale, 0, bits, **how))
+    model = b.imported(b.qonnx("Quant", b.input("x", data.shape), scale, 0, bits, **how))
     exactly(run(model, data), quant(data, scale, 0, bits, **how), scale)
     assert "qnn.dequantize" not in ops(model)
 
@@ -145,7 +145,7 @@ def test_parameters_that_no_dequantisation_has(scale: Any, bits: int, zero: floa
     """Negative, different for each element, or no whole number; and one bit with a sign, which is 1 or -1."""
     data = np.array([[-0.75, 0.75], [0.0, 9.0]], F)
     b = Builder()
-    model = b.imported(b.own("Quant", b.input("x", data.shape), scale, zero, bits, signed=1, narrow=0))
+    model = b.imported(b.qonnx("Quant", b.input("x", data.shape), scale, zero, bits, signed=1, narrow=0))
     np.testing.assert_array_equal(run(model, data), quant(data, scale, zero, bits, 1, 0))
     assert ("qnn.dequantize" in ops(model)) == (np.all(scale == 0.5) and zero != 0.5)
 
@@ -155,7 +155,7 @@ def test_parameters_that_a_run_computes() -> None:
     b = Builder()
     x = b.input("x", data.shape)
     scale = b.node("ReduceMax", x, keepdims=0)
-    model = b.imported(b.own("Quant", x, b.node("Div", scale, b.constant(127, "float32")), 0, 8, signed=1, narrow=0))
+    model = b.imported(b.qonnx("Quant", x, b.node("Div", scale, b.constant(127, "float32")), 0, 8, signed=1, narrow=0))
     exactly(run(model, data), quant(data, data.max() / F(127), 0, 8, 1, 0), data.max() / F(127))
 
 
@@ -163,7 +163,7 @@ def test_parameters_that_a_run_computes() -> None:
 def test_bipolar_quant(scale: Any) -> None:
     data = np.array([[-1, -0.0, 0, 2, 0.3], [5, -5, 1e-9, -1e-9, 0]], F)
     b = Builder()
-    model = b.imported(b.own("BipolarQuant", b.input("x", data.shape), scale))
+    model = b.imported(b.qonnx("BipolarQuant", b.input("x", data.shape), scale))
     np.testing.assert_array_equal(run(model, data), np.where(data >= 0, F(1), F(-1)) * F(scale))
     assert "qnn.dequantize" in ops(model)
 
@@ -184,8 +184,8 @@ def test_trunc(seed: int, is_stored: bool) -> None:
     data = (chance.integers(*limits(bits, signed, 0), (4, 9)) - zero).astype(F) * F(scale)
     b = Builder(version)
     x = b.input("x", data.shape)
-    stored = b.own("Quant", x, scale, zero, bits, signed=signed, narrow=0) if is_stored else x
-    model = b.imported(b.own("Trunc", stored, scale, zero, *numbers, **given))
+    stored = b.qonnx("Quant", x, scale, zero, bits, signed=signed, narrow=0) if is_stored else x
+    model = b.imported(b.qonnx("Trunc", stored, scale, zero, *numbers, **given))
     before = quant(data, scale, zero, bits, signed, 0) if is_stored else data
     theirs = trunc(before, scale, zero, *numbers, version=version, **given)
     exactly(run(model, data), theirs.astype(F), scale if version == 1 else scale * 2**drop)
@@ -202,13 +202,13 @@ def network(version: int = 1) -> tuple[Builder, Sequence[str], Callable[[np.ndar
     scales = chance.uniform(0.05, 0.2, (4, 1, 1, 1)).astype(F)
     added, units = chance.normal(0, 1, 4).astype(F), (F(0.1) * scales).reshape(-1)
     b = Builder(version)
-    x = b.own("Quant", b.input("x", (1, 2, 6, 6)), 0.1, 0, 8, signed=1, narrow=0)
-    w = b.own("Quant", b.constant(weight), scales, 0, 3, signed=1, narrow=1)
-    bias = b.own("Quant", b.constant(added), units, 0, 16, signed=1, narrow=0)
+    x = b.qonnx("Quant", b.input("x", (1, 2, 6, 6)), 0.1, 0, 8, signed=1, narrow=0)
+    w = b.qonnx("Quant", b.constant(weight), scales, 0, 3, signed=1, narrow=1)
+    bias = b.qonnx("Quant", b.constant(added), units, 0, 16, signed=1, narrow=0)
     y = b.node("Relu", b.node("Conv", x, w, bias, pads=[1, 1, 1, 1]))
-    y = b.own("Quant", y, 0.13, 0, 4, signed=0, narrow=0)
-    m = b.own("BipolarQuant", b.constant(matrix), 0.07)
-    z = b.own("Quant", b.node("MatMul", b.node("Flatten", y), m), 0.3, 0, 6, signed=1, narrow=0)
+    y = b.qonnx("Quant", y, 0.13, 0, 4, signed=0, narrow=0)
+    m = b.qonnx("BipolarQuant", b.constant(matrix), 0.07)
+    z = b.qonnx("Quant", b.node("MatMul", b.node("Flatten", y), m), 0.3, 0, 6, signed=1, narrow=0)
 
     def reference(data: np.ndarray) -> np.ndarray:
         first = np.pad(quant(data, 0.1, 0, 8, 1, 0).astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
@@ -252,7 +252,7 @@ def test_refusals(name: str) -> None:
     op, numbers, attributes, what = REFUSED[name]
     b = Builder()
     with pytest.raises(ModelError) as error:
-        b.imported(b.own(op, b.input("x", [2, 3]), *numbers, **attributes))
+        b.imported(b.qonnx(op, b.input("x", [2, 3]), *numbers, **attributes))
     assert what in str(error.value)
 
 
@@ -268,11 +268,11 @@ def test_refusals_of_version_2(numbers: Sequence[Any], what: str) -> None:
     b = Builder(2)
     b.input("s", [])
     with pytest.raises(ModelError) as error:
-        b.imported(b.own("Trunc", b.input("x", [2, 3]), *numbers))
+        b.imported(b.qonnx("Trunc", b.input("x", [2, 3]), *numbers))
     assert what in str(error.value)
 
 
 def test_data_of_another_type_is_refused() -> None:
     b = Builder()
     with pytest.raises(ModelError, match="its data is float64; float32 is supported"):
-        b.imported(b.own("BipolarQuant", b.input("x", [2, 3], "float64"), 1.0))
+        b.imported(b.qonnx("BipolarQuant", b.input("x", [2, 3], "float64"), 1.0))

@@ -287,7 +287,7 @@ def test_values_that_do_not_fit(name: str, text: str) -> None:
         parse(f"c -{name}={text}")
 
 
-def found(target: Target, number: int) -> dict[str, object]:
+def read_device(target: Target, number: int) -> dict[str, object]:
     if number > 1:
         raise UsageError(f"there is no device {number}")
     return {"lanes": 4 + number, "mode": "fast"}
@@ -297,7 +297,7 @@ READS = TargetKind(
     "reads",
     (Attribute("lanes", int, default=1, high=8, help="h"), Attribute("mode", ("fast", "small"), help="h")),
     help="h",
-    from_device=found,
+    from_device=read_device,
 )
 
 

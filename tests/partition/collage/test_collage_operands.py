@@ -69,16 +69,16 @@ def pieces(pool: Pool, bounds: Limits, told: Told) -> Iterator[Piece]:
     for offer in pool.offers:
         if not offer.claims:
             yield Piece(offer.ops, 0, offer.price.total_ns)
-    single = {ops for ops in (1 << number for number in computed) if within(pool, ops, bounds)}
+    single = {ops for ops in (1 << number for number in computed) if fits_limits(pool, ops, bounds)}
     for ops in range(1, 1 << len(pool.exprs)):
         members = list(numbers(ops))
-        if not all(1 << op in single for op in members) or not within(pool, ops, bounds):
+        if not all(1 << op in single for op in members) or not fits_limits(pool, ops, bounds):
             continue
         if is_connected(pool, members) and pool.cover.is_convex(ops):
             yield Piece(ops, 0, told.ns(pool.key("npu", ops)) + told.launch_ns)  # type: ignore[operator]  # `seeded` costs everything
 
 
-def within(pool: Pool, ops: int, bounds: Limits) -> bool:
+def fits_limits(pool: Pool, ops: int, bounds: Limits) -> bool:
     """Whether a region of these ops keeps within the limits."""
     inputs, outputs = len(pool.cover.taken_in(ops)), len(pool.cover.given(ops))
     return (
