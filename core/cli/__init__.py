@@ -44,6 +44,9 @@ from .output import Output, own_stdout
 
 __all__ = ["COMMANDS", "main"]
 
+_RESEND_S = 0.01
+"""How long after a lost interrupt its signal is sent again: by then the finaliser that lost it has returned."""
+
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment where a shell asks for completions of the line that is being written."""
 
@@ -240,7 +243,11 @@ def _interrupted(out: Output, received: Sequence[int], may_exit: bool) -> int:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Within, SIGINT and SIGTERM raise KeyboardInterrupt, so that nothing is left half-written; gives what came."""
+    """Raise KeyboardInterrupt on SIGINT and SIGTERM, so that nothing is left half-written; yield the signals received.
+
+    Python discards what a handler raises in a finaliser or in a callback of a weak reference: the signal is then sent
+    once more.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # signals are not this thread's business
@@ -250,11 +257,21 @@ def _signals() -> Iterator[list[int]]:
         received.append(number)
         raise KeyboardInterrupt
 
+    report_unraisable = sys.unraisablehook
+
+    def send_again(unraisable: sys.UnraisableHookArgs) -> None:
+        if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
+            threading.Timer(_RESEND_S, os.kill, (os.getpid(), received[-1])).start()
+        else:
+            report_unraisable(unraisable)
+
     # Who starts a command in the background may have Ctrl-C ignored; None is a handler that is not Python's.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) not in (signal.SIG_IGN, None)]
     before = {number: signal.signal(number, interrupt) for number in numbers}
+    sys.unraisablehook = send_again
     try:
         yield received
     finally:
+        sys.unraisablehook = report_unraisable
         for number, handler in before.items():
             signal.signal(number, handler)

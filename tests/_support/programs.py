@@ -60,6 +60,8 @@ def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, worksp
         values[f"h{number}"] = unwritten[f"h{number}"] = size
     steps: list[Call] = []
     functions: dict[str, tir.PrimFunc] = {}
+    tensors: set[str] = set()
+    names = st.text(min_size=1, max_size=5).filter(lambda text: text not in tensors and not text.startswith("t"))
     for position in range(count):
         last = position == count - 1
         newest = list(values)[-1:]
@@ -69,7 +71,9 @@ def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, worksp
         size = values[args[0]] if same else draw(sizes)
         role = "output" if last or draw(st.integers(0, 9)) == 0 else "intermediate"
         alignment = 0 if role == "output" else draw(st.sampled_from((0, 8, 16)))
-        out = Buffer(f"t{position}", role, (size,), "int32", alignment, tensor=draw(st.none() | st.text(max_size=5)))
+        tensor = draw(st.none() | st.just("") | names)
+        tensors.add(tensor or "")
+        out = Buffer(f"t{position}", role, (size,), "int32", alignment, tensor=tensor)
         aliased = in_place and draw(st.booleans())
         fitting = [name for name, its in unwritten.items() if its == size and (aliased or name not in args)]
         if fitting and not last and draw(st.booleans()):

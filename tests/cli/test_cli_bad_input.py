@@ -7,6 +7,7 @@ import pickle
 import platform
 import re
 import signal
+import time
 import zipfile
 from pathlib import Path
 
@@ -493,6 +494,37 @@ class TestFaultsOfOurs:
         monkeypatch.setattr("uma.pipeline.driver.plan", fail)
         done = uma("build", "net.py", *BUILD)
         assert (done.code, done.out, done.err) == (128 + signal.SIGTERM, "", "uma: interrupted\n")
+
+    def test_an_interrupt_in_a_finaliser(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Python discards what a signal handler raises in a finaliser; the command ends nevertheless."""
+
+        class Finalised:
+            def __del__(self) -> None:
+                signal.raise_signal(signal.SIGTERM)
+
+        def work(*arguments: object, **options: object) -> None:
+            Finalised()
+            time.sleep(20)
+            raise AssertionError("the interrupt was lost")
+
+        monkeypatch.setattr("uma.pipeline.driver.plan", work)
+        done = uma("build", "net.py", *BUILD)
+        assert (done.code, done.out, done.err) == (128 + signal.SIGTERM, "", "uma: interrupted\n")
+
+    def test_an_unraisable_error_of_another_kind(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Faulty:
+            def __del__(self) -> None:
+                raise ValueError("not an interrupt")
+
+        def work(*arguments: object, **options: object) -> None:
+            Faulty()
+            raise KeyboardInterrupt
+
+        reported: list[object] = []
+        monkeypatch.setattr("sys.unraisablehook", lambda unraisable: reported.append(unraisable.exc_type))
+        monkeypatch.setattr("uma.pipeline.driver.plan", work)
+        assert uma("build", "net.py", *BUILD).code == 130
+        assert reported == [ValueError]
 
     def test_an_interrupt(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*arguments: object, **options: object) -> None:
