@@ -18,7 +18,7 @@ import pytest
 from docs.generate import headers, readmes, record, repository, site
 from docs.generate.committed import committed
 from docs.generate.contract import phase_docs
-from docs.generate.docstrings import Docstring, inline, text
+from docs.generate.docstrings import Docstring, first_sentence, inline, text
 from docs.generate.errors import messages
 from docs.generate.members import members_of
 from docs.generate.names import DEEPER, HOOKS, Name, Names, literal
@@ -270,6 +270,22 @@ def test_every_public_name_is_in_the_reference(pages: dict[str, str], names: Nam
             home = names.homes[module, name]
             assert f"\n| [`{home.name}`](#{home.anchor}) | " in page
             assert f"({home.anchor})=\n" in pages[f"reference/{home.page}.md"]
+
+
+def test_every_public_name_has_a_sentence_on_the_page_of_names(pages: dict[str, str], names: Names) -> None:
+    page = pages["reference/api/names.md"]
+    for module in names.modules:
+        rows = re.findall(
+            r"^\| \[`([^`]+)`\]\(#\S+\) \| (.*) \|$", section(page, f"[`{module}`]({module}.md)"), re.MULTILINE
+        )
+        listed = [names.homes[module, name].name for name in importlib.import_module(module).__all__]
+        assert [name for name, _ in rows] == listed
+        assert not [name for name, sentence in rows if not re.search(r"\w{2}", sentence)], module
+
+
+def test_the_first_sentence_ends_at_a_full_stop_in_front_of_a_capital_letter() -> None:
+    assert first_sentence("Scale by 1.5, i.e. more. Raise nothing.") == "Scale by 1.5, i.e. more."
+    assert first_sentence("Return `a.b`. `None` if absent") == "Return `a.b`."
 
 
 # --- What is public is documented ------------------------------------------------------------------------------------

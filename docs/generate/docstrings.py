@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .markdown import code, escaped, fence
 
-__all__ = ["Docstring", "inline", "literal_docs", "text"]
+__all__ = ["Docstring", "first_sentence", "inline", "literal_docs", "text"]
 
 Link = Callable[[str], str | None]
 """Gives the Markdown of a link to what a name stands for, or None where there is nothing to link to."""
@@ -24,6 +24,7 @@ SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
 _SECTION = re.compile(rf"^({'|'.join(SECTIONS)}):(:?)$", re.MULTILINE)
 _ENTRY = re.compile(r"^([*A-Za-z_][\w*.]*(?:, [*A-Za-z_][\w*.]*)*): (.*)$", re.DOTALL)
 _SPAN = re.compile(r"``(.+?)``|`([^`]+)`|\*(\w[^*]*\w|\w)\*", re.DOTALL)
+_SENTENCE_END = re.compile(r"(?<=[\w)`\]]\.)\s+(?=[A-Z`\[*])")
 _WITH_ENTRIES = ("Args", "Attributes", "Raises")
 
 
@@ -117,6 +118,14 @@ def inline(given: str, link: Link) -> str:
             parts.append(f"*{escaped(span[3])}*")
         end = span.end()
     return "".join([*parts, escaped(given[end:])])
+
+
+def first_sentence(markdown: str) -> str:
+    """Return ``markdown``, one paragraph, up to the end of its first sentence.
+
+    A sentence ends at a full stop in front of a capital letter or of markup; ``i.e.`` and ``1.5`` do not end one.
+    """
+    return _SENTENCE_END.split(markdown, maxsplit=1)[0]
 
 
 def literal_docs(source: str) -> dict[str, tuple[str, str]]:
