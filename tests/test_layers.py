@@ -28,6 +28,7 @@ LAYERS = [
     [
         "arguments",
         "compilers",
+        "counters",
         "distribution",
         "floating_point",
         "formatting",

@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..counters import Counters, counting, timed
 from ..errors import NoCompilerError, UsageError
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
@@ -76,6 +77,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="write the C, and do not see that the C compiler takes it; so it is where there is none",
     )
     parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
+    parser.add_argument(
+        "--stats",
+        action="store_true",
+        help="print the time of each stage and pass, and how often each rewrite rule was tried and applied",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -103,6 +109,7 @@ class _Sizes:
     uncompiled: str = "nothing was compiled"
 
 
+@timed("step", "compile")
 def _compiled(artifact: Artifact, args: argparse.Namespace, out: Output) -> _Sizes:
 
     if args.no_compile:
@@ -149,6 +156,25 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    if not args.stats:
+        return _build(args, out, None)
+    with counting() as counters:
+        return _build(args, out, counters)
+
+
+def _print_stats(counters: Counters, out: Output) -> None:
+    times = [(time.kind, time.name, str(time.runs), f"{time.seconds:.4f}") for time in counters.times]
+    out.columns(("kind", "name", "runs", "seconds"), times)
+    rules = [(rule.kind, rule.name, str(rule.tried), str(rule.applied), rule.source) for rule in counters.rules]
+    out.columns(("kind", "rule", "tried", "applied", "source"), rules)
+
+
+def _stats_record(counters: Counters | None) -> dict[str, Any]:
+    """Return the field of the JSON object; nothing where nothing was counted."""
+    return {} if counters is None else {"stats": {"times": plain(counters.times), "rules": plain(counters.rules)}}
+
+
+def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> int:
     from ..artifact.footprint import footprint
     from ..lowering.graph import has_loops
     from ..pipeline.contest import best_plan
@@ -174,7 +200,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         if args.output is not None:
             raise UsageError("--stop-after makes no artifact", hint="leave out --output; --dump DIR keeps the texts")
     start = time.perf_counter()
-    members, loaded = read_model(args, out)
+    with timed("step", "read"):
+        members, loaded = read_model(args, out)
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         say_cautions(members, out)
@@ -182,10 +209,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         if args.dump is None:
             text = print_form(form)[0]
             out.line(text.rstrip("\n"))
-            out.result({"stage": args.stop_after, "text": text})
+            out.result({"stage": args.stop_after, "text": text, **_stats_record(counters)})
         else:
             out.line(f"{loaded.name}: the stages up to {args.stop_after} are in {args.dump}")
-            out.result({"stage": args.stop_after, "folder": str(args.dump)})
+            out.result({"stage": args.stop_after, "folder": str(args.dump), **_stats_record(counters)})
+        if counters is not None:
+            _print_stats(counters, out)
         return 0
 
     limit = limits.get("max-ram")
@@ -221,7 +250,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     require_limits(artifact.record, memory, limits, cycles)
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
-    folder = artifact.save(wanted, objects=code_bytes is not None)
+    with timed("step", "save"):
+        folder = artifact.save(wanted, objects=code_bytes is not None)
     seconds = time.perf_counter() - start
 
     record = artifact.record
@@ -249,6 +279,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         say_map(memory_map(record), out)
     say_declined(build.declined, out)
     out.notes(loaded.notes, loaded.simplified)
+    if counters is not None:
+        _print_stats(counters, out)
     out.result(
         {
             "name": artifact.name,
@@ -266,6 +298,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "calls": plain(record.calls),
             "notes": list(loaded.notes),
             "simplified": list(loaded.simplified),
+            **_stats_record(counters),
         }
     )
     return 0

@@ -33,6 +33,7 @@ from ..artifact.record import (
 )
 from ..codegen.devices import Device
 from ..codegen.model import emit_model
+from ..counters import timed
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
@@ -379,7 +380,8 @@ def finish_build(
     program = form
     if progress is not None:
         progress("plan")
-    memory = plan(program, engine=packing_engine)
+    with timed("step", "plan"):
+        memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
     work, consent = build.work(program), requantize_record(build.placement)
@@ -412,6 +414,7 @@ def finish_build(
     return artifact
 
 
+@timed("step", "generate")
 def make_artifact(
     program: Program,
     memory: Plan,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ..contract.passes import Pass, Phase, Tolerance
+from ..counters import timed
 from ..errors import InternalError, PluginError, UmaError
 from ..lowering.graph import unique_name
 from ..lowering.members import Member, Members
@@ -164,7 +165,9 @@ def run_passes(
         tolerance = step.made.tolerance
         if tolerance is not None and step.name not in tolerate:
             continue
-        before, module = module, _run(step, module, members)
+        before = module
+        with timed("pass", step.name):
+            module = _run(step, module, members)
         if not _differ(before, module):
             continue
         if tolerance is not None and tolerated is not None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from ..artifact.describe import Work
 from ..artifact.record import RowsRecord, StripsRecord
 from ..contract.passes import Phase
+from ..counters import timed
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
 from ..io_forms import IoForm
 from ..lowering.blame import blaming, located
@@ -305,9 +306,10 @@ class Build:
 
     def _stage(self, stage: str, module: IRModule) -> Form:
         try:
-            form = self._apply(stage, module)
-            verify_program(form) if isinstance(form, Program) else verify_module(form)
-            self._require_safe(stage, form)
+            with timed("stage", stage):
+                form = self._apply(stage, module)
+                verify_program(form) if isinstance(form, Program) else verify_module(form)
+                self._require_safe(stage, form)
         except InternalError as error:
             place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
             raise InternalError(error.what, where=place, hint=error.hint) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from ..counters import active_counters
 from ..errors import ModelError, PluginError
 from .expr import Expr, Function, GlobalVar
 from .module import AnyFunction, IRModule, func_type
@@ -86,6 +87,7 @@ class Rewriter:
             ModelError: from the rule; names the layers of the expression, unless the rule named a place.
         """
         done = {} if done is None else done
+        counters = active_counters()
         for expr in order:
             if expr not in done:
                 rebuilt = with_children(expr, [done.get(child, child) for child in children(expr)])
@@ -95,6 +97,8 @@ class Rewriter:
                     error.where = error.where or ", ".join(map(repr, self.spans[expr])) or None
                     raise
                 done[expr] = rebuilt if made is None else made
+                if counters is not None:
+                    counters.add_rule("relay", rule, done[expr] is not rebuilt)
                 self.spans.moved(expr, done[expr])
                 self._there.add(done[expr])
         return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ..counters import active_counters
 from .expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
 
 __all__ = [
@@ -144,9 +145,12 @@ def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
     """
     done: dict[Expr, Expr] = {}
     there: set[Expr] = set()
+    counters = active_counters()
     for expr in post_order(root):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
         result = rule(rebuilt)
+        if counters is not None:
+            counters.add_rule("relay", rule, result is not None and result is not rebuilt)
         if result is not None and isinstance(rebuilt, Call) and result not in there:
             result = with_pin(result, rebuilt.pin)
         done[expr] = rebuilt if result is None else result

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...counters import active_counters
 from ...errors import PluginError
 from ..expr import Call, Expr, TupleGetItem
 from .failure import (
@@ -108,7 +109,10 @@ class Search:
     def __iter__(self) -> Iterator[Match]:
         seen: set[tuple[object, ...]] = set()
         goal: _Goal | None = _Goal(self._pattern.roots[0], self._root, None, None)
-        while self._run(goal):
+        has_match = self._run(goal)
+        if (counters := active_counters()) is not None:
+            counters.add_rule("pattern", self._pattern.name, has_match)
+        while has_match:
             match = make_match(self._pattern, self._bound, self._graph)
             key = (match.roots, match.nodes, match.inputs, match.constants, tuple(match.captures.items()))
             if key not in seen:
@@ -117,6 +121,7 @@ class Search:
             goal = self._retreat()
             if goal is None:
                 return
+            has_match = self._run(goal)
 
     def _run(self, goal: _Goal | None) -> bool:
         """Goes on until everything is matched, or no choice is left."""

@@ -29,6 +29,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ...counters import active_counters
 from ...errors import ModelError
 from ...import_budget import Budget
 from ...tir.form.dtype import bounds, holds, is_float
@@ -99,9 +100,12 @@ def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
 
 def _tried(rule: Rule, expr: Call, spans: Spans) -> Expr | None:
     try:
-        return rule(expr, spans)
+        better = rule(expr, spans)
     except OpenExtentError:
-        return None  # whether it is a matter of this rule depends on an extent
+        better = None  # whether it is a matter of this rule depends on an extent
+    if (counters := active_counters()) is not None:
+        counters.add_rule("canonical", rule, better is not None)
+    return better
 
 
 def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
+from ...counters import active_counters
 from ...interning import remembered
 from ..form.dtype import bits, is_float, is_integer, is_signed
 from ..form.fields import gathered
@@ -89,10 +90,14 @@ Rule = Callable[[Expr, Bounds], Expr | None]
 
 def apply_rules(expr: Expr, bounds: Bounds) -> Expr | None:
     """What stands in the place of ``expr`` by the first rule that fits it; None if none does."""
+    counters = active_counters()
     for rule in _RULES.get(_operation(expr), _ALWAYS):
-        found = rule(expr, bounds)
-        if found is not None and found is not expr:
-            return found
+        better = rule(expr, bounds)
+        is_applied = better is not None and better is not expr
+        if counters is not None:
+            counters.add_rule("loops", rule, is_applied)
+        if is_applied:
+            return better
     return None
 
 
@@ -112,11 +117,19 @@ def is_total(expr: Expr, bounds: Bounds) -> bool:
 
 
 def _identity(expr: Expr, _: Bounds) -> Expr | None:
+    counters = active_counters()
     for pattern, template in _BY_KIND.get((_operation(expr), _kind(expr)), ()):
-        found: dict[str, Expr] = {}
-        if _match(pattern, expr, found):
-            return _build(template, found, expr.dtype)
+        bindings: dict[str, Expr] = {}
+        is_match = _match(pattern, expr, bindings)
+        if counters is not None:
+            counters.add_rule("identity", f"{_text(pattern)} -> {_text(template)}", is_match)
+        if is_match:
+            return _build(template, bindings, expr.dtype)
     return None
+
+
+def _text(pattern: Pattern) -> str:
+    return f"{pattern[0]}({', '.join(map(_text, pattern[1:]))})" if isinstance(pattern, tuple) else str(pattern)
 
 
 def _operation(expr: Expr) -> str:
