@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak fuzz raises conformance published lint docs bench clean same-python same
+.PHONY: demo test soak fuzz raises cost-of-change conformance published lint docs bench clean same-python same
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -28,6 +28,10 @@ fuzz: $(VENV)/.soak
 
 raises: $(VENV)/.dev
 	$(PY) tests/raises.py
+
+# Files and lines of core that small extensions touch, each applied to a copy of the tree and checked there.
+cost-of-change: $(VENV)/.dev
+	$(PY) -m tests.cost_of_change
 
 conformance: $(VENV)/.dev
 	$(PY) tests/conformance.py
