@@ -130,7 +130,7 @@ class TestProtocol:
             "check",
             "doctor",
         ]
-        assert shell("uma build net.py --st") == ["--state", "--strips", "--stream-input", "--stop-after"]
+        assert shell("uma build net.py --st") == ["--state", "--strips", "--stream-input", "--stop-after", "--stats"]
         assert shell("uma build net.py --stop-after s") == ["simplify", "sequence"]
         assert shell("uma build net.py --partition ") == ["collage", "eager"]
         assert shell("uma verify net.py --against o") == ["onnxruntime"]
