@@ -4,6 +4,13 @@ writes it.
 Fields are of ``str``, ``int``, ``float``, ``bool``, a ``Literal``, another record, ``tuple[T, ...]``, or
 ``Mapping[str, T]``, or one of these or None. With ``Annotated`` a type also says what its values mean, as a text, and
 what is allowed of them, as a `Constraint`.
+
+A class whose JSON differs from its fields lists the members in ``json_fields``. Such a class is written, and not read:
+
+- ``"..."`` stands for all fields of the dataclass;
+- ``"name"`` is an attribute, or a method without arguments;
+- ``"key=name"`` writes that attribute as ``key``;
+- ``"*name"`` writes the members of that attribute among those of the object.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Constraint", "plain", "read", "schema"]
+__all__ = ["Constraint", "from_json", "json_schema_of", "to_json"]
 
 Record = TypeVar("Record")
 
@@ -60,36 +67,36 @@ def _fields(record: type[Any]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(record)}
 
 
-def schema(kind: Any) -> dict[str, Any]:
+def json_schema_of(kind: Any) -> dict[str, Any]:
     """The JSON Schema of a record, or of another type that a field may have."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        inner = schema(args[0])
-        for said in args[1:]:
-            inner |= {"description": said} if isinstance(said, str) else said.keywords()
+        inner = json_schema_of(args[0])
+        for note in args[1:]:
+            inner |= {"description": note} if isinstance(note, str) else note.keywords()
         return inner
     if origin in (Union, types.UnionType):
         (some,) = (arg for arg in args if arg is not type(None))
-        inner = schema(some)
+        inner = json_schema_of(some)
         return inner | {"type": [inner["type"], "null"]}
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin is tuple:
-        return {"type": "array", "items": schema(args[0])}
+        return {"type": "array", "items": json_schema_of(args[0])}
     if origin is Mapping:
-        names = {name: value for name, value in schema(args[0]).items() if name != "type"}
-        made = {"type": "object", "additionalProperties": schema(args[1])}
-        return made | ({"propertyNames": names} if names else {})
+        names = {name: value for name, value in json_schema_of(args[0]).items() if name != "type"}
+        mapping = {"type": "object", "additionalProperties": json_schema_of(args[1])}
+        return mapping | ({"propertyNames": names} if names else {})
     if not dataclasses.is_dataclass(kind):
         return {"type": _PLAIN[kind]}
-    fields = {name: schema(inner) for name, inner in _fields(kind).items()}  # type: ignore[arg-type]  # it is a dataclass
+    fields = {name: json_schema_of(inner) for name, inner in _fields(kind).items()}  # type: ignore[arg-type]  # it is a dataclass
     return {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}
 
 
-def read(kind: type[Record], value: Any) -> Record:
-    """The record that JSON stands for which fits the schema of ``kind``."""
-    made: Record = _read(kind, value)
-    return made
+def from_json(kind: type[Record], value: Any) -> Record:
+    """Return the record of ``kind`` that JSON describes, which fits the schema of ``kind``."""
+    record: Record = _read(kind, value)
+    return record
 
 
 def _read(kind: Any, value: Any) -> Any:
@@ -107,12 +114,27 @@ def _read(kind: Any, value: Any) -> Any:
     return value
 
 
-def plain(value: Any) -> Any:
-    """A record, or a value of one, as JSON has it."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+@functools.cache
+def _members(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Return key and attribute of each member of the JSON object of a class; an empty key for members to merge."""
+    fields = tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    names = [name for text in getattr(kind, "json_fields", ("...",)) for name in (fields if text == "..." else (text,))]
+    return tuple(
+        ("", name[1:]) if name[0] == "*" else (name.partition("=")[0], name.rpartition("=")[2]) for name in names
+    )
+
+
+def to_json(value: Any) -> Any:
+    """Return a record, or a value of one, as plain data for JSON."""
+    if dataclasses.is_dataclass(value) or hasattr(type(value), "json_fields"):
+        members: dict[str, Any] = {}
+        for key, name in _members(type(value)):
+            member = getattr(value, name)
+            item = to_json(member() if isinstance(member, types.MethodType) else member)
+            members |= {key: item} if key else item
+        return members
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: plain(item) for name, item in value.items()}
+        return {name: to_json(item) for name, item in value.items()}
     return value

@@ -88,7 +88,7 @@ class Artifact:
         try:
             contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
             record = dataclasses.replace(record, files=file_table(contents))
-            plain = json.loads(json.dumps(json_record.plain(record), allow_nan=False))
+            plain = json.loads(json.dumps(json_record.to_json(record), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InternalError(f"the artifact cannot be written down: {error}") from error
         if reason := problem(plain):
@@ -96,7 +96,7 @@ class Artifact:
         for name, text in (("Makefile", makefile_text), ("CMakeLists.txt", cmake_text)):
             contents.setdefault(name, text(record).encode())
         self.record = dataclasses.replace(record, files=file_table(contents))
-        self._text = json.dumps(json_record.plain(self.record), indent=1, sort_keys=True) + "\n"
+        self._text = json.dumps(json_record.to_json(self.record), indent=1, sort_keys=True) + "\n"
         if len(self._text) > MAX_METADATA_BYTES:  # only names that come from the model can be this long
             raise ModelError(
                 f"the names of the model's layers take more than {MAX_METADATA_BYTES} bytes",

@@ -26,7 +26,7 @@ def _schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:uma:artifact:{SCHEMA_VERSION}",
         "title": "metadata.json of a UMA artifact",
-        **json_record.schema(ArtifactRecord),
+        **json_record.json_schema_of(ArtifactRecord),
     }
 
 
@@ -40,7 +40,7 @@ def problem(plain: Any) -> str | None:
     """Why this, which JSON can say, is not the metadata of an artifact, in one line; None if it is."""
     if reason := json_schema.problem(plain, _schema()):
         return reason
-    return next(_problems(json_record.read(ArtifactRecord, plain)), None)
+    return next(_problems(json_record.from_json(ArtifactRecord, plain)), None)
 
 
 def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
@@ -70,7 +70,7 @@ def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
         )
     if reason := problem(plain):
         raise ModelError(f"the artifact is not sound: {reason}", where=str(where), hint="build the model again")
-    return json_record.read(ArtifactRecord, plain)
+    return json_record.from_json(ArtifactRecord, plain)
 
 
 def _problems(record: ArtifactRecord) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..counters import Counters, counting, timed
 from ..errors import NoCompilerError, UsageError
-from ..json_record import plain
+from ..json_record import to_json
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .deciding import add_measure_argument, say_cautions, say_trials
@@ -293,9 +293,9 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
             "plans": [trial.record() for trial in contest.trials],
             "taken": contest.record(),
             "memory_map": memory_map(record),
-            "inputs": plain(record.inputs),
-            "outputs": plain(record.outputs),
-            "calls": plain(record.calls),
+            "inputs": to_json(record.inputs),
+            "outputs": to_json(record.outputs),
+            "calls": to_json(record.calls),
             "notes": list(loaded.notes),
             "simplified": list(loaded.simplified),
             **_stats_record(counters),

@@ -103,7 +103,7 @@ class KeptModel:
             simplified=loaded.simplified,
         )
         text, constants = print_form(loaded.form)
-        files = {_TEXT: text.encode("utf-8", "backslashreplace"), _BUILD: _json(json_record.plain(options))}
+        files = {_TEXT: text.encode("utf-8", "backslashreplace"), _BUILD: _json(json_record.to_json(options))}
         if constants:
             files[CONSTANTS_FILE] = constants_file(constants)
         return files if plan is None else {**files, _PLAN: _json(plan)}
@@ -153,13 +153,13 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
     where = Path(artifact.name, MODEL_FOLDER)
     try:
         text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
-        if problem := json_schema.problem(plain, json_record.schema(_Options)):
+        if problem := json_schema.problem(plain, json_record.json_schema_of(_Options)):
             raise ValueError(problem)
         plan = json.loads(files[_PLAN]) if _PLAN in files else None
     except (KeyError, ValueError, RecursionError) as error:
         what = f"the model that the artifact keeps cannot be read: {error}"
         raise ModelError(what, where=str(where), hint=_MENDING) from error
-    options = json_record.read(_Options, plain)
+    options = json_record.from_json(_Options, plain)
     partition = options.partition if plan is None else Planned.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
     with members.known_ops():

@@ -91,12 +91,12 @@ class Quantised:
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON, without the file."""
-        from ..json_record import plain
+        from ..json_record import to_json
 
         return {
             "name": self.name,
             "samples": self.samples,
-            "form": plain(self.form),
+            "form": to_json(self.form),
             "in_float": list(self.in_float),
             "agreement": [one.record() for one in self.agreement],
             "offloaded_before": self.offloaded_before,

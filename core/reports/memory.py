@@ -9,7 +9,7 @@ from typing import Any
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
 from ..formatting import format_percent
-from ..json_record import plain
+from ..json_record import to_json
 from ..pipeline.ram import few, named_step
 from ..program import Program
 from ..program.step_order import Peak, order_peak
@@ -72,10 +72,10 @@ class MemoryFound:
         return {
             **self.size.record(),
             "peaks": [peak.record() for peak in self.peaks],
-            "rows": None if self.rows is None else plain(self.rows),
+            "rows": None if self.rows is None else to_json(self.rows),
             "line_buffers": [one.record() for one in self.line_buffers],
             "order": None if self.order is None else {"bytes": self.order.nbytes, "bound": self.order.bound},
-            "strips": None if self.strips is None else plain(self.strips),
+            "strips": None if self.strips is None else to_json(self.strips),
         }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..errors import VerificationError
-from ..json_record import plain, schema
+from ..json_record import json_schema_of, to_json
 
 if TYPE_CHECKING:
     from ..hookspecs import Claims
@@ -224,10 +224,10 @@ def conformance_record(found: Conformance) -> dict[str, Any]:
         found.results,
         never,
     )
-    made: dict[str, Any] = plain(record)
+    made: dict[str, Any] = to_json(record)
     return made
 
 
 def conformance_schema() -> dict[str, Any]:
     """The JSON Schema of what `conformance_record` gives."""
-    return schema(_Record)
+    return json_schema_of(_Record)

@@ -10,7 +10,7 @@ from uma.artifact.record import SCHEMA_VERSION
 from uma.codegen import emit_model
 from uma.codegen.devices import Device
 from uma.codegen.header import ports
-from uma.json_record import plain
+from uma.json_record import to_json
 from uma.program import Program, plan
 
 
@@ -23,7 +23,7 @@ def metadata_of(
 
     def tensors(role: Any) -> Any:
         buffers = program.role(role)
-        return plain(tensor_records(buffers, {port.buffer.name: port.identifier for port in ports(buffers)}))
+        return to_json(tensor_records(buffers, {port.buffer.name: port.identifier for port in ports(buffers)}))
 
     return dict(files.contents), {
         "schema_version": SCHEMA_VERSION,
@@ -39,9 +39,9 @@ def metadata_of(
         "state": {"bytes": memory.state_bytes, "model": "0" * 64, "tensors": tensors("state")}
         if program.states
         else None,
-        "buffers": plain(buffer_records(program, memory)),
-        "devices": [plain(device_record(known[label], program, memory)) for label in program.devices],
-        "calls": plain(tuple(call_records(program, known, "c"))),
+        "buffers": to_json(buffer_records(program, memory)),
+        "devices": [to_json(device_record(known[label], program, memory)) for label in program.devices],
+        "calls": to_json(tuple(call_records(program, known, "c"))),
         "requantize": None,
         "tolerated": [],
         "hybrid": None,

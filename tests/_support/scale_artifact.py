@@ -187,4 +187,4 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def artifact_of(files: dict[str, str | bytes], metadata: dict[str, Any]) -> Artifact:
     """The artifact of files and what ``metadata.json`` says of them, but for ``files``."""
-    return Artifact(files, json_record.read(ArtifactRecord, {**metadata, "files": {}}))
+    return Artifact(files, json_record.from_json(ArtifactRecord, {**metadata, "files": {}}))

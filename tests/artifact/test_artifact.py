@@ -67,8 +67,8 @@ class TestDescription:
         call, buffers = artifact.record.calls[0], {one.name: one for one in artifact.record.buffers}
         assert (call.op, call.shape, call.macs, call.constant_bytes) == ("multiply", (4,), 0, 4)
         assert [buffers[name].role for name in call.arguments] == ["input", "output", "constant", "intermediate"]
-        assert json_record.plain(artifact.record) == artifact.metadata
-        assert json_record.read(ArtifactRecord, artifact.metadata) == artifact.record
+        assert json_record.to_json(artifact.record) == artifact.metadata
+        assert json_record.from_json(ArtifactRecord, artifact.metadata) == artifact.record
 
     def test_the_schema_is_the_callers_own(self) -> None:
         assert schema()["properties"]["schema_version"]["const"] == SCHEMA_VERSION
@@ -165,7 +165,7 @@ class TestUnsound:
         ],
     )
     def test_metadata(self, path: str, value: Any, reason: str) -> None:
-        table = {name: json_record.plain(row) for name, row in file_table(dict.fromkeys(FILES, b"")).items()}
+        table = {name: json_record.to_json(row) for name, row in file_table(dict.fromkeys(FILES, b"")).items()}
         found = problem({**changed(path, value), "files": table})
         assert found is not None
         assert reason in found

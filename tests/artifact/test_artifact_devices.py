@@ -22,7 +22,7 @@ from uma.artifact.soundness import problem
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, Parts
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
-from uma.json_record import plain
+from uma.json_record import to_json
 from uma.program import Buffer, Call
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
@@ -227,7 +227,7 @@ def test_sources_of_other_devices() -> None:
     ],
 )
 def test_metadata_that_is_not_sound(record: dict[str, Any], reason: str) -> None:
-    found = problem({**record, "files": plain(file_table(dict.fromkeys(FILES, b"")))})
+    found = problem({**record, "files": to_json(file_table(dict.fromkeys(FILES, b"")))})
     assert found is not None and reason in found
 
 

@@ -33,8 +33,8 @@ from uma.runtime import replace
 
 folder, exchange, kills, seed = sys.argv[1], sys.argv[2] == "exchange", int(sys.argv[3]), int(sys.argv[4])
 files, metadata = json.load(sys.stdin)
-record = json_record.read(ArtifactRecord, {**metadata, "files": {}})
-other = json_record.read(ArtifactRecord, {**metadata, "files": {}, "targets": ["new"]})
+record = json_record.from_json(ArtifactRecord, {**metadata, "files": {}})
+other = json_record.from_json(ArtifactRecord, {**metadata, "files": {}, "targets": ["new"]})
 old, new = Artifact(files, record), Artifact({**files, "extra.h": "/* */"}, other)
 if not exchange:
     replace._exchange = lambda *_: False
@@ -386,7 +386,7 @@ from uma import json_record
 from uma.artifact import Artifact, ArtifactRecord, load
 
 files, metadata = json.load(sys.stdin)
-artifact = Artifact(files, json_record.read(ArtifactRecord, {**metadata, "files": {}}))
+artifact = Artifact(files, json_record.from_json(ArtifactRecord, {**metadata, "files": {}}))
 artifact.save(sys.argv[1] + "/scale.zip")  # imports all that saving takes
 os.remove(sys.argv[1] + "/scale.zip")
 os.setgid(65534)

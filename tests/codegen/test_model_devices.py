@@ -19,7 +19,7 @@ from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, Implementation, Parts
 from uma.errors import InternalError, PluginError, UsageError
-from uma.json_record import plain
+from uma.json_record import to_json
 from uma.program import Program, plan
 from uma.target import Attribute, Target, TargetKind
 
@@ -417,7 +417,7 @@ def test_a_label_may_be_a_word_of_c(tmp_path: Path, compilers: tuple[str, ...]) 
 def test_what_the_metadata_say() -> None:
     program = fake.chain("npu", "npu", count=8)
     device = Device("npu", "fake", "mmio", fake.runtime("never", -3), base=4096)
-    assert plain(device_record(device, program, plan(program))) == {
+    assert to_json(device_record(device, program, plan(program))) == {
         "label": "npu",
         "kind": "fake",
         "impl": "mmio",

@@ -20,7 +20,7 @@ from tests._support.reports import HOSTILE, Page, report_of
 
 from uma.artifact import Artifact
 from uma.errors import UsageError
-from uma.json_record import read
+from uma.json_record import from_json
 from uma.markup import element, html_of, printable
 from uma.pipeline.driver import finish_build
 from uma.pipeline.loading import LoadedModel
@@ -283,7 +283,7 @@ class TestPage:
 class TestOtherForms:
     def test_json_is_the_records(self) -> None:
         report = report_of(20, HOSTILE)
-        again = read(Report, json.loads(as_json(report).encode("utf-8", "surrogatepass")))
+        again = from_json(Report, json.loads(as_json(report).encode("utf-8", "surrogatepass")))
         assert again == report
 
     def test_csv_has_every_record(self) -> None:

@@ -15,7 +15,7 @@ from uma.contract.drivers import Clock
 from uma.reports.trace import trace
 
 _, METADATA = metadata_of(fake.chain("a", "a", "a"), fake.devices(a=fake.runtime()))
-PLAIN: ArtifactRecord = json_record.read(ArtifactRecord, {**METADATA, "files": {}})
+PLAIN: ArtifactRecord = json_record.from_json(ArtifactRecord, {**METADATA, "files": {}})
 LAUNCH, HOST, _ = PLAIN.calls
 WAIT = replace(LAUNCH, kernel="wait_q", arguments=(), op=None, shape=None, macs=0)
 RECORD = replace(

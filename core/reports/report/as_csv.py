@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...json_record import plain
+from ...json_record import to_json
 from .records import Report
 
 __all__ = ["as_csv", "rows_of"]
@@ -31,7 +31,7 @@ def as_csv(report: Report) -> str:
 def rows_of(report: Report) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each row is, and its fields: one row of the model, then those of each list of the report."""
     lists = {"layers": "layer", "steps": "step", "targets": "target", "reasons": "reason", "regions": "region"}
-    whole = plain(report)
+    whole = to_json(report)
     flat = {name: value for name, value in whole.items() if not isinstance(value, (list, dict))}
     yield "model", {**flat, **whole["footprint"]}
     for name, kind in {**lists, "tensors": "tensor"}.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ...json_record import plain
+from ...json_record import to_json
 from .records import Report
 
 __all__ = ["as_json"]
@@ -12,4 +12,4 @@ __all__ = ["as_json"]
 
 def as_json(report: Report) -> str:
     """The text of the file; fields are described in `records`."""
-    return json.dumps(plain(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
