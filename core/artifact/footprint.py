@@ -6,8 +6,8 @@ This is the one definition: builds, limits and reports take it from here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ..program.program import STATE_POOL
 from .record import ArtifactRecord, BufferRecord
@@ -46,9 +46,7 @@ class Footprint:
         """Arena, state, inputs, outputs, and the stack where the compiler tells it."""
         return self.arena_bytes + self.state_bytes + self.input_bytes + self.output_bytes + (self.stack_bytes or 0)
 
-    def record(self) -> dict[str, int | None]:
-        """All of it as plain data, for JSON; what is null is not in the sums."""
-        return {"rom_bytes": self.rom_bytes, "ram_bytes": self.ram_bytes, **asdict(self)}
+    json_fields: ClassVar = ("rom_bytes", "ram_bytes", "...")
 
 
 def footprint(record: ArtifactRecord, code_bytes: int | None = None, stack_bytes: int | None = None) -> Footprint:
@@ -88,10 +86,11 @@ class MemoryPeak:
         """Whether it is a device's own memory."""
         return "." in self.pool
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        alive = [{"buffer": one.name, "role": one.role, "offset": one.offset, "bytes": one.bytes} for one in self.alive]
-        return {**asdict(self), "alive": alive}
+    json_fields: ClassVar = ("pool", "bytes", "alive_bytes", "step", "alive=_alive_rows")
+
+    @property
+    def _alive_rows(self) -> list[dict[str, Any]]:
+        return [{"buffer": one.name, "role": one.role, "offset": one.offset, "bytes": one.bytes} for one in self.alive]
 
 
 def memory_peaks(record: ArtifactRecord) -> tuple[MemoryPeak, ...]:

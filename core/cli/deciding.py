@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..json_record import to_json
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _count(text: str) -> int:
 
 def say_trials(contest: Contest, out: Output) -> None:
     """What came of building several plans, for people."""
-    trials, taken = contest.trials, contest.record()
+    trials, taken = contest.trials, to_json(contest.choice)
     if taken is None or (len(trials) < 2 and taken["source"] != "measured"):
         return
     why = "it is the fastest" if taken["source"] == "measured" else "of those that fit, it is the cheapest by costs"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..formatting import format_percent
+from ..json_record import to_json
 from ..target.values import shorten
 from .common import add_model_or_artifact, add_output_arguments, read_kept
 from .deciding import known_costs, say_cautions
@@ -180,5 +181,5 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         for line in stream.lines():
             out.line(line)
     out.notes(found.notes, found.simplified)
-    out.result(found.record())
+    out.result(to_json(found))
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ..errors import UsageError
 from ..formatting import format_percent
+from ..json_record import to_json
 from ..target.quantised import IoDtype, QuantisedForm, Scales
 from ..target.values import shorten
 from .common import (
@@ -127,7 +128,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"note: {note}")
     command = _build_command(args, output, consent is not None)
     out.line(f"to build it: {command}")
-    out.result({**made.record(), "file": str(output), "build": command})
+    out.result({**to_json(made), "file": str(output), "build": command})
     return 0
 
 

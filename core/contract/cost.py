@@ -54,7 +54,3 @@ class Cost:
             sums[name] = None if None in values else sum(values)
         known = bool(costs) and (sums["cycles"] is not None or sums["seconds"] is not None)
         return Cost(**sums) if known else None
-
-    def record(self) -> dict[str, float | None]:
-        """The same as plain data, for JSON."""
-        return {name: getattr(self, name) for name in COST_FIELDS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..contract.lowered import Declined
 
@@ -31,9 +31,7 @@ class Decline:
         """The same for people."""
         return f"{', '.join(self.layers) or '(no layer)'}: {self.label}, {self.by}: {self.reason}"
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {"layers": list(self.layers), "target": self.label, "by": self.by, "reason": self.reason}
+    json_fields: ClassVar = ("layers", "target=label", "by", "reason")
 
 
 def decline_fault(declined: Declined) -> str | None:

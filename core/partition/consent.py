@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 __all__ = ["Consent", "Consented"]
 
@@ -47,13 +46,3 @@ class Consented:
     what: str
     rounding: str
     bound: int
-
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "layers": list(self.layers),
-            "owner": self.owner,
-            "what": self.what,
-            "rounding": self.rounding,
-            "bound": self.bound,
-        }

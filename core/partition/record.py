@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from ..errors import PluginError, UsageError
 from ..relay.expr import Call, Expr, TupleGetItem
@@ -287,17 +287,6 @@ class Reason:
         about = f"{self.pattern}: " if self.pattern and self.pattern not in self.reason else ""
         return f"{about}{self.reason}"
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "owner": self.owner,
-            "pattern": self.pattern,
-            "kind": self.kind,
-            "clause": self.clause,
-            "reason": self.reason,
-            "value": self.value,
-        }
-
 
 @dataclass(frozen=True)
 class OpRecord:
@@ -333,16 +322,4 @@ class OpRecord:
         """Whether it costs nothing on the host, where it gives its operand's memory another shape."""
         return self.owner is None and self.op in FREE_OPS
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "op": self.op,
-            "layers": list(self.layers),
-            "macs": self.macs,
-            "owner": self.owner,
-            "pattern": self.pattern,
-            "region": self.region,
-            "pin": self.pin,
-            "free": self.is_free,
-            "why": [reason.record() for reason in self.why],
-        }
+    json_fields: ClassVar = ("op", "layers", "macs", "owner", "pattern", "region", "pin", "free=is_free", "why")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
@@ -19,7 +19,7 @@ from .ram import Limit
 if TYPE_CHECKING:
     from .loading import LoadedModel
 
-__all__ = ["Contest", "Trial", "best_plan"]
+__all__ = ["Choice", "Contest", "Trial", "best_plan"]
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,19 @@ class Trial:
         """What it is called, in parentheses behind its number; nothing where it has no name."""
         return f" ({'; '.join(self.known_as)})" if self.known_as else ""
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "plan": self.plan,
-            "cost_ns": self.cost_ns,
-            "ram_bytes": self.ram_bytes,
-            "measured_ns": self.measured_ns,
-            "why": self.why,
-            "known_as": list(self.known_as),
-        }
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan that is built.
+
+    Args:
+        plan, known_as: as of its `Trial`.
+        source: whether estimated costs or measured times decided.
+    """
+
+    plan: int
+    known_as: tuple[str, ...]
+    source: Literal["costs", "measured"]
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,13 @@ class Contest:
     trials: tuple[Trial, ...] = ()
     best: int = 1
 
-    def record(self) -> dict[str, Any] | None:
-        """Which plan was taken, and by what, as plain data, for JSON; None where there was no contest."""
-        taken = next((trial for trial in self.trials if trial.plan == self.best), None)
-        if taken is None:
+    @property
+    def choice(self) -> Choice | None:
+        """Return the plan that is built; None where there was no contest."""
+        best = next((trial for trial in self.trials if trial.plan == self.best), None)
+        if best is None:
             return None
-        source = "costs" if taken.measured_ns is None else "measured"
-        return {"plan": taken.plan, "known_as": list(taken.known_as), "source": source}
+        return Choice(best.plan, best.known_as, "costs" if best.measured_ns is None else "measured")
 
 
 def best_plan(

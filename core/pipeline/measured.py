@@ -23,6 +23,7 @@ from ..artifact.compiled import Compiled
 from ..artifact.profile import clocks_of
 from ..artifact.random_inputs import random_inputs
 from ..errors import ModelError, UsageError
+from ..json_record import to_json
 from ..lowering.members import Member, Members
 from ..machines import Machine
 from ..partition import Consent
@@ -81,10 +82,6 @@ class Ran:
     ns: float
     cycles: Mapping[str, int | None]
     clock_hz: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data, which `ran_of` reads."""
-        return {"ns": self.ns, "cycles": dict(self.cycles), "clock_hz": self.clock_hz}
 
 
 @contextlib.contextmanager
@@ -182,7 +179,7 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
 def _written(kept: Path, found: Ran, real: Collection[str]) -> Ran:
     """What was found, once it is on disk; what real devices count is no part of it."""
     found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
-    write_kept(kept, found.record())
+    write_kept(kept, to_json(found))
     return found
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import ModelError, PluginError, ToolchainError, UmaError, UsageError
+from ..json_record import to_json
 from ..lowering.members import Members, resolve_targets
 from ..partition import Consent
 from ..plugins import default_host
@@ -166,7 +167,8 @@ def _taken(told: dict[str, Any], members: Members, constants: bytes, only_build:
             if not told["or_here"]:
                 raise
             taken = ran(artifact_of(module, Members((here(members.host),))))
-    return taken.record()
+    answer: dict[str, Any] = to_json(taken)
+    return answer
 
 
 def read_answer(text: str) -> dict[str, Any]:

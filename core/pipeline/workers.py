@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import ModelError, PluginError, ToolchainError, UsageError
+from ..json_record import to_json
 from .alone import RegionRefused
 from .measured import Ran, costs_folder, ran_of, read_kept, write_kept
 from .request import Request, answer, read_answer
@@ -150,7 +151,7 @@ class Crew:
             return True
         kept = read_kept(_file(request))
         if kept is not None:
-            self._answers[request.digest] = kept.record()
+            self._answers[request.digest] = to_json(kept)
         return kept is not None
 
     def _step(self) -> bool:
@@ -271,7 +272,7 @@ class Crew:
             return
         self._answers[one.request.digest] = found
         if (taken := ran_of(found)) is not None:
-            write_kept(_file(one.request), taken.record())
+            write_kept(_file(one.request), to_json(taken))
 
     def _built_otherwise(self, found: dict[str, Any], request: Request) -> str | None:
         """What is wrong with what a worker built of a part that is built here as well."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .blocks import round_up
 from .overlaps import of_step
@@ -37,6 +37,8 @@ class Peak:
 
     nbytes: int
     bound: int
+
+    json_fields: ClassVar = ("bytes=nbytes", "bound")
 
 
 def reordered(program: Program) -> Program:

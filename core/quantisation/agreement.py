@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +32,6 @@ class Agreement:
     largest: float
     mean: float
     snr_db: float | None
-
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return asdict(self)
 
 
 def compare(output: str, expected: Sequence[np.ndarray], given: Sequence[np.ndarray], *, classes: bool) -> Agreement:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 from ..arguments import path_of, told
 from ..artifact.record import TensorRecord
@@ -89,21 +89,17 @@ class Quantised:
             raise UsageError(f"cannot write the model: {why}", where=str(path)) from error
         return path
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON, without the file."""
-        from ..json_record import to_json
-
-        return {
-            "name": self.name,
-            "samples": self.samples,
-            "form": to_json(self.form),
-            "in_float": list(self.in_float),
-            "agreement": [one.record() for one in self.agreement],
-            "offloaded_before": self.offloaded_before,
-            "offloaded": self.offloaded,
-            "offloaded_with_consent": self.offloaded_with_consent,
-            "notes": list(self.notes),
-        }
+    json_fields: ClassVar = (
+        "name",
+        "samples",
+        "form",
+        "in_float",
+        "agreement",
+        "offloaded_before",
+        "offloaded",
+        "offloaded_with_consent",
+        "notes",
+    )
 
 
 def quantize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ..program import Call, Program
 from ..program.rows import chains
@@ -46,10 +45,6 @@ class LineBuffer:
     rows: int
     height: int
     bytes: int
-
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {**asdict(self), "layers": list(self.layers)}
 
 
 def layers_by_rows(program: Program) -> dict[str, ByRows]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..artifact import CallTime, Profile
 from ..contract.cost import Cost
@@ -33,10 +33,7 @@ class RegionCost:
     layers: tuple[str, ...]
     cost: Cost | None
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        cost = self.cost.record() if self.cost is not None else None
-        return {"name": self.region, "target": self.label, "layers": list(self.layers), "cost": cost}
+    json_fields: ClassVar = ("name=region", "target=label", "layers", "cost")
 
 
 def region_costs(build: Build) -> tuple[RegionCost, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from ..artifact.random_inputs import random_inputs
 from ..contract.cost import Cost
 from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
 from ..formatting import format_percent
+from ..json_record import to_json
 from ..lowering.blame import blaming
 from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
@@ -64,6 +65,8 @@ class Share:
     macs: int
     cost: Cost | None = None
 
+    json_fields: ClassVar = ("target=label", "ops", "macs", "cost")
+
 
 @dataclass(frozen=True)
 class TolerantPass:
@@ -95,16 +98,7 @@ class TolerantPass:
         """Whose results it changes, with the verb."""
         return "each region gives" if self.scope == "regions" else "the model gives"
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        tolerance = {"steps": self.tolerance.steps, "relative": self.tolerance.relative}
-        return {
-            "pass": self.name,
-            "phase": self.phase,
-            "plugin": self.plugin,
-            "scope": self.scope,
-            "tolerance": tolerance,
-        }
+    json_fields: ClassVar = ("pass=name", "phase", "plugin", "scope", "tolerance")
 
 
 @dataclass(frozen=True)
@@ -274,55 +268,62 @@ class Explanation:
             )
         )
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        shares = [
-            {"target": s.label, "ops": s.ops, "macs": s.macs, "cost": s.cost and s.cost.record()} for s in self.shares()
-        ]
+    json_fields: ClassVar = (
+        "name",
+        "host",
+        "offloaded",
+        "targets=shares",
+        "regions=_region_rows",
+        "forms",
+        "reasons",
+        "layers=_layer_rows",
+        "ops=_op_rows",
+        "declined",
+        "brought",
+        "notes",
+        "simplified",
+        "requantize=_requantize",
+        "tolerate=_tolerate",
+        "*_optional",
+    )
+
+    @property
+    def _region_rows(self) -> list[dict[str, Any]]:
         counted = {name: {"counted_cycles": cycles} for name, cycles in self.counted_cycles.items()}
-        regions = [{**one.record(), **counted.get(one.region, {})} for one in self.costs]
-        ops = [{**op.record(), "owner": self.runs(op)} for op in self.ops]
+        return [{**to_json(one), **counted.get(one.region, {})} for one in self.costs]
+
+    @property
+    def _op_rows(self) -> list[dict[str, Any]]:
+        return [{**to_json(op), "owner": self.runs(op)} for op in self.ops]
+
+    @property
+    def _layer_rows(self) -> list[dict[str, Any]]:
         numbers = {id(op): number for number, op in enumerate(self.ops)}
-        layers = [
+        return [
             {
                 "name": layer.name,
-                "layers": list(layer.layers),
+                "layers": layer.layers,
                 "macs": layer.macs,
                 "ops": [numbers[id(op)] for op in layer.ops],
-                "by_rows": next((asdict(found) for op in layer.ops if (found := self._rows_of(op)) is not None), None),
+                "by_rows": next((rows for op in layer.ops if (rows := self._rows_of(op)) is not None), None),
             }
             for layer in self.layers
         ]
-        return {
-            "name": self.name,
-            "host": self.host,
-            "offloaded": self.offloaded,
-            "targets": shares,
-            "regions": regions,
-            "forms": dict(self.forms),
-            "reasons": [one.record() for one in self.reasons()],
-            "layers": layers,
-            "ops": ops,
-            "declined": [one.record() for one in self.declined],
-            "brought": {label: list(names) for label, names in self.brought.items()},
-            "notes": list(self.notes),
-            "simplified": list(self.simplified),
-            "requantize": {
-                "said": list(self.said),
-                "layers": [one.record() for one in self.consented],
-                "offloaded_with_consent": self.with_consent,
-            },
-            "tolerate": {
-                "passes": [one.record() for one in self.tolerated],
-                "withheld": [one.record() for one in self.withheld],
-                "offloaded_with_tolerance": self.with_tolerance,
-            },
-            **({"cuts": list(self.cuts)} if self.cuts else {}),
-            **({} if self.placed is None else {"placement": self.placed}),
-            **({} if self.otherwise is None else {"otherwise": self.otherwise.record()}),
-            **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
-            **({} if self.memory is None else {"memory": self.memory.record()}),
-        }
+
+    @property
+    def _requantize(self) -> dict[str, Any]:
+        return {"said": self.said, "layers": self.consented, "offloaded_with_consent": self.with_consent}
+
+    @property
+    def _tolerate(self) -> dict[str, Any]:
+        share = self.with_tolerance
+        return {"passes": self.tolerated, "withheld": self.withheld, "offloaded_with_tolerance": share}
+
+    @property
+    def _optional(self) -> dict[str, Any]:
+        members = {"cuts": self.cuts or None, "placement": self.placed, "otherwise": self.otherwise}
+        members |= {"streams": self.streams, "memory": self.memory}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Explanation:

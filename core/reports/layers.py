@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..partition import OpRecord, Reason
 from ..target.values import shorten
@@ -100,10 +100,7 @@ class ReasonCount:
         """The reason for people."""
         return self.first.sentence + (" (and with other values)" if self.varies else "")
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        counts = {"ops": self.ops, "layers": self.layers, "macs": self.macs, "varies": self.varies}
-        return {**self.first.record(), **counts}
+    json_fields: ClassVar = ("*first", "ops", "layers", "macs", "varies")
 
 
 def grouped(ops: Sequence[OpRecord]) -> tuple[Layer, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
 from ..formatting import format_percent
-from ..json_record import to_json
 from ..pipeline.ram import few, named_step
 from ..program import Program
 from ..program.step_order import Peak, order_peak
@@ -67,16 +66,7 @@ class MemoryFound:
         if self.strips is not None:
             yield f"  {_said(self.strips)}"
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            **self.size.record(),
-            "peaks": [peak.record() for peak in self.peaks],
-            "rows": None if self.rows is None else to_json(self.rows),
-            "line_buffers": [one.record() for one in self.line_buffers],
-            "order": None if self.order is None else {"bytes": self.order.nbytes, "bound": self.order.bound},
-            "strips": None if self.strips is None else to_json(self.strips),
-        }
+    json_fields: ClassVar = ("*size", "peaks", "rows", "line_buffers", "order", "strips")
 
 
 def _said(strips: StripsRecord) -> str:

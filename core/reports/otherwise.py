@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import ModelError
 from ..lowering.blame import blaming
@@ -41,17 +40,6 @@ class OtherPart:
     source: str
     instead: tuple[str, ...]
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "name": self.name,
-            "target": self.target,
-            "layers": list(self.layers),
-            "ns": self.ns,
-            "source": self.source,
-            "instead": list(self.instead),
-        }
-
 
 @dataclass(frozen=True)
 class Otherwise:
@@ -68,11 +56,6 @@ class Otherwise:
     ns: int
     parts: tuple[OtherPart, ...]
     unknown: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        parts = [part.record() for part in self.parts]
-        return {"eager_ns": self.eager_ns, "ns": self.ns, "parts": parts, "unknown": list(self.unknown)}
 
 
 def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:

@@ -18,6 +18,7 @@ from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
+from ..json_record import to_json
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike
 from ..markup import element, html_of, table
@@ -291,8 +292,8 @@ def make_plan(
         if decided is None:
             raise UsageError("there is nothing to place", hint="the model is lowered already")
         record = decided
-    record["trials"] = [trial.record() for trial in contest.trials]
-    record["taken"] = contest.record()
+    record["trials"] = to_json(contest.trials)
+    record["taken"] = to_json(contest.choice)
     decision = members.partition.decision if isinstance(members.partition, Collage) else None
     return PlacementPlan(loaded.name, record, () if decision is None else tuple(decision.cautions)), contest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..codegen.devices import fields_of, targets
 from ..contract.drivers import Routine
@@ -74,20 +74,18 @@ class Stream:
             layer = row.layer
             yield f"        {row.at:#08x}  {row.text}"
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        return {
-            "step": self.step,
-            "function": self.function,
-            "target": self.target,
-            "routine": self.routine,
-            "queue": self.queue,
-            "layers": list(self.layers),
-            "blob": self.blob,
-            "bytes": self.nbytes,
-            "ports": dict(self.ports),
-            "rows": [{"at": row.at, "text": row.text, "layer": row.layer} for row in self.rows],
-        }
+    json_fields: ClassVar = (
+        "step",
+        "function",
+        "target",
+        "routine",
+        "queue",
+        "layers",
+        "blob",
+        "bytes=nbytes",
+        "ports",
+        "rows",
+    )
 
 
 def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, ...]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from uma.errors import RequirementError
 from uma.hookspecs import Lowered, Pattern, Refuse, Strategy
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Candidate, Owner, Placement
 from uma.pipeline.driver import make_artifact
@@ -351,7 +352,7 @@ def check_records(found: Explanation, placement: Placement, reasons: Sequence[st
     """What explain says agrees with where things are."""
     assert Counter(op.op for op in found.ops) == ops_of(placement.source, placement.source.main)
     assert all(op.pin in (None, op.owner or found.host) for op in found.ops)
-    assert json.loads(json.dumps(found.record())) == found.record()
+    assert json.loads(json.dumps(to_json(found))) == to_json(found)
     assert sum(share.ops for share in found.shares()) == len(found.counted)
     assert len([line for line in found.lines() if not line.startswith("    ")]) == len(found.ops)
     assert sorted(id(op) for layer in found.layers for op in layer.ops) == sorted(map(id, found.ops))

@@ -12,6 +12,7 @@ from tests._support.scale_artifact import FILES, METADATA, artifact_of
 
 from uma.artifact import Artifact, BufferRecord, Footprint, memory_peaks
 from uma.artifact.footprint import footprint
+from uma.json_record import to_json
 
 
 @pytest.mark.usefixtures("cache_folder")
@@ -26,7 +27,7 @@ def test_what_is_not_known_is_not_in_the_sums(artifact: Artifact) -> None:
     found = footprint(artifact.record)
     assert (found.code_bytes, found.stack_bytes) == (None, None)
     assert (found.rom_bytes, found.ram_bytes) == (4, 36)
-    assert found.record()["ram_bytes"] == 36 and found.record()["stack_bytes"] is None
+    assert to_json(found)["ram_bytes"] == 36 and to_json(found)["stack_bytes"] is None
 
 
 def test_state_counts() -> None:
@@ -37,7 +38,7 @@ def test_state_counts() -> None:
 def test_peak_of_an_artifact(artifact: Artifact) -> None:
     (peak,) = memory_peaks(artifact.record)
     assert (peak.pool, peak.bytes, peak.alive_bytes, peak.step, peak.is_device) == ("ram", 16, 16, 0, False)
-    assert peak.record()["alive"] == [{"buffer": "t0", "role": "intermediate", "offset": 0, "bytes": 16}]
+    assert to_json(peak)["alive"] == [{"buffer": "t0", "role": "intermediate", "offset": 0, "bytes": 16}]
 
 
 @st.composite

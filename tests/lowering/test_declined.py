@@ -12,6 +12,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError
 from uma.hookspecs import Declined, Fusion, Refuse, Strategy
+from uma.json_record import to_json
 from uma.lowering.declines import Decline
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import start_build
@@ -55,7 +56,7 @@ def test_the_next_one_is_asked_and_the_reason_kept() -> None:
         build, _ = checked(CHAIN, host(*lower))
         assert build.declined == [kept]
         assert explain(build).declined == (kept,)
-        assert explain(build).record()["declined"] == [
+        assert to_json(explain(build))["declined"] == [
             {"layers": ["second"], "target": "mine", "by": "strategy 'add'", "reason": WHY}
         ]
 

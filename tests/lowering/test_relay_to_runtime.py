@@ -15,6 +15,7 @@ from tests._support.stream_plugin import addition, lowering, plugin
 from uma.artifact import Artifact
 from uma.errors import DeviceError, ModelError, PluginError
 from uma.hookspecs import Extern, Refuse, Routine
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.dump import Dumper, read_dump
@@ -441,7 +442,7 @@ class TestStreams:
             f"        0x000000  {first.rows[0].text}",
         ]
         assert first.rows[0].text.endswith(" = 2:0[8] + 0:32[4]")
-        assert first.record()["rows"] == [{"at": 0, "text": first.rows[0].text, "layer": "first: y"}]
+        assert to_json(first)["rows"] == [{"at": 0, "text": first.rows[0].text, "layer": "first: y"}]
         assert list(found[1].lines())[1:] == ["    b, 16 bytes"]  # weights are no commands
 
     def test_a_routine_need_not_tell(self) -> None:

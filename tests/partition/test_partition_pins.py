@@ -10,6 +10,7 @@ import pytest
 from tests._support.partitions import BOTH, FULL, ONES, X, Y, check, function_of, model, owner, regions, relu, w
 
 from uma.errors import InternalError, ModelError, RequirementError, UsageError
+from uma.json_record import to_json
 from uma.partition import Owner, Placement, Refusal, place
 from uma.relay import Call, Expr, Function, IRModule, Spans, TensorType, Var, call, const, post_order
 from uma.relay.pattern import Clause, Failed, Pattern, PatternTable, any_, op
@@ -37,7 +38,7 @@ def placed(body: Expr, *owners: Owner, layers: dict[Expr, list[str]] | None = No
     for record in records:
         assert record.pin not in labels or record.owner == record.pin
         assert record.pin not in ("host", "little") or record.owner is None
-        assert record.record()["pin"] == record.pin
+        assert to_json(record)["pin"] == record.pin
     for var, function in placement.module.functions.items():
         assert isinstance(function, Function)
         pins = {expr.pin for expr in nested_exprs(function) if isinstance(expr, Call)}

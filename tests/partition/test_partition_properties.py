@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from tests._support.partitions import Case, cases, check, check_impossible, ops_of, refusals_of
 
 from uma.errors import RequirementError
+from uma.json_record import to_json
 from uma.partition import Placement, place
 from uma.relay import Call
 from uma.relay.text import parse_module, print_module
@@ -58,7 +59,7 @@ def check_records(case: Case, placement: Placement) -> None:
     assert sum(ops_of(placement.source, placement.source.main).values()) == len(records)
     labels = [owner.label for owner in case.owners]
     for record in records:
-        assert json.loads(json.dumps(record.record())) == record.record()
+        assert json.loads(json.dumps(to_json(record))) == to_json(record)
         assert {reason.owner for reason in record.why} == set(labels) - {record.owner}
         assert (record.owner is None) == (record.region is None)
         assert record.pattern is None or record.owner is not None

@@ -14,6 +14,7 @@ from uma.artifact import Artifact
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Planned
 from uma.pipeline import build, contest, measured, timing
@@ -61,7 +62,7 @@ def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> No
         (2, 320, 7000.0, None),
     ]
     assert found.best == 2 and found.decision is not None and found.decision.cost_ns == 320
-    assert found.record() == {"plan": 2, "known_as": ["the host alone"], "source": "measured"}
+    assert to_json(found.choice) == {"plan": 2, "known_as": ["the host alone"], "source": "measured"}
     assert len(build(MODEL, "c", partition=collage(measure=3)).record.calls) == 1
     assert len(build(MODEL, "c", partition=collage()).record.calls) == 3
 
@@ -92,7 +93,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
     costs_ns = [one.cost_ns for one in found.trials]
     assert costs_ns == sorted(costs_ns) and found.trials[1].plan > 2  # what is between is not built
     assert found.decision is not None and found.decision.cost_ns == costs_ns[-1]
-    assert found.best == found.trials[-1].plan and found.record() == {
+    assert found.best == found.trials[-1].plan and to_json(found.choice) == {
         "plan": found.best,
         "known_as": ["eager, one before two"],
         "source": "measured",

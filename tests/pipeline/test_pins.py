@@ -20,6 +20,7 @@ import uma
 from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Lowered, Pass, Pattern, Refuse
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
@@ -520,5 +521,5 @@ def test_explain_shows_pins() -> None:
         "    not one: no pattern takes multiply",
         "    not two: no pattern takes multiply",
     ]
-    assert [row["pin"] for row in found.record()["ops"]] == ["plain", "two", None]
-    assert [row["why"][0]["kind"] for row in found.record()["ops"]] == ["pinned", "pinned", "none"]
+    assert [row["pin"] for row in to_json(found)["ops"]] == ["plain", "two", None]
+    assert [row["why"][0]["kind"] for row in to_json(found)["ops"]] == ["pinned", "pinned", "none"]

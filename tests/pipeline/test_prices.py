@@ -17,6 +17,7 @@ from uma.artifact import Artifact, Profile
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, PluginError, UsageError
 from uma.hookspecs import Cost
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision, Planned, Problem
 from uma.partition.collage import plan_record
@@ -130,7 +131,7 @@ class TestSources:
         def known(estimate: Callable[..., Any] | None, costs: CostTable) -> tuple[list[Clock], list[str]]:
             _, decision = decided(members(estimate, costs))
             record = plan_record(decision, {}, {})
-            assert record["clocks"] == [clock.record() for clock in decision.clocks]
+            assert record["clocks"] == [to_json(clock) for clock in decision.clocks]
             assert record["notes"] == list(decision.notes)
             return list(decision.clocks), [note.partition(";")[0] for note in decision.notes]
 

@@ -24,6 +24,7 @@ import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Code, Fusion, Pass, Refuse, Strategy
+from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
@@ -79,7 +80,7 @@ class TestWhoRunsWhat:
         assert list(ran(program).values()) == expected
         found = explain(build)
         assert [record.host for record in found.ops] == [host or "plain" for host in expected]
-        assert [row["owner"] for row in found.record()["ops"]] == [host or "plain" for host in expected]
+        assert [row["owner"] for row in to_json(found)["ops"]] == [host or "plain" for host in expected]
         assert sum(share.ops for share in found.shares()) == 3
         assert {share.label: share.ops for share in found.shares()}["other"] == expected.count("other")
 

@@ -12,6 +12,7 @@ from tests._support.small_models import NET, Uma
 
 from uma.errors import PluginError
 from uma.hookspecs import Cost
+from uma.json_record import to_json
 from uma.plugins import PluginHost
 from uma.relay import Function
 from uma.reports.explain import Explanation, explain
@@ -41,7 +42,7 @@ def test_every_region_is_asked_about() -> None:
     ]
     npu, host = found.shares()
     assert npu.cost == Cost(cycles=3, seconds=1.0) and host.cost is None
-    record = found.record()
+    record = to_json(found)
     assert [row["cost"] for row in record["targets"]] == [
         {"cycles": 3, "seconds": 1.0, "bytes_moved": None, "energy_j": None},
         None,
@@ -58,7 +59,7 @@ def test_what_is_not_known_of_one_is_not_known_of_all() -> None:
     found = explained(lambda function: Cost(cycles=1) if function.body.op.body.op_name == "nn.relu" else None)
     assert [one.cost for one in found.costs] == [Cost(cycles=1), None]
     assert [share.cost for share in found.shares()] == [None, None]
-    assert found.record()["regions"][1]["cost"] is None
+    assert to_json(found)["regions"][1]["cost"] is None
     assert [one.cost for one in explain(built(CHAIN, members_of(toy("npu", *OPS))), costs=True).costs] == [None]
 
 

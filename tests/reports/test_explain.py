@@ -17,6 +17,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, RequirementError, UsageError
 from uma.hookspecs import Lowered, Pattern, Refuse
+from uma.json_record import to_json
 from uma.lowering.members import Members
 from uma.partition import OpRecord, Reason
 from uma.pipeline.stages import Build
@@ -162,9 +163,9 @@ class TestOps:
         found = told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module)
         assert [record.region for record in found.ops] == ["npu_0", "npu_0", "npu_1"]
         text = "npu_0 and npu_1 are two regions: one would have 7 inputs and outputs, and a region of npu at most 5"
-        assert found.record()["cuts"] == list(found.cuts) == [text]
+        assert to_json(found)["cuts"] == list(found.cuts) == [text]
         free = told(members_of(toy("npu", "add")), module)
-        assert not free.cuts and "cuts" not in free.record()
+        assert not free.cuts and "cuts" not in to_json(free)
         # The limit is not why these are two.
         limited = accelerator("npu", limits=Limits(matches=2, operands=7))
         assert not told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module).cuts
@@ -303,7 +304,7 @@ class TestTotals:
 
     def test_as_plain_data(self) -> None:
         npu = toy("npu", patterns=lambda: [dense("npu", FEW)])
-        record = told(members_of(npu)).record()
+        record = to_json(told(members_of(npu)))
         assert json.loads(json.dumps(record)) == record
         assert (record["name"], record["host"], record["offloaded"]) == ("m", "plain", 30 / 90)
         assert record["targets"] == [
@@ -341,7 +342,7 @@ class TestOrder:
     def test_is_the_same_in_every_process(self) -> None:
         script = (
             "import json; from tests.reports.test_explain import *; "
-            "print(json.dumps(told(members_of(toy('npu', 'nn.relu', 'qnn.dense'), toy('dsp', 'add'))).record()))"
+            "print(json.dumps(to_json(told(members_of(toy('npu', 'nn.relu', 'qnn.dense'), toy('dsp', 'add'))))))"
         )
         path = os.pathsep.join([str(ROOT), *sys.path])
         said = {
@@ -354,7 +355,7 @@ class TestOrder:
             ).stdout
             for seed in ("1", "2")
         }
-        here = told(members_of(toy("npu", "nn.relu", "qnn.dense"), toy("dsp", "add"))).record()
+        here = to_json(told(members_of(toy("npu", "nn.relu", "qnn.dense"), toy("dsp", "add"))))
         assert [json.loads(text) for text in said] == [here]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.program.test_step_order import two_branches
 
 from uma.artifact.footprint import Footprint
+from uma.json_record import to_json
 from uma.program.step_order import order_peak, reordered
 from uma.reports.memory import MemoryFound
 
@@ -18,9 +19,9 @@ def test_the_order_and_what_no_order_is_below() -> None:
     assert list(found.lines())[-1] == (
         "  in this order of steps 804 bytes are needed at once; no order needs less than 408"
     )
-    assert found.record()["order"] == {"bytes": 804, "bound": 408}
+    assert to_json(found)["order"] == {"bytes": 804, "bound": 408}
     packed = MemoryFound(replace(size, arena_bytes=801), (), (), None, order_peak(program))
     assert "804 bytes, each buffer rounded up, are needed at once" in list(packed.lines())[-1]
     best = MemoryFound(size, (), (), None, order_peak(reordered(program)))
     assert list(best.lines())[-1] == "  in this order of steps 408 bytes are needed at once; no order needs less"
-    assert MemoryFound(size, (), (), None).record()["order"] is None
+    assert to_json(MemoryFound(size, (), (), None))["order"] is None

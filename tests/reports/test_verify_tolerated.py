@@ -16,6 +16,7 @@ import uma
 from uma.contract.passes import PHASES
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Tolerance
+from uma.json_record import to_json
 from uma.lowering.members import resolve_targets
 from uma.pipeline.loading import load_model
 from uma.pipeline.tolerate import tolerated_passes
@@ -144,7 +145,7 @@ class TestExplain:
         found = uma.explain(module, ["npu", "plain"], plugins=host, tolerate=["npu.round"])
         assert (found.withheld, found.with_tolerance, found.offloaded) == ((), None, 1.0)
         (one,) = found.tolerated
-        assert one.record() == {
+        assert to_json(one) == {
             "pass": "npu.round",
             "phase": "PRE_PARTITIONING",
             "plugin": "uma-npu 1.0",

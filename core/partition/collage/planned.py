@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import UsageError
+from ...json_record import to_json
 from ...relay.expr import Call, Expr
 from ...target.values import shown
 from ..candidates import Problem
@@ -78,23 +79,23 @@ def plan_record(
         "plugins": dict(plugins),
         "ops": _names(pool.problem),
         "cost_ns": decision.cost_ns,
-        **split(pool, found.plans[0]).record(),
+        **to_json(split(pool, found.plans[0])),
         "bound_ns": found.bound,
         "best_ns": list(found.costs),
         "eager_ns": [
-            {"order": list(order), "ns": decision.eager_ns[order], **split(pool, plan).record()}
+            {"order": list(order), "ns": decision.eager_ns[order], **to_json(split(pool, plan))}
             for order, plan in pool.eager.items()
             if plan is not None
         ],
         "host_ns": decision.host_ns,
-        "host_split": None if pool.host_alone is None else split(pool, pool.host_alone).record(),
+        "host_split": None if pool.host_alone is None else to_json(split(pool, pool.host_alone)),
         "timeline": [step.record(pool) for step in steps],
         "eager_timeline": None if first is None or not order else [step.record(pool) for step in timeline(pool, first)],
         "unions_left_out": list(pool.cut),
         "failed": list(decision.failed),
         "unknown": list(decision.unknown),
         "notes": list(decision.notes),
-        "clocks": [clock.record() for clock in decision.clocks],
+        "clocks": to_json(decision.clocks),
         "parts": parts,
         "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
     }

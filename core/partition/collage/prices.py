@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from ...errors import UsageError
 from ...relay.expr import Expr
@@ -62,9 +62,7 @@ class Clock:
         """Whether they are times of this machine, which no factor makes those of another one."""
         return self.source == "machine" and self.factor == 1.0
 
-    def record(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
-        return {"target": self.label, "source": self.source, "hz": self.hz, "factor": self.factor}
+    json_fields: ClassVar = ("target=label", "source", "hz", "factor")
 
 
 @dataclass(frozen=True)

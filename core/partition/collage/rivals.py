@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...json_record import to_json
 from .frontier import frontier
 from .pool import Offer, Pool
 from .timeline import Split, split
@@ -35,7 +36,7 @@ class Rival:
     def record(self, pool: Pool) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         name = pool.key(self.offer.owner, self.offer.ops)
-        return {"name": name, "more_ns": self.more.total_ns, **self.more.record()}
+        return {"name": name, "more_ns": self.more.total_ns, **to_json(self.more)}
 
 
 def rivals(pool: Pool, plan: Sequence[int], offer: Offer, least: int = 0) -> tuple[Rival | None, Rival | None]:

@@ -64,10 +64,6 @@ class Split:
             self.compute_ns - other.compute_ns, self.launch_ns - other.launch_ns, self.copies_ns - other.copies_ns
         )
 
-    def record(self) -> dict[str, int]:
-        """The same as plain data, for JSON."""
-        return {"compute_ns": self.compute_ns, "launch_ns": self.launch_ns, "copies_ns": self.copies_ns}
-
 
 def split(pool: Pool, plan: Sequence[int]) -> Split:
     """What the time of a plan goes to, which is given by the numbers of its offers."""

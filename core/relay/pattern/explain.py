@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ..expr import Expr
 from .failure import Failure, described
@@ -39,24 +39,17 @@ class Explanation:
     failure: Failure | None
     text: str
 
-    def record(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        failure = self.failure
-        return {
-            "op": described(self.expr),
-            "pattern": self.pattern,
-            "matched": [described(expr) for expr in self.matched],
-            "failure": failure
-            and {
-                "kind": failure.kind,
-                "at": described(failure.at),
-                "subject": failure.subject,
-                "found": failure.found,
-                "wanted": failure.wanted,
-                "reason": failure.reason,
-            },
-            "text": self.text,
-        }
+    json_fields: ClassVar = ("op", "pattern", "matched=matched_ops", "failure", "text")
+
+    @property
+    def op(self) -> str:
+        """The op in a few words."""
+        return described(self.expr)
+
+    @property
+    def matched_ops(self) -> tuple[str, ...]:
+        """The matched expressions in a few words each."""
+        return tuple(map(described, self.matched))
 
 
 def closest(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> Explanation:

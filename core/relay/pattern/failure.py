@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..expr import Call, Constant, Expr, TupleGetItem, Var
 from ..op import Op
@@ -47,6 +47,13 @@ class Failure:
     found: str
     wanted: str
     reason: str
+
+    json_fields: ClassVar = ("kind", "at=place", "subject", "found", "wanted", "reason")
+
+    @property
+    def place(self) -> str:
+        """The expression in a few words."""
+        return described(self.at)
 
 
 def described(expr: Expr) -> str:

@@ -10,6 +10,7 @@ from ...artifact import Artifact
 from ...artifact.random_inputs import random_inputs
 from ...contract.cost import Cost
 from ...errors import DeviceError, PluginError, ToolchainError, UmaError
+from ...json_record import to_json
 from ...lowering.members import resolve_targets
 from ...pipeline.stages import Build
 from ...plugins import PluginHost, default_host
@@ -138,7 +139,7 @@ def _estimates(asked: Mapping[str, Any], plugins: PluginHost) -> list[Any]:
     build = Build("estimated", members)
     with members.known_ops():
         build.run(parse_module(asked["text"], constants), "fuse")
-        return [one.record()["cost"] for one in region_costs(build)]
+        return [to_json(one.cost) for one in region_costs(build)]
 
 
 def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:
