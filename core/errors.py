@@ -34,6 +34,7 @@ class UmaError(Exception):
     """
 
     exit_code = 1
+    json_fields = ("what", "where", "hint")
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)

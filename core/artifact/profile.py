@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..contract.drivers import Clock
 from ..errors import ModelError
@@ -170,6 +170,8 @@ class RunCounts:
     functions: Mapping[str, int]
     mnemonics: Mapping[str, int]
     stack_bytes: int | None
+
+    json_fields: ClassVar = ("...", "seconds")
 
     @property
     def seconds(self) -> float:

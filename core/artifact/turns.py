@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from .record import CallRecord
 
@@ -34,6 +34,13 @@ class WayTime:
     entered: int
     times: int
     median_ns: float
+
+    json_fields: ClassVar = ("way", "layers", "entered", "times", "median_us")
+
+    @property
+    def median_us(self) -> float:
+        """`median_ns` in microseconds."""
+        return self.median_ns / 1e3
 
 
 def has_ways(calls: Sequence[CallRecord]) -> bool:

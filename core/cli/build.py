@@ -171,7 +171,7 @@ def _print_stats(counters: Counters, out: Output) -> None:
 
 def _stats_record(counters: Counters | None) -> dict[str, Any]:
     """Return the field of the JSON object; nothing where nothing was counted."""
-    return {} if counters is None else {"stats": {"times": plain(counters.times), "rules": plain(counters.rules)}}
+    return {} if counters is None else {"stats": {"times": to_json(counters.times), "rules": to_json(counters.rules)}}
 
 
 def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> int:
@@ -284,20 +284,20 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     out.result(
         {
             "name": artifact.name,
-            "targets": list(record.targets),
+            "targets": record.targets,
             "folder": str(folder),
             "seconds": seconds,
             **to_json(memory),
             "accelerators": shares,
             "cautions": cautions,
-            "plans": to_json(contest.trials),
-            "taken": to_json(contest.choice),
+            "plans": contest.trials,
+            "taken": contest.choice,
             "memory_map": memory_map(record),
-            "inputs": to_json(record.inputs),
-            "outputs": to_json(record.outputs),
-            "calls": to_json(record.calls),
-            "notes": list(loaded.notes),
-            "simplified": list(loaded.simplified),
+            "inputs": record.inputs,
+            "outputs": record.outputs,
+            "calls": record.calls,
+            "notes": loaded.notes,
+            "simplified": loaded.simplified,
             **_stats_record(counters),
         }
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..formatting import format_percent
 from ..target.values import shorten
@@ -12,20 +11,13 @@ from .output import Output
 if TYPE_CHECKING:
     from ..artifact import Profile
 
-__all__ = ["counts_record", "show_counts"]
+__all__ = ["show_counts"]
 
 _SHOWN_FUNCTIONS = 12
 
 
-def counts_record(profile: Profile) -> dict[str, Any]:
-    """What was counted of the whole run, as plain data, for JSON; null where nothing was."""
-    counts = profile.counts
-    told = None if counts is None else {**dataclasses.asdict(counts), "seconds": counts.seconds}
-    return {"counts": told, "uncounted": profile.uncounted}
-
-
 def show_counts(profile: Profile, out: Output) -> None:
-    """The same for people: a row for each call, the functions of C that took most, and what was estimated."""
+    """Print what was counted: a row for each call, the functions of C that took most, and what was estimated."""
     counts = profile.counts
     if counts is None:
         return

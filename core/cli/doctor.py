@@ -7,13 +7,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..distribution import extra_hint, rivals
 from ..errors import PluginError, ToolchainError, UmaError, UsageError
+from ..json_record import to_json
 from ..version import __version__
 from .child import PLUGIN_SECONDS, Ended, in_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host
@@ -94,7 +95,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     faults = [finding for finding in findings if finding.status == "fault"]
     count = {0: "nothing is wrong", 1: "one thing is wrong"}.get(len(faults), f"{len(faults)} things are wrong")
     out.line(f"{count}, with uma-core {__version__}")
-    out.result({"findings": [asdict(finding) for finding in findings], "faults": len(faults)})
+    out.result({"findings": findings, "faults": len(faults)})
     return faults[0].exit_code if faults else 0
 
 
@@ -244,7 +245,7 @@ def _examined(host: PluginHost, check: str, name: str) -> tuple[list[dict[str, A
     found += [Finding(check, "note", shadow, None, hint) for shadow in shadows if shadow is not None]
     found += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
     kinds = [kind for status in statuses if status.plugin for kind in status.plugin.kinds.values()]
-    return [asdict(finding) for finding in found], any(kind.is_host for kind in kinds)
+    return to_json(found), any(kind.is_host for kind in kinds)
 
 
 def _plugin(check: str, status: PluginStatus) -> Finding:
@@ -360,5 +361,5 @@ def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict
     try:
         read_targets(name, host.named)
     except UmaError as error:
-        return asdict(Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code))
-    return asdict(Finding(check, "ok", f"target {name}, which the project names", str(path)))
+        return to_json(Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code))
+    return to_json(Finding(check, "ok", f"target {name}, which the project names", str(path)))

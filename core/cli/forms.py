@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _fixed_point(form: FixedPointForm) -> str:
 def kind_forms_record(kind: TargetKind) -> dict[str, Any]:
     """The same for JSON: the fields of each form, ``by attributes``, or null."""
     return {
-        name: "by attributes" if callable(form) else None if form is None else asdict(form)
+        name: "by attributes" if callable(form) else form
         for name, form in (("quantised", kind.quantised), ("fixed_point", kind.fixed_point))
     }
 
@@ -76,8 +75,5 @@ def target_forms_record(member: Member) -> dict[str, Any]:
     Raises:
         PluginError: the plugin is at fault.
     """
-    kind, fixed_point = member.target.kind, member.fixed_point
-    return {
-        "quantised": None if kind.quantised is None else asdict(member.quantised),
-        "fixed_point": None if fixed_point is None else asdict(fixed_point),
-    }
+    quantised = None if member.target.kind.quantised is None else member.quantised
+    return {"quantised": quantised, "fixed_point": member.fixed_point}

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from ..errors import UmaError, UsageError
+from ..json_record import to_json
 from ..target.values import shorten
 
 __all__ = ["SCHEMA_VERSION", "Output", "own_stdout"]
@@ -92,11 +93,11 @@ class Output:
         self._status(f"{what} ...")
 
     def result(self, fields: Mapping[str, Any]) -> None:
-        """The JSON object. Numbers that JSON does not have are the texts ``nan``, ``inf`` and ``-inf``."""
+        """Print the JSON object of values and records; NaN and infinities become ``nan``, ``inf`` and ``-inf``."""
         if self.as_json:
             self._end_step()
             self._answered = True
-            record = {"schema_version": SCHEMA_VERSION, **_finite(fields)}
+            record = {"schema_version": SCHEMA_VERSION, **_finite(to_json(fields))}
             self._print(json.dumps(record, indent=2, allow_nan=False))
 
     def finish(self) -> None:
@@ -112,9 +113,8 @@ class Output:
         if self.verbose:
             self.complain("".join(traceback.format_exception(error)).rstrip("\n"))
         if not self._answered:
-            fields = {"what": error.what, "where": error.where, "hint": error.hint, "exit_code": error.exit_code}
             try:
-                self.result({"error": fields})
+                self.result({"error": {**to_json(error), "exit_code": error.exit_code}})
             except (OSError, UmaError):
                 self.abandon()  # the error was said; that stdout is closed or full adds nothing to it
         return error.exit_code
@@ -201,8 +201,8 @@ def _printable(text: str, stream: TextIO | None) -> str:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError, UmaError
+from ..json_record import to_json
 from .child import print_from_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
@@ -104,10 +105,9 @@ def _record(status: PluginStatus) -> dict[str, Any]:
         "value": entry.value,
         "location": entry.location,
         "editable": entry.editable,
-        "hidden": list(entry.hidden),
+        "hidden": entry.hidden,
         "requires_core": core_requirement(entry),
-        "error": error
-        and {"what": error.what, "where": error.where, "hint": error.hint, "traceback": _traceback(error)},
+        "error": error and {**to_json(error), "traceback": _traceback(error)},
     }
 
 
@@ -164,8 +164,8 @@ def _api(plugin: LoadedPlugin) -> str:
 
 def _brought(plugin: LoadedPlugin) -> dict[str, Any]:
     return {
-        "api": plugin.api and list(plugin.api),
-        "notes": list(plugin.notes),
+        "api": plugin.api,
+        "notes": plugin.notes,
         "hooks": list(plugin.implemented),
         "aliases": list(plugin.aliases),
         "ops": [
@@ -245,17 +245,16 @@ class _Known:
                     "name": pattern.name,
                     "ops": sorted(pattern.keys),
                     "terms": describe(pattern).splitlines(),
-                    "clauses": [{"name": clause.name, "reason": clause.reason} for clause in _clauses(pattern)],
+                    "clauses": tuple(_clauses(pattern)),
                 }
                 for pattern in self._patterns
             ],
             "passes": [
-                {"phase": step.made.phase, "name": step.made.name, "scope": step.made.scope}
-                | {word: list(names) for word, names in _order(step)}
+                {"phase": step.made.phase, "name": step.made.name, "scope": step.made.scope} | dict(_order(step))
                 for step in self._steps
             ],
             "strategies": self._strategies,
-            "error": self.error and {"what": self.error.what, "where": self.error.where, "hint": self.error.hint},
+            "error": self.error,
         }
 
 

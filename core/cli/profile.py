@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolchainError
 from ..formatting import format_percent
 from ..target.values import shorten
-from .counted import counts_record, show_counts
+from .counted import show_counts
 from .output import Output
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
     is_timed = not profile.is_emulated
     rows = [
         {
-            "layers": list(call.layers),
+            "layers": call.layers,
             "kernel": call.kernel,
             "host": call.host,
             "device": call.device,
@@ -67,11 +66,11 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
             "bytes": call.nbytes,
             "constant_bytes": call.constant_bytes,
             "times": call.times,
-            "counted": dict(call.counted),
+            "counted": call.counted,
             "instructions": call.instructions,
             "cycles": call.cycles,
             "stack_bytes": call.stack_bytes,
-            "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
+            "parts": call.parts,
         }
         for call in profile.calls
     ]
@@ -80,24 +79,15 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
         for label, clock in profile.clocks.items()
         if (counted := profile.counters[label])
     }
-    counters = {label: dict(counted) for label, counted in profile.counters.items()}
     return {
         "profile": rows,
-        "ways": [
-            {
-                "way": one.way,
-                "layers": list(one.layers),
-                "entered": one.entered,
-                "times": one.times,
-                "median_us": one.median_ns / 1e3,
-            }
-            for one in profile.ways
-        ],
-        "counters": counters,
+        "ways": profile.ways,
+        "counters": profile.counters,
         "clocks": clocks,
-        "ticks": None if profile.ticks is None else dataclasses.asdict(profile.ticks),
-        "peaks": {label: dataclasses.asdict(one) for label, one in peaks.items()},
-        **counts_record(profile),
+        "ticks": profile.ticks,
+        "peaks": peaks,
+        "counts": profile.counts,
+        "uncounted": profile.uncounted,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..formatting import format_percent
 from ..target.values import shorten
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..reports.explain import Explanation
     from ..reports.verification import Verification
 
-__all__ = ["part", "requantized_record", "say_consent", "say_requantized"]
+__all__ = ["part", "say_consent", "say_requantized"]
 
 
 def part(equal: int, compared: int) -> str:
@@ -75,27 +75,3 @@ def say_requantized(found: Verification, out: Output) -> None:
             f"{drift.role} {shorten(drift.name, 60)} beside what the model says: {share}, at most {drift.largest:.6g} "
             "apart (told, not judged)"
         )
-
-
-def requantized_record(found: Verification) -> dict[str, Any]:
-    """The same for JSON."""
-    return {
-        "requantized": [
-            {
-                "region": check.region,
-                "layers": list(check.layers),
-                "what": [one.what for one in check.rounded],
-                "rounding": [one.rounding for one in check.rounded],
-                "bound": check.bound,
-                "compared": check.compared,
-                "equal": check.equal,
-                "largest": check.largest,
-                "ok": check.ok,
-            }
-            for check in found.consented
-        ],
-        "drifts": [
-            {"role": d.role, "name": d.name, "compared": d.compared, "equal": d.equal, "largest": d.largest}
-            for d in found.drifts
-        ],
-    }

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
+from ..json_record import to_json
 from .child import print_from_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .forms import forms_of_kind, forms_of_target, kind_forms_record, target_forms_record
@@ -15,7 +16,7 @@ from .output import Output
 
 if TYPE_CHECKING:
     from ..plugins import PluginHost
-    from ..target import Alias, Attribute, Target, TargetKind, Value
+    from ..target import Attribute, Target, TargetKind, Value
 
 __all__ = ["add"]
 
@@ -55,7 +56,7 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
     out.line(f"{found.name}: {found.help}")
     if isinstance(found, Alias):
         out.line(f"  stands for {_shown(found.expands_to)}")
-        out.result({"alias": _alias_as_json(found)})
+        out.result({"alias": found})
         return 0
     out.table({f"-{attribute.name}": _words(attribute) for attribute in found.attributes})
     general = "target" if found.name == COMPOSITE else "host" if found.is_host else "accelerator"
@@ -106,8 +107,8 @@ def _list(host: PluginHost, out: Output) -> int:
     out.result(
         {
             "kinds": [_as_json(kind) for kind in found.kinds.values()],
-            "aliases": [_alias_as_json(alias) for alias in found.aliases.values()],
-            "tags": [{**_alias_as_json(alias), "hidden": name in lines} for name, alias in found.project.items()],
+            "aliases": tuple(found.aliases.values()),
+            "tags": [{**to_json(alias), "hidden": name in lines} for name, alias in found.project.items()],
             "unusable": [{"name": name, "error": error.what} for name, error in found.unusable.items()],
         }
     )
@@ -213,10 +214,6 @@ def _plain(value: object) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else _shown(value)
 
 
-def _alias_as_json(alias: Alias) -> dict[str, Any]:
-    return {"name": alias.name, "help": alias.help, "expands_to": alias.expands_to}
-
-
 def _as_json(kind: TargetKind) -> dict[str, Any]:
     return {
         "name": kind.name,
@@ -242,7 +239,7 @@ def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
         "help": attribute.help,
         "type": "choice" if isinstance(item, tuple) else "target" if attribute.holds_targets else item.__name__,
         "holds": "list" if isinstance(given, ListOf) else "map" if isinstance(given, MapOf) else "one",
-        "choices": list(item) if isinstance(item, tuple) else None,
+        "choices": item if isinstance(item, tuple) else None,
         "low": attribute.low,
         "high": attribute.high,
         "multiple_of": attribute.multiple_of,
@@ -251,7 +248,7 @@ def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
         "allowed": attribute.allowed(),
         "default": None if attribute.default is None else as_json(cast("Value", attribute.default)),
         "required": attribute.required,
-        "known": list(attribute.known),
-        "also": list(attribute.also),
-        "deprecated": list(attribute.deprecated),
+        "known": attribute.known,
+        "also": attribute.also,
+        "deprecated": attribute.deprecated,
     }

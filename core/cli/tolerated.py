@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..formatting import format_percent
 from .output import Output
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from ..reports.explain import Explanation
     from ..reports.verification import Verification
 
-__all__ = ["say_passes", "say_tolerated", "tolerated_record"]
+__all__ = ["say_passes", "say_tolerated"]
 
 
 def say_passes(found: Explanation, out: Output) -> None:
@@ -44,22 +43,3 @@ def say_tolerated(found: Verification, out: Output) -> None:
             f"pass {check.step}, results {of} beside those without it: {part(check.equal, check.compared)} of "
             f"{check.compared} elements equal, off by at most {check.largest}, {verdict}"
         )
-
-
-def tolerated_record(found: Verification) -> list[dict[str, Any]]:
-    """The same for JSON; what is infinite is null."""
-    return [
-        {
-            "pass": check.step,
-            "phase": check.phase,
-            "plugin": check.plugin,
-            "region": check.region or None,
-            "tolerance": {"steps": check.tolerance.steps, "relative": check.tolerance.relative},
-            "compared": check.compared,
-            "equal": check.equal,
-            "steps": check.steps,
-            "relative": check.relative if math.isfinite(check.relative) else None,
-            "ok": check.ok,
-        }
-        for check in found.tolerated
-    ]

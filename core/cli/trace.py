@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
+from ..json_record import to_json
 from ..target.values import shorten
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
@@ -58,8 +59,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             out.line(f"{_place(place)}: {', '.join(f'{count:,} {what}' for what, count in row.items())}")
     record: dict[str, Any] = {
         "model": trace.model,
-        "devices": [{"label": one.label, "kind": one.kind} for one in trace.devices],
-        "places": [{**_place_record(place), "accesses": dict(row)} for place, row in rows],
+        "devices": trace.devices,
+        "places": [{**to_json(place), "accesses": row} for place, row in rows],
     }
     if device is None:
         out.result(record)
@@ -78,17 +79,7 @@ def _play(args: argparse.Namespace, trace: Trace, device: Device, record: dict[s
         f"{found.nbytes:,} bytes of memory compared, {found.polls:,} waits ended as before, "
         f"{found.uncompared:,} counts not compared"
     )
-    told = None
-    if difference is not None:
-        told = {
-            "what": difference.what,
-            "expected": difference.expected,
-            "got": difference.got,
-            "count": difference.count,
-            "line": difference.line,
-            **_place_record(difference.place),
-        }
-    out.result({**record, "target": str(args.target), "difference": told})
+    out.result({**record, "target": str(args.target), "difference": difference})
     if difference is not None:
         raise _error(trace, difference)
     return 0
@@ -182,7 +173,3 @@ def _told(trace: Trace, names: Mapping[int, Register], entry: Entry) -> str:
 
 def _place(place: Place) -> str:
     return f"{place}, {shorten(', '.join(place.layers), 100)}" if place.layers else str(place)
-
-
-def _place_record(place: Place) -> dict[str, Any]:
-    return {"run": place.run, "where": str(place), "step": place.step, "layers": list(place.layers)}

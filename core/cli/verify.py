@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
+from ..json_record import to_json
 from ..target.values import shorten
 from .common import (
     add_input_arguments,
@@ -21,17 +22,16 @@ from .common import (
 from .deciding import say_cautions
 from .limits import add_limit_argument, max_ram
 from .output import Output
-from .requantized import requantized_record, say_requantized
-from .tolerated import say_tolerated, tolerated_record
+from .requantized import say_requantized
+from .tolerated import say_tolerated
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..lowering.members import Members
     from ..pipeline.loading import LoadedModel
     from ..pipeline.ram import Limit
-    from ..reports.exact import ExactCheck
     from ..reports.known_deviations import KnownDeviation
-    from ..reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
+    from ..reports.verification import KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
 
@@ -180,55 +180,18 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "equal": error is None,
             "samples": list(found.samples),
             "float_tolerance": FORMULA,
-            "kernels": [
-                {
-                    "kernel": c.kernel,
-                    "target": c.target,
-                    "layers": list(c.layers),
-                    "compared": c.compared,
-                    "differing_samples": c.differing,
-                    "sample": c.sample,
-                    **_as_json(c.difference),
-                }
-                for c in found.kernels
-            ],
-            "parts": [
-                {
-                    "region": c.kernel,
-                    "target": c.target,
-                    "layers": list(c.layers),
-                    "compared": c.compared,
-                    "differing_samples": c.differing,
-                    "sample": c.sample,
-                    **_as_json(c.difference),
-                }
-                for c in found.parts
-            ],
-            "parts_skipped": [
-                {"region": k.region, "target": k.target, "layers": list(k.layers), "reason": k.reason}
-                for k in found.parts_skipped
-            ],
-            "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
-            "outputs": [
-                {
-                    "name": c.name,
-                    "role": c.role,
-                    "frame": c.frame,
-                    "against": c.against,
-                    **_as_json(c.difference),
-                    "exact": None if c.exact is None else _exact_record(c.exact),
-                }
-                for c in checks
-            ],
-            "forms": [
-                {"layers": list(f.layers), "form": f.form, "channels": f.channels, "unproven": f.wrong}
-                for f in found.forms
-            ],
-            **requantized_record(found),
-            "tolerated": tolerated_record(found),
-            "overruns": [{**_as_row(o), "what": o.what} for o in found.overruns],
-            "stops": [{**_as_row(s), "reason": s.reason} for s in found.stops],
-            "accuracy": [{"output": a.output, "correct": a.correct, "total": a.total} for a in found.accuracy],
+            "kernels": found.kernels,
+            "parts": [{"region": part.kernel, **_without_kernel(to_json(part))} for part in found.parts],
+            "parts_skipped": found.parts_skipped,
+            "skipped": found.skipped,
+            "outputs": checks,
+            "forms": found.forms,
+            "requantized": found.consented,
+            "drifts": found.drifts,
+            "tolerated": found.tolerated,
+            "overruns": found.overruns,
+            "stops": found.stops,
+            "accuracy": found.accuracy,
         }
     )
     if error is not None:
@@ -383,14 +346,8 @@ def _owner(found: Overrun | StepStop, members: Members) -> str | None:
     return f"a step for {found.target!r} runs what plugin {entry.distribution} {entry.version} brings: {runs}"
 
 
-def _as_row(found: Overrun | StepStop) -> dict[str, Any]:
-    return {
-        "step": found.step,
-        "kernel": found.kernel,
-        "layers": list(found.layers),
-        "target": found.target,
-        "sample": found.sample,
-    }
+def _without_kernel(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name != "kernel"}
 
 
 def _runs(found: Verification) -> str:
@@ -400,28 +357,3 @@ def _runs(found: Verification) -> str:
 
 def _layers(check: KernelCheck) -> str:
     return ", ".join(check.layers) or check.kernel
-
-
-def _as_json(difference: Difference) -> dict[str, Any]:
-    return {
-        "ok": difference.ok,
-        "differing": difference.count,
-        "size": difference.size,
-        "largest": difference.largest,
-        "first": None if difference.index is None else list(difference.index),
-        "got": difference.got,
-        "expected": difference.expected,
-        "tolerance": difference.tolerance,
-        "range": difference.scale,
-    }
-
-
-def _exact_record(exact: ExactCheck) -> dict[str, Any]:
-    return {
-        "index": list(exact.index),
-        "value": exact.steps,
-        "rounded": exact.rounded,
-        "differing": exact.differing,
-        "uma_off": exact.ours_off,
-        "other_off": exact.theirs_off,
-    }

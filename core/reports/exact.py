@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule
@@ -62,6 +62,15 @@ class ExactCheck:
     ours_off: int
     theirs_off: int
     is_float: bool = False
+
+    json_fields: ClassVar = (
+        "index",
+        "value=steps",
+        "rounded",
+        "differing",
+        "uma_off=ours_off",
+        "other_off=theirs_off",
+    )
 
     def describe(self, other: str) -> str:
         """Return in words who is right, where ``other`` is the other runtime."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..partition import Candidate, Consented
 from ..relay.evaluate import evaluate, evaluate_all
@@ -38,6 +38,28 @@ class ConsentCheck:
     equal: int = 0
     largest: int = 0
     sample: str = ""
+
+    json_fields: ClassVar = (
+        "region",
+        "layers",
+        "what=operations",
+        "rounding=roundings",
+        "bound",
+        "compared",
+        "equal",
+        "largest",
+        "ok",
+    )
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Return the kind of each operation that is rounded differently."""
+        return tuple(one.what for one in self.rounded)
+
+    @property
+    def roundings(self) -> tuple[str, ...]:
+        """Return the rounding of each of these operations."""
+        return tuple(one.rounding for one in self.rounded)
 
     @property
     def bound(self) -> int:

@@ -3,9 +3,10 @@ pass's difference is not counted with the next one's."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..contract.passes import Tolerance
 from ..pipeline.passes import Tolerated
@@ -49,6 +50,27 @@ class ToleranceCheck:
     relative: float = 0.0
     sample: str = ""
     rounding: float = 0.0
+
+    json_fields: ClassVar = (
+        "pass=step",
+        "phase",
+        "plugin",
+        "region=_region_or_none",
+        "tolerance",
+        "compared",
+        "equal",
+        "steps",
+        "relative=_finite_relative",
+        "ok",
+    )
+
+    @property
+    def _region_or_none(self) -> str | None:
+        return self.region or None
+
+    @property
+    def _finite_relative(self) -> float | None:
+        return self.relative if math.isfinite(self.relative) else None
 
     @property
     def ok(self) -> bool:

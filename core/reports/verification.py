@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..errors import VerificationError
 from ..formatting import format_percent
@@ -94,6 +94,18 @@ class Difference:
     scale: float = 0.0
     suspects: _Suspects | None = field(default=None, compare=False, repr=False)
 
+    json_fields: ClassVar = (
+        "ok",
+        "differing=count",
+        "size",
+        "largest",
+        "first=index",
+        "got",
+        "expected",
+        "tolerance",
+        "range=scale",
+    )
+
     @property
     def ok(self) -> bool:
         return self.index is None
@@ -167,6 +179,16 @@ class KernelCheck:
     sample: str = ""
     compared: int = 1
     differing: int = 0
+
+    json_fields: ClassVar = (
+        "kernel",
+        "target",
+        "layers",
+        "compared",
+        "differing_samples=differing",
+        "sample",
+        "*difference",
+    )
 
 
 class _Comparisons:
@@ -292,6 +314,8 @@ class Overrun:
     what: str
     sample: str
 
+    json_fields: ClassVar = ("step", "kernel", "layers", "target", "sample", "what")
+
 
 @dataclass(frozen=True)
 class StepStop:
@@ -310,6 +334,8 @@ class StepStop:
     target: str | None
     reason: str
     sample: str
+
+    json_fields: ClassVar = ("step", "kernel", "layers", "target", "sample", "reason")
 
 
 @dataclass(frozen=True)
@@ -352,6 +378,8 @@ class OutputCheck:
     role: Literal["output", "state"] = "output"
     frame: int = 0
     exact: ExactCheck | None = None
+
+    json_fields: ClassVar = ("name", "role", "frame", "against", "*difference", "exact")
 
     @property
     def ok(self) -> bool:

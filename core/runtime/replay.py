@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Difference:
     line: int
     count: int = 1
     hint: str = ""
+
+    json_fields: ClassVar = ("what", "expected", "got", "count", "line", "*place")
 
 
 @dataclass(frozen=True)

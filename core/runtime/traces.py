@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 from ..errors import ModelError
 from ..plain_files import open_plain, unreadable
@@ -36,6 +36,8 @@ class TracedDevice:
     label: str
     kind: str
     parameters: tuple[int, ...]
+
+    json_fields: ClassVar = ("label", "kind")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Place:
     doing: str
     step: int | None = None
     layers: tuple[str, ...] = ()
+
+    json_fields: ClassVar = ("run", "where=__str__", "step", "layers")
 
     def __str__(self) -> str:
         doing = self.doing if self.step is None else f"step {self.step}"

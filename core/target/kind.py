@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import PluginError, UsageError
 from .attribute import Attribute
@@ -181,6 +181,8 @@ class Alias:
     expands_to: str | Mapping[str, object] | Sequence[str | Mapping[str, object]]
     _: KW_ONLY
     help: str
+
+    json_fields: ClassVar = ("name", "help", "expands_to")
 
     def __post_init__(self) -> None:
         self._require(is_attribute_name(self.name), "its name must match [a-z][a-z0-9_-]*")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...tir.form.dtype import bits, bounds
 from ..expr import Call, Constant, Expr, Function, const
@@ -274,6 +274,8 @@ class FormCheck:
     channels: int
     form: str
     wrong: int = 0
+
+    json_fields: ClassVar = ("layers", "form", "channels", "unproven=wrong")
 
 
 def check_forms(module: IRModule) -> Iterator[FormCheck]:
