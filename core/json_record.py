@@ -127,8 +127,9 @@ def _members(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 def to_json(value: Any) -> Any:
     """Return a record, or a value of one, as plain data for JSON."""
     if dataclasses.is_dataclass(value) or hasattr(type(value), "json_fields"):
+        kind: Any = type(value)
         members: dict[str, Any] = {}
-        for key, name in _members(type(value)):
+        for key, name in _members(kind):
             member = getattr(value, name)
             item = to_json(member() if isinstance(member, types.MethodType) else member)
             members |= {key: item} if key else item

@@ -30,11 +30,11 @@ class Plain:
     text = ("a", "b")
 
 
-def test_json_fields_name_the_members():
+def test_json_fields_name_the_members() -> None:
     shape = Shape("box", Size(2, 3))
     expected = {"id": "box", "width": 2, "height": 3, "area": 6, "name": "box", "size": {"width": 2, "height": 3}}
     assert to_json(shape) == expected and list(to_json(shape)) == list(expected)
 
 
-def test_a_class_with_json_fields_need_not_be_a_dataclass():
+def test_a_class_with_json_fields_need_not_be_a_dataclass() -> None:
     assert to_json({"error": (Plain(), None)}) == {"error": [{"text": ["a", "b"]}, None]}

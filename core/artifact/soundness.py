@@ -66,7 +66,9 @@ def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
         raise ModelError(
             f"the artifact was made by {'a newer' if newer else 'an older'} version of UMA",
             where=str(where),
-            hint="upgrade uma-core, or build the model again" if newer else "build the model again",
+            hint="upgrade uma-core, or build the model again with uma build"
+            if newer
+            else "build the model again with uma build",
         )
     if reason := problem(plain):
         raise ModelError(f"the artifact is not sound: {reason}", where=str(where), hint="build the model again")

@@ -358,8 +358,10 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
 def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict[str, Any]:
     from ..target import read_targets
 
+    finding = Finding(check, "ok", f"target {name}, which the project names", str(path))
     try:
         read_targets(name, host.named)
     except UmaError as error:
-        return to_json(Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code))
-    return to_json(Finding(check, "ok", f"target {name}, which the project names", str(path)))
+        finding = Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code)
+    record: dict[str, Any] = to_json(finding)
+    return record

@@ -321,7 +321,7 @@ class Explanation:
 
     @property
     def _optional(self) -> dict[str, Any]:
-        members = {"cuts": self.cuts or None, "placement": self.placed, "otherwise": self.otherwise}
+        members: dict[str, Any] = {"cuts": self.cuts or None, "placement": self.placed, "otherwise": self.otherwise}
         members |= {"streams": self.streams, "memory": self.memory}
         return {name: value for name, value in members.items() if value is not None}
 

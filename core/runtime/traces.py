@@ -206,7 +206,7 @@ class _Reader:
             raise ModelError(
                 f"the trace has version {version[:20]!r} of the form, this UMA reads version {VERSION}",
                 where=self.name,
-                hint="record it again",
+                hint="record it again with uma run --device-trace",
             )
         self._place("before the first run")
 

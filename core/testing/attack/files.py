@@ -135,7 +135,8 @@ def read_file(path: Path) -> Written:
     try:
         given = json.loads(content)
         if given["schema_version"] != _VERSION:
-            raise ModelError(f"the file is of version {given['schema_version']}, not {_VERSION}", where=str(path))
+            what = f"the file is of version {given['schema_version']}, not {_VERSION}"
+            raise ModelError(what, where=str(path), hint="uma check PLUGIN writes a new one")
         constants = {digest: read_array(array) for digest, array in given["constants"].items()}
         module = parse_module("\n".join(given["text"]) + "\n", constants, str(path))
         function = module.main
