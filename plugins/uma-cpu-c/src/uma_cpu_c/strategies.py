@@ -17,6 +17,7 @@ from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import cpu_of, features_of
 from .few_channels import few_channels
+from .grouped_planes import multiply_planes
 from .mve import mve
 from .narrow import narrow_weights
 from .narrow_products import narrow_product
@@ -101,9 +102,9 @@ def patterns_of(target: Target) -> list[Pattern]:
 
 
 def passes_of(target: Target) -> list[Pass]:
-    """Weights that memory gives slowly, in few bits."""
+    """Weights that memory gives slowly, in few bits; pictures with the channels first, multiplied as planes."""
     unit = _float_unit(target)
-    return [] if unit is None else [narrow_weights(8 * unit.cache_bytes)]
+    return [] if unit is None else [multiply_planes(4 * unit.lanes), narrow_weights(8 * unit.cache_bytes)]
 
 
 def _float_unit(target: Target) -> Unit | None:

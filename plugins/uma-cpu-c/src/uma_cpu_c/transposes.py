@@ -17,7 +17,7 @@ from .products import LANES
 from .schedules import looks_up, widest
 from .units import Unit
 
-__all__ = ["transposed", "transposition"]
+__all__ = ["axis_order", "transposed", "transposition"]
 
 _BLOCK_BYTES = 16
 """Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
@@ -37,7 +37,7 @@ def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     if fusion.epilogue:
         return None
     (data,) = fusion.tensors.of[call.args[0]]
-    shape, axes = merged(call.args[0].shape, _axes(call))
+    shape, axes = merged(call.args[0].shape, axis_order(call))
     last = len(axes) - 1
     if last < 1 or axes[last] == last:
         return None
@@ -64,7 +64,7 @@ def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
 
 def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled | Declined | None:
     """The same where the data is computed first: as much of it as one matrix has, in memory of its own."""
-    axes, shape = _axes(call), data.shape
+    axes, shape = axis_order(call), data.shape
     row_dim = next(dim for dim in reversed(axes) if shape[dim] > 1)
     column_dim = max(dim for dim in axes if shape[dim] > 1)
     if min(shape[row_dim], shape[column_dim]) < LANES:
@@ -99,8 +99,8 @@ def _too_few(rows: int, columns: int, data: te.Tensor) -> Declined | None:
     return Declined(f"no blocks that are transposed in registers: its matrices have {few}, fewer than {least}")
 
 
-def _axes(call: Call) -> tuple[int, ...]:
-    """Dimension d of the result is dimension ``axes[d]`` of the data."""
+def axis_order(call: Call) -> tuple[int, ...]:
+    """Return for each dimension of the result of a permutation which one of the data it is."""
     if call.op_name == "transpose":
         return tuple(call.attrs.axes)
     return tuple(call.attrs.src_layout.index(name) for name in call.attrs.dst_layout)
