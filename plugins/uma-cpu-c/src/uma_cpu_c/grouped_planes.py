@@ -71,8 +71,9 @@ def _combines(expr: Expr) -> bool:
 
 def _permuted(expr: Expr, order: tuple[int, ...]) -> Expr | None:
     """Return what ``expr`` permutes in this order; None where it does something else."""
-    is_permutation = isinstance(expr, Call) and expr.op_name in ("layout_transform", "transpose")
-    return expr.args[0] if is_permutation and axis_order(expr) == order else None
+    if not isinstance(expr, Call) or expr.op_name not in ("layout_transform", "transpose"):
+        return None
+    return expr.args[0] if axis_order(expr) == order else None
 
 
 def _is_per_channel(arg: Expr, step: Call) -> bool:
