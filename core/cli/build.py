@@ -7,6 +7,7 @@ import functools
 import re
 import shlex
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -156,9 +157,7 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    if not args.stats:
-        return _build(args, out, None)
-    with counting() as counters:
+    with counting() if args.stats else nullcontext() as counters:
         return _build(args, out, counters)
 
 
@@ -170,8 +169,8 @@ def _print_stats(counters: Counters, out: Output) -> None:
 
 
 def _stats_record(counters: Counters | None) -> dict[str, Any]:
-    """Return the field of the JSON object; nothing where nothing was counted."""
-    return {} if counters is None else {"stats": {"times": to_json(counters.times), "rules": to_json(counters.rules)}}
+    """Return the field ``stats`` of the JSON object, or no field without counters."""
+    return {} if counters is None else {"stats": {"times": counters.times, "rules": counters.rules}}
 
 
 def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> int:

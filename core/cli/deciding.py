@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..json_record import to_json
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
@@ -79,10 +78,10 @@ def _count(text: str) -> int:
 
 def say_trials(contest: Contest, out: Output) -> None:
     """What came of building several plans, for people."""
-    trials, taken = contest.trials, to_json(contest.choice)
-    if taken is None or (len(trials) < 2 and taken["source"] != "measured"):
+    trials, choice = contest.trials, contest.choice
+    if choice is None or (len(trials) < 2 and choice.source != "measured"):
         return
-    why = "it is the fastest" if taken["source"] == "measured" else "of those that fit, it is the cheapest by costs"
+    why = "it is the fastest" if choice.source == "measured" else "of those that fit, it is the cheapest by costs"
     out.line("plans that were built:")
     rows = []
     for one in trials:

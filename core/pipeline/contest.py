@@ -80,7 +80,7 @@ class Contest:
 
     @property
     def choice(self) -> Choice | None:
-        """Return the plan that is built; None where there was no contest."""
+        """The plan that is built; None if only one plan was considered."""
         best = next((trial for trial in self.trials if trial.plan == self.best), None)
         if best is None:
             return None

@@ -38,15 +38,18 @@ def _rewritten(module: IRModule, least_pixels: int) -> IRModule:
     }
 
     def rule(old: Expr, rebuilt: Expr) -> Expr | None:
-        return _planes(rewriter, rebuilt, _chain(rebuilt)) if old in chains else None
+        chain = _chain(rebuilt) if old in chains else []
+        return _planes(rewriter, rebuilt, chain) if chain else None
 
     done = rewriter.rebuild(used, rule)
     return rewriter.with_main(done[module.main.body]) if chains else module
 
 
 def _chain(expr: Expr) -> list[Call]:
-    """Return the convolution, and what follows it element by element, whose result ``expr`` brings into the layout
-    with the channels first; nothing where there is no such convolution, or its data comes in another layout.
+    """Return a convolution and the elementwise steps after it whose result ``expr`` permutes to channels first.
+
+    The list is empty if ``expr`` is another expression, or if the data of the convolution is not permuted from channels
+    first.
     """
     chain: list[Call] = []
     step = _permuted(expr, _CHANNELS_FIRST)
@@ -70,7 +73,7 @@ def _combines(expr: Expr) -> bool:
 
 
 def _permuted(expr: Expr, order: tuple[int, ...]) -> Expr | None:
-    """Return what ``expr`` permutes in this order; None where it does something else."""
+    """Return the operand of ``expr`` if that is a permutation in this order, else None."""
     if not isinstance(expr, Call) or expr.op_name not in ("layout_transform", "transpose"):
         return None
     return expr.args[0] if axis_order(expr) == order else None
@@ -78,8 +81,9 @@ def _permuted(expr: Expr, order: tuple[int, ...]) -> Expr | None:
 
 def _is_per_channel(arg: Expr, step: Call) -> bool:
     """Whether ``arg`` is a constant that has one number, or one for each channel."""
-    sizes = (1, arg.shape[-1]) if isinstance(arg, Constant) and arg.shape else (1,)
-    return isinstance(arg, Constant) and arg.data.size in sizes and (arg.data.size in (1, step.shape[-1]))
+    if not isinstance(arg, Constant):
+        return False
+    return arg.data.size == 1 or (arg.data.size == arg.shape[-1] == step.shape[-1])
 
 
 def _is_pointwise(conv: Call) -> bool:
