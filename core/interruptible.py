@@ -14,9 +14,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Detached", "call_interruptibly", "has_running_calls", "is_abandoned", "is_main_thread"]
+__all__ = ["SIGNAL_POLL_S", "Detached", "call_interruptibly", "has_running_calls", "is_abandoned", "is_main_thread"]
 
 T = TypeVar("T")
+
+SIGNAL_POLL_S = 0.25
+"""The longest wait of the main thread without a look for signals: one that arrives just before a wait begins does not
+end it."""
 
 _GRACE_S = 0.25
 """How long an abandoned call may take to notice it before its caller leaves it behind."""
@@ -74,7 +78,8 @@ class Detached(Generic[T]):
                 _thread.start_new_thread(contextvars.copy_context().run, (self._run,))
             except RuntimeError:  # the system gives no thread
                 self._run()
-            self._ended.acquire()
+            while not self._ended.acquire(timeout=SIGNAL_POLL_S):
+                pass
         except BaseException:
             self.is_abandoned = True
             if self.is_running:

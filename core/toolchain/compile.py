@@ -8,12 +8,13 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
+from ..interruptible import SIGNAL_POLL_S
 from ..machines import Machine
 from ..target.values import suggest
 from .discovery import INSTALL_HINT, Compiler
@@ -288,13 +289,19 @@ class _Folder:
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             try:
                 made = [pool.submit(compile_one, part, source) for part in parts for source in part.sources]
-                return [*(one.result() for one in made), *(name for part in parts for name in part.objects)]
+                return [*map(_result, made), *(name for part in parts for name in part.objects)]
             except BaseException as error:  # an interrupt must not wait for compilers that may take minutes
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._running.stop()
                 if isinstance(error, RuntimeError):
                     raise no_thread(error) from error
                 raise
+
+
+def _result(name: Future[str]) -> str:
+    while not wait([name], timeout=SIGNAL_POLL_S).done:
+        pass
+    return name.result()
 
 
 def _found(libraries: Sequence[Path]) -> list[str]:
