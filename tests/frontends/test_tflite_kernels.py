@@ -330,6 +330,19 @@ def test_sums_of_int16_beyond_int32(name: str, bias: int | None, depth: int) -> 
     compare(data, *values)
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_int32_sums_of_int16_in_transposed_convolutions(has_bias: bool) -> None:
+    """If the operator asks for int32 sums, LiteRT scales them by 31 bits, also without a bias."""
+    b, rng = TFLiteBuilder(), np.random.default_rng(5)
+    x = b.input([1, 4, 4, 1], "int16", scale=0.013)
+    w = b.constant(rng.integers(-127, 128, [3, 2, 2, 1]), "int8", scale=0.17)
+    bias = [b.constant(rng.integers(-(2**24), 2**24, 3), "int32", scale=0.013 * 0.17)] if has_bias else []
+    y = b.tensor([1, 4, 4, 3], "int16", scale=0.7)
+    operands = [b.constant([1, 4, 4, 3], "int32"), w, x, *bias]
+    b.op("TRANSPOSE_CONV", operands, [y], strideH=1, strideW=1, padding=0, quantizedBiasType=2)
+    compare(b.finish(y), rng.integers(-(2**15), 2**15, (1, 4, 4, 1)).astype(np.int16))
+
+
 def test_sums_of_int16_are_scaled_in_float64_in_c(tmp_path: Path) -> None:
     for name, depth in (("FULLY_CONNECTED", 9), ("FULLY_CONNECTED", 700), ("CONV_2D", 200)):
         data, values = shorts(name, bias=77, depth=depth)

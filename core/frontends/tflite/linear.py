@@ -71,7 +71,7 @@ def operand_dtypes(layer: Layer, bias: int = 2) -> str:
     given = f"it is of {data}, its weight of {weight}"
     given += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
     weights, bias_dtype = _OPERANDS.get(data, ((), ""))
-    if data == "int16" and layer.options.get("bias_type") == _INT32_TYPE:
+    if data == "int16" and _adds_int32(layer):
         bias_dtype = "int32"
     fits = data == output and weight in weights
     if layer.has(bias):
@@ -110,8 +110,8 @@ def biased(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Expr:
 
 
 def _adds_int32(layer: Layer) -> bool:
-    """Return whether the kernels of CONV_2D and FULLY_CONNECTED add up in int32: with a bias of that type."""
-    return layer.has(2) and layer.tensor(2).dtype == "int32"
+    """Return whether the operator asks for int32 sums of int16 data, which are scaled as those of int8 data."""
+    return layer.options.get("bias_type") == _INT32_TYPE
 
 
 def _wrapped(layer: Layer, sums: Expr) -> Expr:
@@ -142,8 +142,14 @@ def _check_axis(layer: Layer, scales: int, axis: int) -> None:
 
 
 def requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
-    """Return the sums of a convolution as numbers of the result, with the fused activation; int16 by 15 bits."""
-    return _scaled(layer, sums, of_15_bits(scale) if layer.output().dtype == "int16" else scale)
+    """Return the sums of a convolution as numbers of the result, with the fused activation.
+
+    Sums of int16 data are scaled by 15 bits, except int32 sums that the operator asks for.
+    """
+    sums = _wrapped(layer, sums)
+    if layer.output().dtype == "int16" and not _adds_int32(layer):
+        scale = of_15_bits(scale)
+    return _scaled(layer, sums, scale)
 
 
 def _scaled(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
@@ -189,9 +195,7 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     _, zero_point = quantisation(layer.tensor(0))
     attrs.update(input_zero_point=zero_point, kernel_zero_point=weight_zero)
     sums = biased(layer, data, lambda value: call("qnn.conv2d", value, weight, **attrs))
-    scale = fixed_point(factors, "double")
-    # (Beside an int32 bias the kernel scales sums of int16 data as those of int8 data.)
-    return _scaled(layer, _wrapped(layer, sums), scale) if _adds_int32(layer) else requantised(layer, sums, scale)
+    return requantised(layer, sums, fixed_point(factors, "double"))
 
 
 def _convolution_3d(layer: Layer) -> Expr:
