@@ -336,7 +336,7 @@ def test_int32_sums_of_int16_in_transposed_convolutions(has_bias: bool) -> None:
     b, rng = TFLiteBuilder(), np.random.default_rng(5)
     x = b.input([1, 4, 4, 1], "int16", scale=0.013)
     w = b.constant(rng.integers(-127, 128, [3, 2, 2, 1]), "int8", scale=0.17)
-    bias = [b.constant(rng.integers(-(2**24), 2**24, 3), "int32", scale=0.013 * 0.17)] if has_bias else []
+    bias = [b.constant(rng.integers(-(2**22), 2**22, 3), "int32", scale=0.013 * 0.17)] if has_bias else []
     y = b.tensor([1, 4, 4, 3], "int16", scale=0.7)
     operands = [b.constant([1, 4, 4, 3], "int32"), w, x, *bias]
     b.op("TRANSPOSE_CONV", operands, [y], strideH=1, strideW=1, padding=0, quantizedBiasType=2)
