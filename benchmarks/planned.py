@@ -14,7 +14,7 @@ from pathlib import Path
 from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
 from uma.lowering.members import Members, resolve_targets
-from uma.partition import Collage, Decision, Planned, eager, plan_record
+from uma.partition import Collage, Decision, SavedPlan, eager, plan_record
 from uma.pipeline.driver import build_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model
 from uma.pipeline.measured import measuring, run_in_turn
@@ -39,7 +39,7 @@ def decided(loaded: LoadedModel, members: Members) -> tuple[Decision, Artifact]:
     decision = build.placement.partitioner.decision
     assert decision is not None
     record = plan_record(decision, members.texts, members.versions, reasons=False)
-    return decision, build_loaded(loaded, replace(members, partition=Planned(record)))
+    return decision, build_loaded(loaded, replace(members, partition=SavedPlan(record)))
 
 
 def cycles_of(decision: Decision, members: Members) -> dict[str, int]:

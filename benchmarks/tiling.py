@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         begin = time.process_time()
         chosen = tiling.choose_tiles(nest, engine, costs)
         took, begin = time.process_time() - begin, time.process_time()
-        best = tiling.try_all_tiles(nest, engine, costs)
+        best = tiling.search_exhaustively(nest, engine, costs)
         tried = time.process_time() - begin
         assert isinstance(chosen, tiling.Tiles) and isinstance(best, tiling.Tiles)  # the ten fit
         ratio = chosen.cycles / best.cycles

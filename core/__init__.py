@@ -19,7 +19,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .artifact import Artifact, load
     from .errors import UmaError
-    from .hookspecs import Code, hookimpl
+    from .hookspecs import TargetCode, hookimpl
     from .pipeline import build
     from .quantisation import quantize
     from .relay import IRModule
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Artifact",
     "Attribute",
-    "Code",
     "IRModule",
     "SessionState",
     "Target",
+    "TargetCode",
     "TargetKind",
     "UmaError",
     "__version__",
@@ -52,7 +52,7 @@ __all__ = [
 _WHERE = {
     "Artifact": "artifact",
     "Attribute": "target",
-    "Code": "hookspecs",
+    "TargetCode": "hookspecs",
     "IRModule": "relay",
     "SessionState": "runtime.state",
     "Target": "target",
@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
 def _installed_kinds(name: str) -> TargetKind | Alias:
     from .plugins import default_host
 
-    return default_host().named(name)
+    return default_host().lookup(name)
 
 
 wiring.installed_kinds = _installed_kinds

@@ -14,8 +14,8 @@ The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says f
 
     UMA_PLUGIN_API = (0, 6)
 
-- Before 1.0 a minor version may break with what was before, and says so: `BREAKS` is the last that did. A plugin for
-  an earlier one is refused, with the place in docs/plugins.md that says what to write instead.
+- Before 1.0 a minor version may break with what was before, and says so: `LAST_BREAKING_VERSION` is the last that
+  did. A plugin for an earlier one is refused, with the place in docs/plugins.md that says what to write instead.
 - Any other minor version only adds: hooks, arguments of hooks, fields of records, with defaults that mean what was
   before. It may deprecate hooks and arguments. A plugin for an earlier minor version goes on working. What is
   deprecated works in the next minor version as well, with a `DeprecationWarning` that names the plugin, the hook, and
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from .contract.claims import Claims
-from .contract.code import Code
+from .contract.code import TargetCode
 from .contract.cost import Cost
 from .contract.drivers import (
     DRIVER_FAULTS,
@@ -40,20 +40,20 @@ from .contract.drivers import (
     Implementation,
     LaunchQueue,
     Library,
-    Parts,
+    PartCounters,
     Register,
     Routine,
     Runtime,
 )
 from .contract.exporter import Exporter
 from .contract.fusion import Fusion
-from .contract.lowered import Declined, Lowered, Refuse, Scheduled, Strategy
+from .contract.lowered import Declined, LoweredKernel, Refuse, ScheduledKernel, Strategy
 from .contract.passes import Pass, Tolerance
-from .contract.region import MatchedRegion, TakenMatch, Unmatched
+from .contract.region import MatchedRegion, RegionMatch, UnmatchedCall
 from .contract.sources import c_sources
 from .relay.channels import ChannelBounds
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
-from .relay.extern import Blob, Extern, Field, Relocation
+from .relay.extern import BitField, Blob, Extern, Relocation
 from .relay.pattern import Clause, Failed, Pattern
 from .target import Alias, Target, TargetKind
 
@@ -61,15 +61,15 @@ if TYPE_CHECKING:
     from .relay import Function, GlobalVar, IRModule
 
 __all__ = [
-    "BREAKS",
     "DRIVER_FAULTS",
+    "LAST_BREAKING_VERSION",
     "PLUGIN_API_VERSION",
+    "BitField",
     "Blob",
     "ChannelBounds",
     "Claims",
     "Clause",
     "Clock",
-    "Code",
     "Cost",
     "CustomLayer",
     "CustomOp",
@@ -78,26 +78,26 @@ __all__ = [
     "Exporter",
     "Extern",
     "Failed",
-    "Field",
     "Fusion",
     "Implementation",
     "LaunchQueue",
     "Library",
-    "Lowered",
+    "LoweredKernel",
     "MatchedRegion",
-    "Parts",
+    "PartCounters",
     "Pass",
     "Pattern",
     "Refuse",
+    "RegionMatch",
     "Register",
     "Relocation",
     "Routine",
     "Runtime",
-    "Scheduled",
+    "ScheduledKernel",
     "Strategy",
-    "TakenMatch",
+    "TargetCode",
     "Tolerance",
-    "Unmatched",
+    "UnmatchedCall",
     "c_sources",
     "claims",
     "command",
@@ -118,7 +118,7 @@ __all__ = [
 PLUGIN_API_VERSION = (0, 6)
 """Major and minor version of this contract."""
 
-BREAKS = (0, 5)
+LAST_BREAKING_VERSION = (0, 5)
 """The last version that broke with those before it: plugins for an earlier one are refused."""
 
 PROJECT = "uma"
@@ -326,7 +326,7 @@ def relay_to_tir(
                 raise Refuse(f"at most 4 dimensions, these are {len(shape)}", at=match.value)
             x = te.placeholder(shape, "float32", "x")
             kernel = te.prim_func([x], [te.compute(shape, lambda *i: maximum(x[i], 0.0), "relu")])
-            module = IRModule.of({"relu": kernel.func})
+            module = IRModule.from_functions({"relu": kernel.func})
             return module, module.global_var("relu")
     """
 
@@ -390,7 +390,7 @@ def relay_to_runtime(
             if len(x.shape) > 4:
                 raise Refuse(f"at most 4 dimensions, these are {len(x.shape)}", at=match.value)
             params = (Param(x, "input"), Param(y, "output"))
-            module = IRModule.of({"relu": Extern(params, routine="relu", scalars={"count": x.size})})
+            module = IRModule.from_functions({"relu": Extern(params, routine="relu", scalars={"count": x.size})})
             return module, module.global_var("relu")
 
         @hookimpl
@@ -420,7 +420,7 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
     Example::
 
-        from uma.hookspecs import Fusion, Lowered, Pattern, Strategy, hookimpl
+        from uma.hookspecs import Fusion, LoweredKernel, Pattern, Strategy, hookimpl
         from uma.relay.pattern import op, wildcard
         from uma.target import Target, TargetKind
 
@@ -492,7 +492,7 @@ def runtime(target: Target) -> Runtime | None:
 
 
 @_hookspec(firstresult=True)
-def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None:
+def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> TargetCode | None:
     """Say how the loops of a target become machine code, or make it.
 
     Called once per build, after the last pass: of each accelerator that has loops of its own, which run on its host,
@@ -500,18 +500,18 @@ def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None
 
     Args:
         module: every function is a ``PrimFunc``; read-only. A host has what it runs, without the loops of accelerators
-            that gave a `Code` themselves.
+            that gave a `TargetCode` themselves.
         target: the target, with the attributes that the user gave.
         prefix: what symbols and files begin with that the plugin brings, so that models, and targets of one kind,
             share an image: the name of the model, ``_on_``, and the label of the target.
 
     Returns:
-        A `Code`: flags for the core's C, or functions that the plugin brings itself. ``None`` leaves both to the core:
-        the loops of an accelerator are then compiled as those of its host are.
+        A `TargetCode`: flags for the core's C, or functions that the plugin brings itself. ``None`` leaves both to the
+        core: the loops of an accelerator are then compiled as those of its host are.
 
     Example::
 
-        from uma.hookspecs import Code, hookimpl
+        from uma.hookspecs import TargetCode, hookimpl
         from uma.target import Attribute, Target, TargetKind
 
         @hookimpl
@@ -520,8 +520,8 @@ def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None
             return [TargetKind("my_host", (opt,), help="a host", is_host=True)]
 
         @hookimpl
-        def tir_to_runtime(target: Target) -> Code:
-            return Code(cflags=(f"-O{target.get_attr('opt')}",), cc="gcc")
+        def tir_to_runtime(target: Target) -> TargetCode:
+            return TargetCode(cflags=(f"-O{target.get_attr('opt')}",), cc="gcc")
     """
 
 
@@ -677,7 +677,7 @@ RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
     "relay_to_tir": tuple,
     "runtime": Runtime,
     "strategies": (list, tuple),
-    "tir_to_runtime": Code,
+    "tir_to_runtime": TargetCode,
 }
 """What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
 

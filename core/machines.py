@@ -22,10 +22,10 @@ __all__ = [
     "Machine",
     "Memory",
     "Runner",
-    "alike",
     "cpu_features",
     "find_runner",
     "runners_for",
+    "same_triple",
 ]
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -130,7 +130,7 @@ class Machine:
         """Whether this Python runs on such a machine, so that it can load a library for it."""
         if self.is_bare or sys.platform != "linux":
             return False
-        return alike(self.triple, _own_triple())
+        return same_triple(self.triple, _own_triple())
 
 
 def this_machine() -> Machine | None:
@@ -147,7 +147,7 @@ def _own_triple() -> str:
     return str(sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu")
 
 
-def alike(triple: str, other: str) -> bool:
+def same_triple(triple: str, other: str) -> bool:
     """Whether two triples are spellings of one: ``x86_64-linux-gnu`` and ``x86_64-pc-linux-gnu``."""
     first, second = triple.split("-"), other.split("-")
     return (first[0], first[-1]) == (second[0], second[-1])

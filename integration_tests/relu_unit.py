@@ -37,7 +37,7 @@ def relay_to_runtime(function):
     shape = function.body.shape
     params = [Param(Buffer("x", shape, "float32"), "input"), Param(Buffer("y", shape, "float32"), "output")]
     extern = Extern(tuple(params), routine="relu", scalars={{"count": params[0].buffer.size}})
-    module = IRModule.of({{"relu": extern}})
+    module = IRModule.from_functions({{"relu": extern}})
     return module, module.global_var("relu")
 
 

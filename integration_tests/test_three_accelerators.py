@@ -53,7 +53,7 @@ def spotter() -> IRModule:
     product = call("qnn.dense", value, const(rng.integers(-90, 91, (12, 160)).astype(np.int8)))
     scores = call("qnn.requantize", product, scale=FixedPoint((2**30 + 5,), (-8,), "double"), dtype="int8", axis=-1)
     made = call("qnn.softmax", scores, scale=FixedPoint((2**30,), (23,), "double"))
-    return IRModule.of({"main": Function([x], made)})
+    return IRModule.from_functions({"main": Function([x], made)})
 
 
 def owners(model: IRModule | Path) -> dict[str, set[str]]:

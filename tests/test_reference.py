@@ -139,7 +139,7 @@ def test_every_target_kind_is_in_the_reference_with_its_attributes(pages: dict[s
     page = pages["reference/targets.md"]
     found = repository.projects()
     host = repository.host_of(found)
-    kinds = [host.named(entry.kind) for project in found for entry in project.entries]
+    kinds = [host.lookup(entry.kind) for project in found for entry in project.entries]
     assert len(kinds) >= 4
     for kind in (*kinds, COMPOSITE_KIND):
         told = section(page, f"`{kind.name}`")
@@ -157,7 +157,7 @@ def test_every_pattern_and_condition_is_in_the_reference(pages: dict[str, str]) 
     for project in found:
         page = pages[f"reference/plugins/{project.name}.md"]
         for entry in project.entries:
-            if isinstance(host.named(entry.kind), Alias):
+            if isinstance(host.lookup(entry.kind), Alias):
                 assert section(page, f"`{entry.kind}`")
                 continue
             plugin = host.plugin_for(entry.kind)

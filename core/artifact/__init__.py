@@ -22,7 +22,7 @@ from .record import (
     TensorRecord,
 )
 from .soundness import schema
-from .turns import WayTime
+from .turns import ControlFlowTime
 
 __all__ = [
     "Artifact",
@@ -32,6 +32,7 @@ __all__ = [
     "CallTime",
     "ClockRecord",
     "CompileRecord",
+    "ControlFlowTime",
     "DeviceRecord",
     "FaultRecord",
     "FileRecord",
@@ -49,7 +50,6 @@ __all__ = [
     "StateRecord",
     "TensorRecord",
     "Ticks",
-    "WayTime",
     "load",
     "memory_peaks",
     "schema",

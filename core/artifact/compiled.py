@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..codegen.traced import TRACED_STEPS, traced_steps_text
-from ..contract.drivers import Library, Parts
+from ..contract.drivers import Library, PartCounters
 from ..errors import ModelError, ToolchainError, UsageError
 from ..machines import Machine, find_runner, runners_for
 from ..runtime.peaks import Peaks, measured_peaks
@@ -236,7 +236,7 @@ class Compiled:
         infos = []
         for device in self._record.devices:
             told = device.parts
-            parts = None if told is None else Parts(told.count, told.counters, told.locates_faults)
+            parts = None if told is None else PartCounters(told.count, told.counters, told.locates_faults)
             meanings = {fault.code: fault.meaning for fault in device.faults}
             infos.append(DeviceInfo(device.label, device.shown, meanings, device.counters, parts))
         return tuple(infos)

@@ -11,7 +11,7 @@ from ..contract.drivers import Clock
 from ..errors import ModelError
 from ..runtime.peaks import Peaks
 from .record import ArtifactRecord
-from .turns import WayTime
+from .turns import ControlFlowTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,7 +199,7 @@ class Profile:
     counters: Mapping[str, Mapping[str, int]]
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     ticks: Ticks | None = None
-    ways: tuple[WayTime, ...] = ()
+    ways: tuple[ControlFlowTime, ...] = ()
     counts: RunCounts | None = None
     uncounted: str | None = None
 

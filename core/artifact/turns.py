@@ -11,14 +11,14 @@ from .record import CallRecord
 if TYPE_CHECKING:
     from .profile import CallTime
 
-__all__ = ["WayTime", "chains_of", "has_ways", "in_chain", "is_nested", "times_of", "way_times"]
+__all__ = ["ControlFlowTime", "chains_of", "has_ways", "in_chain", "is_nested", "times_of", "way_times"]
 
 
 _ROWS = ("rows", "rows_end")
 
 
 @dataclass(frozen=True)
-class WayTime:
+class ControlFlowTime:
     """What the branches, or the loops, of the same layers take in one run.
 
     Args:
@@ -115,7 +115,7 @@ def times_of(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
     return times
 
 
-def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tuple[WayTime, ...]:
+def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tuple[ControlFlowTime, ...]:
     """What branches and loops take in all, in the order in which the first of their layers begin.
 
     Args:
@@ -147,5 +147,5 @@ def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tupl
     made = []
     for (way, layers), rows in found.items():
         entered, times = sum(row[0] for row in rows), sum(row[1] for row in rows)
-        made.append(WayTime(way, layers, entered, times, sum(row[2] for row in rows)))
+        made.append(ControlFlowTime(way, layers, entered, times, sum(row[2] for row in rows)))
     return tuple(made)

@@ -244,7 +244,7 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
         PluginError: a target's plugin is at fault.
     """
     from ..lowering.members import resolve_targets
-    from ..partition import Planned
+    from ..partition import SavedPlan
     from ..target.config import derivations
 
     with warnings.catch_warnings(record=True) as caught:
@@ -258,7 +258,7 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
         given = [member.target for member in members.all]
         for note in (*members.notes, *(derivations(given) if out.verbose else ())):
             out.complain(f"note: {note}")
-    if isinstance(partitioner, Planned):
+    if isinstance(partitioner, SavedPlan):
         for difference in partitioner.differences(members.texts, members.versions):
             out.complain(f"uma: warning: {difference}")
     return members

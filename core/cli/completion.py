@@ -60,7 +60,7 @@ def _targets(prefix: str, args: argparse.Namespace) -> list[str]:
     host = default_host()
 
     def longer(text: str) -> list[str]:
-        return continuations(text, host.named, lambda: _names("", args))
+        return continuations(text, host.lookup, lambda: _names("", args))
 
     found = longer(prefix)
     if not any(char.isspace() for char in prefix):
@@ -105,7 +105,7 @@ def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
     layer, sign, _ = prefix.rpartition("=")
     if not sign:
         return []
-    config = CompilationConfig.of([target_text(text) for text in args.target or ()], default_host())
+    config = CompilationConfig.resolve([target_text(text) for text in args.target or ()], default_host())
     return [f"{layer}={target.name}" for target in config.targets]
 
 

@@ -114,7 +114,7 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         UsageError: they do not go together, or a file is none of those.
         ProjectError: the same of the project's settings.
     """
-    from ..partition import Collage, CostTable, Planned
+    from ..partition import Collage, CostTable, SavedPlan
     from ..pipeline.dask_link import check_workers
 
     project = _Project.read()
@@ -131,9 +131,9 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         if args.partition not in (None, "eager") or args.costs is not None:
             hint = "leave out --partition and --costs: they made the plan"
             raise UsageError("--plan says what goes where", hint=hint)
-        return Planned.read(args.plan)
+        return SavedPlan.read(args.plan)
     if (args.partition, args.costs, measure, workers) == (None,) * 4 and project.plan is not None:
-        return Planned.read(project.plan)
+        return SavedPlan.read(project.plan)
     partition: str = args.partition or project.partition or "eager"
     if args.costs is not None and partition != "collage":
         raise UsageError("--costs is for the partitioner 'collage'", hint="give --partition collage as well")

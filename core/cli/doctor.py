@@ -360,7 +360,7 @@ def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict
 
     finding = Finding(check, "ok", f"target {name}, which the project names", str(path))
     try:
-        read_targets(name, host.named)
+        read_targets(name, host.lookup)
     except UmaError as error:
         finding = Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code)
     record: dict[str, Any] = to_json(finding)

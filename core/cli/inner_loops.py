@@ -170,4 +170,4 @@ def _loops() -> tuple[IRModule, tuple[str, ...]]:
     scales = FixedPoint(tuple((2**30 + rng.integers(0, 2**30, 9)).tolist()), (-9,) * 9, "double")
     made.append(call("qnn.requantize", made[0], scale=scales, output_zero_point=-3, dtype="int8"))
     names = tuple(str(expr.op_name) for expr in made)
-    return IRModule.of({"main": Function([x, pixels, wide, unsigned, short], Tuple(made))}), names
+    return IRModule.from_functions({"main": Function([x, pixels, wide, unsigned, short], Tuple(made))}), names

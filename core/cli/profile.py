@@ -13,7 +13,7 @@ from .output import Output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..artifact import Artifact, CallTime, PartCounts, Peaks, Profile, WayTime
+    from ..artifact import Artifact, CallTime, ControlFlowTime, PartCounts, Peaks, Profile
     from ..contract.drivers import Clock
     from ..reports.costs import RegionCost
 
@@ -154,7 +154,7 @@ def _show_times(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> No
         )
 
 
-def _shown_way(one: WayTime, total_ns: float) -> tuple[str, ...]:
+def _shown_way(one: ControlFlowTime, total_ns: float) -> tuple[str, ...]:
     """A row for branches, or for loops, of the same layers."""
     if one.way == "loop":
         what = f"{one.times:,} turns" + (f" of {one.entered:,} loops" if one.entered != 1 else "")

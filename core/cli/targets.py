@@ -52,7 +52,7 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
     from ..target import Alias
     from ..target.kind import COMPOSITE
 
-    found = host.named(name)
+    found = host.lookup(name)
     out.line(f"{found.name}: {found.help}")
     if isinstance(found, Alias):
         out.line(f"  stands for {_shown(found.expands_to)}")
@@ -121,9 +121,9 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
     from ..target.config import CompilationConfig
 
     try:
-        config = CompilationConfig.of(text, host)
+        config = CompilationConfig.resolve(text, host)
     except UsageError as error:
-        given = read_targets(text, host.named)
+        given = read_targets(text, host.lookup)
         if len(given) > 1 or given[0].nested or given[0].kind.is_host or "compiler" in given[0].attrs:
             raise
         # An accelerator means something even where it cannot be built for alone.

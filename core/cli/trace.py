@@ -104,7 +104,7 @@ def _device(args: argparse.Namespace) -> Device:
     from ..target.kind import COMPOSITE
 
     host = plugin_host(args)
-    target = parse_target(target_text(args.target), host.named)
+    target = parse_target(target_text(args.target), host.lookup)
     if target.kind.is_host or target.kind.name == COMPOSITE:
         raise UsageError(
             f"--target {args.target!r} is no accelerator to play the trace back on",

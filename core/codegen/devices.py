@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..contract.drivers import Implementation, Routine, Runtime
 from ..errors import InternalError, ModelError, PluginError, UsageError
 from ..program import Program
-from ..relay.extern import Extern, Field
+from ..relay.extern import BitField, Extern
 from ..target import Target
 from ..target.kind import shown, suggest
 from .names import c_comment, c_identifier, c_string
@@ -150,9 +150,9 @@ def targets(program: Program, devices: Mapping[str, Device]) -> tuple[Device, ..
     return tuple(devices[label] for label in program.devices)
 
 
-def fields_of(program: Program, devices: Mapping[str, Device]) -> dict[str, dict[str, Field]]:
+def fields_of(program: Program, devices: Mapping[str, Device]) -> dict[str, dict[str, BitField]]:
     """What relocations of the blobs of each extern may fill in, by the names of function and field."""
-    found: dict[str, dict[str, Field]] = {}
+    found: dict[str, dict[str, BitField]] = {}
     for _, step in program.calls:
         function = program.functions[step.function]
         if isinstance(function, Extern) and step.device is not None:

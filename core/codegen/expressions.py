@@ -192,7 +192,7 @@ class Printer:
         """Whether ``expr`` is an element of a buffer that can be read in any case."""
         if not isinstance(expr, Load) or expr.buffer.scope not in ADDRESSED_SCOPES or expr.buffer in self.held:
             return False
-        pairs = zip((self.known.of(index) for index in expr.indices), expr.buffer.shape, strict=True)
+        pairs = zip((self.known.interval(index) for index in expr.indices), expr.buffer.shape, strict=True)
         return all(0 <= low and high < extent for (low, high), extent in pairs)
 
     def _function(self, expr: Call) -> Text:
@@ -268,7 +268,7 @@ class Printer:
         exact = self.known.exact(expr)
         computed = dtype if bits(dtype) >= 32 else "int32"
         # Shifting a negative number left is undefined however small the result.
-        defined = op != "shl" or self.known.of(a)[0] >= 0
+        defined = op != "shl" or self.known.interval(a)[0] >= 0
         if (defined and fits(exact, computed)) or not is_signed(computed):
             plain = self._plain(op, a, b)
             if op in ("add", "sub") and exact[0] < 0 and fits(exact, "int8") and bits(dtype) >= 32 and _of_bytes(expr):
@@ -281,7 +281,7 @@ class Printer:
 
     def _division(self, expr: Bin) -> Text:
         op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
-        low, divisor = self.known.of(a)[0], self.known.of(b)
+        low, divisor = self.known.interval(a)[0], self.known.interval(b)
         if divisor[0] <= 0 <= divisor[1]:  # C has no result for 0
             return self._helper("floordiv" if op == "truncdiv" and not is_signed(dtype) else op, dtype, a, b)
         if not is_signed(dtype) or (low >= 0 and divisor[0] >= 0):
@@ -335,7 +335,7 @@ class Printer:
         if isinstance(expr, Imm):
             return None if math.isnan(expr.value) else (float(expr.value), float(expr.value))
         if isinstance(expr, Cast) and not is_float(expr.a.dtype):
-            low, high = (float(end) for end in self.known.of(expr.a))
+            low, high = (float(end) for end in self.known.interval(expr.a))
             return (low, high) if expr.dtype == "float64" else (round_float32(low), round_float32(high))
         if isinstance(expr, Call) and expr.name in ("round_even", "floor", "ceil", "trunc"):
             values = self.float_interval(expr.args[0])

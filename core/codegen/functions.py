@@ -11,7 +11,7 @@ from functools import cache
 
 from ..tir.form.dtype import is_float
 from ..tir.form.nodes import INDEX, Alloc, Bind, Buffer, Call, Expr, For, Imm, PrimFunc, Seq, Stmt, Var
-from ..tir.form.visit import bodies, buffers, operands, rebuild, variables, walk
+from ..tir.form.visit import buffers, child_statements, operands, rebuild, variables, walk
 from ..tir.maths import definition, is_defined
 from ..tir.proofs.bounds import Bounds
 from .expressions import C_TYPES, Printer
@@ -64,7 +64,7 @@ def _used(stmt: Stmt, lanes: int, varying: frozenset[Var | Buffer]) -> Iterator[
         varying |= {stmt.var}
     elif isinstance(stmt, Alloc) and lanes > 1:
         varying |= {stmt.buffer}
-    for body in bodies(stmt):
+    for body in child_statements(stmt):
         yield from _used(body, lanes, varying)
 
 
@@ -108,7 +108,7 @@ class _Numbers:
 
     def bind(self, var: Var, value: Expr) -> None:
         self.lines.append(f"const {C_TYPES[var.dtype]} {var.name} = {self.printed(value)};")
-        self.declare(var, self.known.of(value) if not is_float(var.dtype) else None)
+        self.declare(var, self.known.interval(value) if not is_float(var.dtype) else None)
 
     def declare(self, var: Var, values: tuple[int, int] | None) -> None:
         if values is not None:

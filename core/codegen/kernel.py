@@ -187,7 +187,7 @@ class Writer:
 
     def function(self) -> str:
         """The text behind the prototype, braces included."""
-        known = Bounds.around(self.func)
+        known = Bounds.at_entry(self.func)
         for buffer, first in self.held.items():
             known = known.declare(first, (0, buffer.size))
         self.stmt(self.func.body, known)
@@ -257,7 +257,7 @@ class Writer:
     def bind(self, stmt: Bind, known: Bounds) -> None:
         self.line(f"const {C_TYPES[stmt.var.dtype]} {_name(stmt.var)} = {self.printer(known).text(stmt.value)};")
         self.visible[stmt.var] = None
-        for body, inside in known.inside(stmt):
+        for body, inside in known.children(stmt):
             self.declared(stmt.var, body, inside)
         del self.visible[stmt.var]
 
@@ -371,10 +371,10 @@ class Writer:
                 if not isinstance(axis.extent, (Imm, Var)):  # it may bind less tightly than the comparison
                     head = f"for (int32_t {name} = 0, {name}_end = {end}; {name} < {name}_end; ++{name})"
                 braces.enter_context(self.brace(head))
-                known = known.declare(var, (0, max(0, known.of(axis.extent)[1] - 1)))
+                known = known.declare(var, (0, max(0, known.interval(axis.extent)[1] - 1)))
                 to, source = to.moved(var, axis.to_step), source.moved(var, axis.from_step)
             for extent in (rows.extent, work.row) if many else (work.row,):
-                if known.of(extent)[0] <= 0:
+                if known.interval(extent)[0] <= 0:
                     braces.enter_context(self.brace(f"if ({self.printer(known).text(extent > 0)})"))
                     known = known.assume(extent > 0) or known
             printer = self.printer(known)
@@ -495,7 +495,7 @@ class Writer:
             if _misleads_gcc(stmt.body):
                 self.line("UMA_KEEP_SCALAR;")
             self.visible[stmt.var] = None
-            for body, inside in known.inside(stmt):
+            for body, inside in known.children(stmt):
                 write(body, inside)
             del self.visible[stmt.var]
 
@@ -505,7 +505,7 @@ class Writer:
     def branches(self, stmt: If, known: Bounds, write: Callable[[Stmt, Bounds], None]) -> None:
         """A condition, around what ``write`` writes."""
         head = f"if ({self.printer(known).text(stmt.condition)})"
-        for body, inside in known.inside(stmt):
+        for body, inside in known.children(stmt):
             with self.brace(head):
                 write(body, inside)
             head = "} else"

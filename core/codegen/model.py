@@ -88,7 +88,7 @@ def emit_model(
 
     Args:
         program: a program that `verify` accepts; its name is what `c_identifier` makes of it.
-        plan: where its buffers are; one that `check_plan` accepts.
+        plan: where its buffers are; one that `verify_plan` accepts.
         devices: by label, at least those that the program runs on; others do not get into the model.
         remote: the labels of hosts that are other machines than the first host.
         apart: the labels of accelerators whose loops are compiled by themselves.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..compilers import refused_file_names
-from ..contract.code import Code
+from ..contract.code import TargetCode
 from ..errors import PluginError, UsageError
 from ..program import Program
 from ..tir.form.nodes import PrimFunc
@@ -37,7 +37,7 @@ class Own:
     """
 
     prefix: str
-    code: Code
+    code: TargetCode
 
     @property
     def symbols(self) -> Mapping[str, str]:

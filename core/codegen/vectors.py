@@ -94,7 +94,7 @@ class VectorLoop:
     def write(self, known: Bounds) -> None:
         """Write it where ``known`` holds."""
         with self.writer.brace(f"/* {self.lanes} lanes of {self.loop.var.name} */"):
-            for body, inside in known.inside(self.loop):
+            for body, inside in known.children(self.loop):
                 self.stmt(body, inside)
 
     def stmt(self, stmt: Stmt, known: Bounds) -> None:
@@ -396,7 +396,7 @@ class VectorPrinter:
         def cut(part: Expr) -> Expr | None:
             if not isinstance(part, Bin) or not may_fault(part):
                 return None
-            (low, high), last = self.known.of(part.b), bits(part.dtype) - 1
+            (low, high), last = self.known.interval(part.b), bits(part.dtype) - 1
             return None if low >= 0 and high <= last else Bin(part.op, part.a, part.b & last)
 
         return rewrite(guarded, cut)
@@ -405,7 +405,7 @@ class VectorPrinter:
         """What a condition guards is read in all lanes."""
         for part in walk(guarded):
             if isinstance(part, Load) and part.buffer not in self.loop.varying:
-                low, high = self.known.of(flat_element(part.buffer, part.indices))
+                low, high = self.known.interval(flat_element(part.buffer, part.indices))
                 if low < 0 or high >= part.buffer.size:
                     what = f"{part.buffer.name!r} is read under a condition, and is not proven to be read within its"
                     raise self.refused(f"{what} {part.buffer.size} elements without it")
@@ -436,7 +436,7 @@ class VectorPrinter:
 
     def division(self, expr: Bin) -> Text:
         op, dtype, size = expr.op, expr.dtype, int(expr.b.value) if isinstance(expr.b, Imm) else 0
-        rounds = op != "truncdiv" or not is_signed(dtype) or self.known.of(expr.a)[0] >= 0
+        rounds = op != "truncdiv" or not is_signed(dtype) or self.known.interval(expr.a)[0] >= 0
         if size > 0 and size & (size - 1) == 0 and rounds:  # these round to minus infinity
             sign, value = ("&", size - 1) if op == "floormod" else (">>", size.bit_length() - 1)
             splat = self.macro("SPLAT", dtype, str(value))
@@ -534,10 +534,10 @@ class VectorPrinter:
             return pick(a_low, b_low), pick(a_high, b_high)
         if isinstance(expr, Bin) and expr.op == "add":
             (a_low, a_high), (b_low, b_high) = self.interval(expr.a), self.interval(expr.b)
-            low, high = self.known.of(expr)
+            low, high = self.known.interval(expr)
             total = (a_low + b_low, a_high + b_high)
             return (max(low, total[0]), min(high, total[1])) if fits(total, expr.dtype) else (low, high)
-        return self.known.of(expr)
+        return self.known.interval(expr)
 
     def truncated(self, a: Expr, dtype: str) -> Text:
         """A float as an integer."""

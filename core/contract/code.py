@@ -14,7 +14,7 @@ from ..machines import Machine, find_runner
 from ..target.kind import shown
 from .drivers import Library
 
-__all__ = ["Code"]
+__all__ = ["TargetCode"]
 
 _COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
@@ -22,11 +22,11 @@ _SOURCES = (".c", ".h", ".S")
 
 
 @dataclass(frozen=True)
-class Code:
+class TargetCode:
     """How the loops of a target become machine code.
 
     Without ``symbols`` the C is the core's own, printed from the functions of the module, and what the fields do not
-    say is the core's choice as well: ``Code()`` means the same as no answer at all.
+    say is the core's choice as well: ``TargetCode()`` means the same as no answer at all.
 
     With ``symbols`` the plugin brings the functions, all of them: in sources, which the core compiles with these flags;
     in objects that it has made; or in libraries. Each has the signature of the function that the core would print, as
@@ -88,9 +88,9 @@ class Code:
         clock_hz: object = self.clock_hz
         if clock_hz is not None:
             if isinstance(clock_hz, bool) or not isinstance(clock_hz, (int, float)) or not 1 <= clock_hz < math.inf:
-                raise PluginError(f"Code.clock_hz is {shown(clock_hz)}, not a number of at least 1")
+                raise PluginError(f"TargetCode.clock_hz is {shown(clock_hz)}, not a number of at least 1")
             if self.machine is None:
-                raise PluginError("Code.clock_hz is for another machine, and none is named")
+                raise PluginError("TargetCode.clock_hz is for another machine, and none is named")
         try:
             machine = None if self.machine is None else Machine.parse(self.machine)
             if self.runner is not None:

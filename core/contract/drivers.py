@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ..errors import PluginError
-from ..relay.extern import Extern, Field
+from ..relay.extern import BitField, Extern
 from ..target.kind import shown
 from ..tir.form import ctext
 from ..tir.form.machine import Machine
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import intrinsics
 
-__all__ = ["DRIVER_FAULTS", "Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
+__all__ = ["DRIVER_FAULTS", "Clock", "Implementation", "LaunchQueue", "Library", "PartCounters", "Routine", "Runtime"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _LIBRARY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -94,7 +94,7 @@ class Routine:
 
     name: str
     call: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[BitField, ...] = ()
     ports: tuple[str, ...] = ()
     describe: Callable[[bytes], Rows] | None = None
 
@@ -105,8 +105,8 @@ class Routine:
         if not isinstance(call, str) or (fault := ctext.fault_in(call, ctext.placeholders(call), ())):
             raise PluginError(f"call of {what}: {fault if isinstance(call, str) else shown(call)}")
         fields: object = self.fields
-        if not isinstance(fields, (tuple, list)) or not all(isinstance(one, Field) for one in fields):
-            raise PluginError(f"fields of {what} are {shown(fields)}, not a tuple of Field")
+        if not isinstance(fields, (tuple, list)) or not all(isinstance(one, BitField) for one in fields):
+            raise PluginError(f"fields of {what} are {shown(fields)}, not a tuple of BitField")
         names = [one.name for one in self.fields]
         if len(set(names)) != len(names):
             raise PluginError(f"{what} has two fields of one name")
@@ -257,7 +257,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartCounters:
     """What a driver counts of each part of a call: of the layers of a network, say, that is started as a whole.
 
     The n-th mark of a call's blobs says whose part n is.
@@ -278,15 +278,15 @@ class Parts:
 
     def __post_init__(self) -> None:
         if type(self.count) is not int or not 1 <= self.count <= 4096:
-            raise PluginError(f"Parts.count is {shown(self.count)}", hint="1 to 4096")
+            raise PluginError(f"PartCounters.count is {shown(self.count)}", hint="1 to 4096")
         counters: object = self.counters
         if not isinstance(counters, (tuple, list)) or not counters:
-            raise PluginError(f"Parts.counters is {shown(counters)}", hint='a tuple: ("cycles",)')
+            raise PluginError(f"PartCounters.counters is {shown(counters)}", hint='a tuple: ("cycles",)')
         for counter in counters:
-            _identifier(counter, "Parts.counters")
+            _identifier(counter, "PartCounters.counters")
         locates: object = self.locates_faults
         if not isinstance(locates, bool):
-            raise PluginError(f"Parts.locates_faults is {shown(locates)}", hint="True or False")
+            raise PluginError(f"PartCounters.locates_faults is {shown(locates)}", hint="True or False")
         object.__setattr__(self, "counters", tuple(counters))
 
     @property
@@ -374,7 +374,7 @@ class Runtime:
     parameters: tuple[int, ...] = ()
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
-    parts: Parts | None = None
+    parts: PartCounters | None = None
     clock: Clock | None = None
     machine: Machine | None = None
     routines: tuple[Routine, ...] = ()
@@ -415,7 +415,7 @@ class Runtime:
                 raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
-        for name, record in (("parts", Parts), ("clock", Clock), ("machine", Machine)):
+        for name, record in (("parts", PartCounters), ("clock", Clock), ("machine", Machine)):
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, record):
                 raise PluginError(f"Runtime.{name} is {shown(value)}, not a record {record.__name__}")

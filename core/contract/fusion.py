@@ -81,7 +81,7 @@ class Fusion:
         return self.tensors.kernel(self._constants(self.tensors))
 
     def plain(self, anchor: te.Tensor | None = None, keep: Collection[te.Tensor] = ()) -> te.Kernel:
-        """The loops of ``function`` in the plain form, one nest per stage, see `te.plain`: for a `Scheduled`.
+        """The loops of ``function`` in the plain form, one nest per stage, see `te.plain`: for a `ScheduledKernel`.
 
         Its constants are the parameters that are ``known``, its inputs the others.
 

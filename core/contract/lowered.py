@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..relay.expr import Expr
     from .fusion import Fusion
 
-__all__ = ["Declined", "Lowered", "Lowering", "Refuse", "Scheduled", "Strategy"]
+__all__ = ["Declined", "LoweredKernel", "Lowering", "Refuse", "ScheduledKernel", "Strategy"]
 
 
 class Refuse(Exception):
@@ -39,7 +39,7 @@ class Refuse(Exception):
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredKernel:
     """Loops for one function, and the constants that they need.
 
     Args:
@@ -56,19 +56,19 @@ class Lowered:
 
     def __post_init__(self) -> None:
         if not isinstance(self.func, PrimFunc):
-            raise PluginError(f"Lowered.func is {shown(self.func)}, not a PrimFunc")
+            raise PluginError(f"LoweredKernel.func is {shown(self.func)}, not a PrimFunc")
         wanted = [f"{b.dtype}{list(b.shape)}" for b in self.func.buffers("constant")]
         given = [f"{getattr(c, 'dtype', type(c).__name__)}{list(getattr(c, 'shape', ()))}" for c in self.constants]
         if given != wanted:
             raise PluginError(
-                f"Lowered.constants are ({', '.join(given)}), the function takes ({', '.join(wanted)})",
+                f"LoweredKernel.constants are ({', '.join(given)}), the function takes ({', '.join(wanted)})",
                 hint="one numpy array per parameter of role constant, in order",
             )
         object.__setattr__(self, "constants", tuple(self.constants))
 
 
 @dataclass(frozen=True, eq=False)
-class Scheduled:
+class ScheduledKernel:
     """Loops that a schedule made of a kernel in the plain form, with the constants bound by the core.
 
     Args:
@@ -89,14 +89,14 @@ class Scheduled:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, te.Kernel):
             raise PluginError(
-                f"Scheduled.kernel is {shown(self.kernel)}, not a Kernel",
+                f"ScheduledKernel.kernel is {shown(self.kernel)}, not a Kernel",
                 hint="Fusion.plain gives one; put in the loops of a schedule by dataclasses.replace(kernel, func=...)",
             )
         if not isinstance(self.kernel.func, PrimFunc):
-            raise PluginError(f"Scheduled.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
+            raise PluginError(f"ScheduledKernel.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
         given: object = self.instructions
         if given is not None and (type(given) is not int or given < 1):
-            what = f"Scheduled.instructions is {shown(given)}, not a whole number above 0"
+            what = f"ScheduledKernel.instructions is {shown(given)}, not a whole number above 0"
             raise PluginError(what, hint="leave it out where it is not known")
 
 
@@ -114,7 +114,7 @@ class Declined:
     reason: str
 
 
-Lowering = Callable[["Fusion", Target], "Lowered | Scheduled | Declined | None"]
+Lowering = Callable[["Fusion", Target], "LoweredKernel | ScheduledKernel | Declined | None"]
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,9 @@ class Strategy:
         name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``); of a host's
             kernel that is elementwise throughout, and no pattern's, of any op in it (``sin``).
         lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, as
-            `Lowered` or `Scheduled`; or `Declined` or None where this one is not for it. It may raise `Refuse`. A
-            host's strategy that raises `ScheduleError`, or whose scheduled loops are not safe, declines with a warning.
+            `LoweredKernel` or `ScheduledKernel`; or `Declined` or None where this one is not for it. It may raise
+            `Refuse`. A host's strategy that raises `ScheduleError`, or whose scheduled loops are not safe, declines
+            with a warning.
 
     Raises:
         PluginError: a field is malformed.

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from ..errors import PluginError
 from ..relay.expr import Call, Constant, Expr, Function, Tuple
 from ..relay.pattern import Match
-from ..relay.views import without_views
+from ..relay.views import strip_views
 from .lowered import Refuse
 
-__all__ = ["MatchedRegion", "TakenMatch", "Unmatched"]
+__all__ = ["MatchedRegion", "RegionMatch", "UnmatchedCall"]
 
 
 @dataclass(frozen=True, eq=False)
-class TakenMatch(Match):
+class RegionMatch(Match):
     """A match in a region. Its parts are expressions of `function`, which computes just this.
 
     Args:
@@ -35,7 +35,7 @@ class TakenMatch(Match):
             PluginError: as for ``match[name]``; or the match computes it, so that it lives nowhere.
         """
         part = self[name]
-        inner = part if part in self.function.params else without_views(part)
+        inner = part if part in self.function.params else strip_views(part)
         for param, arg in zip(self.function.params, self.value.args, strict=True):
             if inner is param:
                 return arg
@@ -48,7 +48,7 @@ class TakenMatch(Match):
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedCall:
     """A call in a region that is no match: the model itself, or a pass, put it there.
 
     Args:
@@ -72,18 +72,18 @@ class MatchedRegion:
 
     name: str
     function: Function
-    calls: tuple[TakenMatch | Unmatched, ...]
+    calls: tuple[RegionMatch | UnmatchedCall, ...]
 
     @property
-    def matches(self) -> tuple[TakenMatch, ...]:
+    def matches(self) -> tuple[RegionMatch, ...]:
         """The matches, each after those that it needs.
 
         Raises:
             Refuse: there is something else as well. Let it pass, and the core says so; look at ``calls`` to take it.
         """
-        found: list[TakenMatch] = []
+        found: list[RegionMatch] = []
         for one in self.calls:
-            if isinstance(one, Unmatched):
+            if isinstance(one, UnmatchedCall):
                 raise Refuse(one.reason, at=one.value)
             found.append(one)
         return tuple(found)

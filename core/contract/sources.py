@@ -8,7 +8,7 @@ __all__ = ["c_sources"]
 
 
 def c_sources(package: str | None, *names: str, folder: str = "csrc") -> dict[str, str]:
-    """C files of a package by name, as `Runtime`, `Implementation` and `Code` take them.
+    """C files of a package by name, as `Runtime`, `Implementation` and `TargetCode` take them.
 
     Args:
         package: of the plugin, imported: ``__package__``, in its ``__init__``.

@@ -33,7 +33,7 @@ def keep_states(
     """
     if not pairs:
         return module
-    signature = module.signature or Signature.of(module.main)
+    signature = module.signature or Signature.from_function(module.main)
     result = module.main.body.type
     results: Sequence[Type] = result.fields if isinstance(result, TupleType) else (result,)
     params = [param.type for param in module.main.params]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ..partition.candidates import Problem
-from ..partition.choice import Choice
+from ..partition.choice import Selection
 from ..partition.eager import take
 from ..partition.outline import outlined
 from ..partition.record import Candidate, Owner
@@ -110,7 +110,7 @@ class _Fusion:
         # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
         self.pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
         labels: dict[Expr, str] = {call: self.pins.get(call) or hosts[0].label for call in calls}
-        self.choice = choice = Choice(Problem(graph, hosts, pins=labels if self.pins else {}))
+        self.choice = choice = Selection(Problem(graph, hosts, pins=labels if self.pins else {}))
         self.grouped: dict[Expr, tuple[Expr, ...]] = {}
 
         def is_within(candidate: Candidate) -> bool:

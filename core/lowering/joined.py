@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..tir.form.fields import accesses, mapped, parts, statements
+from ..tir.form.fields import accesses, map_fields, parts, statements
 from ..tir.form.nodes import Alloc, Expr, For, Imm, PrimFunc, Stmt, Var, const
 from ..tir.form.visit import map_expressions, substitute
 
@@ -28,7 +28,7 @@ def with_joined_loops(func: PrimFunc) -> PrimFunc:
 def _joined(stmt: Stmt) -> Stmt:
     inner = stmt.body if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or not isinstance(inner, For) or not _are_side_by_side(stmt, inner):
-        return mapped(stmt, body=_joined)
+        return map_fields(stmt, body=_joined)
     var, extent = Var(stmt.var.name), _extent(inner)
     values = {stmt.var: var // extent, inner.var: var % extent}
     body = map_expressions(inner.body, lambda expr: substitute(expr, values))

@@ -153,11 +153,11 @@ def _lower_open(
         else:
             made = with_children(expr, parts)
         done[expr] = made
-        rewriter.spans.moved(expr, made)
+        rewriter.spans.record_rewrite(expr, made)
     loops = {var.name: function for function, var in kernels.items()}
     made_main = Function(params, done[main.body], dict(main.attrs))
     lowered = rewriter.with_functions({"main": made_main, **loops})
-    return replace(lowered, signature=_with_shapes(module.signature or Signature.of(main), main)), done
+    return replace(lowered, signature=_with_shapes(module.signature or Signature.from_function(main), main)), done
 
 
 def _as_type(call: Call, wanted: Type) -> Expr:

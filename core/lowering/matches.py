@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ..contract.region import MatchedRegion, TakenMatch, Unmatched
+from ..contract.region import MatchedRegion, RegionMatch, UnmatchedCall
 from ..errors import PluginError
 from ..partition import Placement
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
@@ -57,12 +57,12 @@ class Matches:
         calls = (expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr))
         return MatchedRegion(var.name, function, tuple(self._one(module, call, member) for call in calls))
 
-    def _one(self, module: IRModule, call: Call, member: Member) -> TakenMatch | Unmatched:
+    def _one(self, module: IRModule, call: Call, member: Member) -> RegionMatch | UnmatchedCall:
         found = self._taken.get(call) or self._sought(module, call, member)
         if isinstance(found, str):
-            return Unmatched(call, found)
+            return UnmatchedCall(call, found)
         inner, whole = found
-        return TakenMatch(**vars(inner), value=call, layers=module.spans[call], found=whole)
+        return RegionMatch(**vars(inner), value=call, layers=module.spans[call], found=whole)
 
     def _sought(self, module: IRModule, call: Call, member: Member) -> tuple[Match, Match] | str:
         """The match that a call is, in its function and in the model; else why there is none."""

@@ -222,7 +222,7 @@ def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Parti
     """The targets to build a whole model for.
 
     Args:
-        target: in any form that `CompilationConfig.of` takes.
+        target: in any form that `CompilationConfig.resolve` takes.
         host: where targets come from.
         partition: decides what goes where, or the name of what does.
 
@@ -231,7 +231,7 @@ def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Parti
         PluginError: a target's plugin is at fault, or that of the partitioner.
     """
     partitioner = find_partitioner(partition)
-    config = CompilationConfig.of(target, host)
+    config = CompilationConfig.resolve(target, host)
     members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
     count = len(config.accelerators)
     return Members(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name, partitioner)

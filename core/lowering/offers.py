@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..contract.fusion import Fusion
-from ..contract.lowered import Declined, Lowered, Refuse, Scheduled
+from ..contract.lowered import Declined, LoweredKernel, Refuse, ScheduledKernel
 from ..errors import InternalError, PluginError
 from ..relay.expr import Constant, Expr, Function, Var, const, is_open
 from ..relay.extern import Extern
@@ -211,7 +211,7 @@ def _offered(
         unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {gap}")
         unsafe.hint = gap.hint
         located(unsafe, *layers)
-        if isinstance(result, Lowered):  # written by the plugin's author, not by a schedule
+        if isinstance(result, LoweredKernel):  # written by the plugin's author, not by a schedule
             raise unsafe
         raise _Unusable(unsafe, f"its loops are not safe: {gap}")
     fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
@@ -305,10 +305,10 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
     """The loops that a plugin gave for a function; or what is wrong with them. Where whoever calls the loops
     ``sees_through`` it, results may have another shape of as many elements.
     """
-    if not isinstance(result, (Lowered, Scheduled)):
+    if not isinstance(result, (LoweredKernel, ScheduledKernel)):
         return f"{type(result).__name__} instead of Lowered or Scheduled"
     try:
-        if isinstance(result, Lowered):
+        if isinstance(result, LoweredKernel):
             verify(result.func)
             loops = Loops(result.func, fusion.function.params, result.constants)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
-from ..contract.region import TakenMatch, Unmatched
+from ..contract.region import RegionMatch, UnmatchedCall
 from ..errors import InternalError, ModelError, PluginError
 from ..partition import Refusal
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
@@ -158,7 +158,7 @@ class _Region:
         spans = Spans()
         refused: list[Refuse] = []
         done: dict[Expr, Expr] = {param: param for param in self.function.params}
-        matches: dict[Expr, TakenMatch | Unmatched] = {one.value: one for one in self.matched.calls}
+        matches: dict[Expr, RegionMatch | UnmatchedCall] = {one.value: one for one in self.matched.calls}
         for expr in post_order(self.function.body):
             if expr in done:
                 continue
@@ -186,7 +186,7 @@ class _Region:
         named = tuple((var, kernel) for kernel, var in kernels.items())
         return refused or _Body(done[self.function.body], named, spans)
 
-    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Loops | Extern | Refuse, str]:
+    def match_lowered(self, one: RegionMatch | UnmatchedCall) -> tuple[Loops | Extern | Refuse, str]:
         """What the plugin gives for one match, or one op, and a name for it."""
         call, layers = one.value, self.module.spans[one.value]
         if isinstance(call.op, GlobalVar):
@@ -197,7 +197,7 @@ class _Region:
             )
         function = call.op if isinstance(call.op, Function) else as_function(call)
         name = function.attr("Composite") or call.op_name or "function"
-        match = one if isinstance(one, TakenMatch) else None
+        match = one if isinstance(one, RegionMatch) else None
         key = self.member.label, function, tuple(match.captures.items()) if match else ()
         if key not in self.done:
             declined: list[Decline] = []
@@ -209,7 +209,7 @@ class _Region:
                     made = lower_match(self.member, Fusion(function), layers, match, noted=declined)
             except Refuse as refusal:
                 made = refusal
-            if made is None and isinstance(one, Unmatched) and call.op is function:
+            if made is None and isinstance(one, UnmatchedCall) and call.op is function:
                 made = Refuse(one.reason)
             if made is None:
                 said = "; ".join(f"{one.by} declined: {one.reason}" for one in declined)

@@ -125,7 +125,7 @@ class _Sequencer:
         self.reuse = reuse
         self.main = module.main
         self.name = name
-        self.signature = module.signature or Signature.of(self.main)
+        self.signature = module.signature or Signature.from_function(self.main)
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[relay.Constant, str] = {}
         self.steps: list[Step] = []

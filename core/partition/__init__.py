@@ -6,7 +6,7 @@ writes it down as a `Placement`: the partitioned module, the regions, and a reco
 matches back.
 
     def one_by_one(problem: Problem) -> Regions:
-        choice = Choice(problem)
+        choice = Selection(problem)
         for owner in problem.owners:
             for candidate in problem.candidates(owner, taken=choice.of):
                 choice.add(candidate)
@@ -19,48 +19,48 @@ the model itself gave away).
 """
 
 from .candidates import Problem
-from .choice import Choice
-from .collage import Collage, CostTable, Decision, Planned, plan_record
-from .consent import Consent, Consented
+from .choice import Selection
+from .collage import Collage, CostTable, Decision, SavedPlan, plan_record
+from .consent import OptInMatch, RoundingOptIn
 from .eager import eager
 from .named import find_partitioner
 from .placement import Placement, place
 from .plan import Partitioner, Regions
 from .record import (
     Candidate,
-    Note,
+    Obstacle,
     OpRecord,
     Owner,
     PatternFault,
     Reason,
     ReasonKind,
     Refusal,
+    RefusedMatch,
     Region,
-    Withdrawn,
 )
 
 __all__ = [
     "Candidate",
-    "Choice",
     "Collage",
-    "Consent",
-    "Consented",
     "CostTable",
     "Decision",
-    "Note",
+    "Obstacle",
     "OpRecord",
+    "OptInMatch",
     "Owner",
     "Partitioner",
     "PatternFault",
     "Placement",
-    "Planned",
     "Problem",
     "Reason",
     "ReasonKind",
     "Refusal",
+    "RefusedMatch",
     "Region",
     "Regions",
-    "Withdrawn",
+    "RoundingOptIn",
+    "SavedPlan",
+    "Selection",
     "eager",
     "find_partitioner",
     "place",

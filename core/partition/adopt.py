@@ -13,7 +13,7 @@ from ..relay.rewriter import Rewriter
 from ..relay.visit import children, nested_exprs, post_order
 from ..target.limits import Limits
 from .candidates import Problem
-from .choice import Choice
+from .choice import Selection
 from .eager import take
 from .materialise import Names, with_composites, without_tuples
 from .record import Owner
@@ -94,7 +94,7 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], rewrite
     _check_operands(function, name, owners[label], rewriter.spans)
     whole = without_tuples(without_twins(function, owners, rewriter.spans), rewriter)
     owner = replace(owners[label], limits=Limits())
-    choice = Choice(Problem(Graph(whole), [owner]))
+    choice = Selection(Problem(Graph(whole), [owner]))
     take(choice, owner)
     return with_composites(whole, choice.order(), rewriter) if choice.all or pins else function
 

@@ -14,9 +14,9 @@ from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.pattern.matcher import Search
 from ..relay.types import TensorType
-from .consent import Consent
+from .consent import RoundingOptIn
 from .offered import Offered, Taken
-from .record import Candidate, Note, Owner, PatternFault, Withdrawn
+from .record import Candidate, Obstacle, Owner, PatternFault, RefusedMatch
 from .region_size import RegionSize
 
 __all__ = ["Problem"]
@@ -61,11 +61,11 @@ class Problem:
         owners: Sequence[Owner],
         *,
         pins: Mapping[Expr, str] | None = None,
-        withdrawn: Iterable[Withdrawn] = (),
+        withdrawn: Iterable[RefusedMatch] = (),
         kept: Iterable[Candidate] = (),
         freed: Iterable[Expr] | None = None,
         spans: Spans | None = None,
-        consent: Consent | None = None,
+        consent: RoundingOptIn | None = None,
         hosts: Sequence[str] = (),
     ) -> None:
         if pins is None:
@@ -79,7 +79,7 @@ class Problem:
         self.freed = None if freed is None else tuple(freed)
         self.spans = spans or Spans()
         self.consent = consent
-        self.notes: dict[tuple[str, Expr], Note] = {}
+        self.notes: dict[tuple[str, Expr], Obstacle] = {}
         self.hosts = tuple(hosts)
         self.kernels: list[tuple[Expr, ...]] = []
         self.on_hosts: dict[Expr, str] = {}
@@ -128,7 +128,7 @@ class Problem:
         """What an owner could have, each once, as they are looked for.
 
         Patterns come in the order of their priority; for each the places where it may be laid from the result of the
-        function backwards; at each the largest match first. Whether one can be had is for `Choice` to say.
+        function backwards; at each the largest match first. Whether one can be had is for `Selection` to say.
 
         Args:
             owner: the owner.
@@ -233,21 +233,25 @@ class Problem:
         ]
         return graph.sorted([*match.nodes, *fields]) if fields else match.nodes
 
-    def obstacle(self, candidate: Candidate) -> Note | None:
+    def obstacle(self, candidate: Candidate) -> Obstacle | None:
         """What of a candidate itself is in the way: pins, uses from outside, limits of its owner. None for nothing."""
         match, name = candidate.match, candidate.match.pattern.name
         if self.pins:
             foreign = (node for node in match.nodes if self.pins.get(node, candidate.owner) != candidate.owner)
             if (at := next(foreign, None)) is not None:
-                return Note("pinned", name, at=at)
+                return Obstacle("pinned", name, at=at)
         for node in match.escapes:
             # A field of a root is a result as much as the root.
             if not (isinstance(node, TupleGetItem) and node.tuple in match.roots):
                 inside = set(match.nodes)
                 outside = (user for user in self.graph.users(node) if user not in inside)
-                return Note("escapes", name, at=node, user=next(outside, None))
+                return Obstacle("escapes", name, at=node, user=next(outside, None))
         excess = RegionSize.measure([candidate], self.limits[candidate.owner], self.graph).excess()
-        return None if excess is None else Note("limit", name, limit=excess.limit, value=excess.value, most=excess.most)
+        return (
+            None
+            if excess is None
+            else Obstacle("limit", name, limit=excess.limit, value=excess.value, most=excess.most)
+        )
 
 
 class _Either:

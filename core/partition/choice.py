@@ -6,12 +6,12 @@ from ..relay.expr import Expr
 from ..relay.visit import children
 from .candidates import Problem
 from .quotient import Quotient
-from .record import Candidate, Note
+from .record import Candidate, Obstacle
 
-__all__ = ["Choice"]
+__all__ = ["Selection"]
 
 
-class Choice:
+class Selection:
     """Candidates that can be had together: none has what another has, and none needs what is computed from it.
 
     Args:
@@ -42,17 +42,17 @@ class Choice:
         exprs = (self.problem.computed[number] for number in self.quotient.order())
         return [self.of.get(expr, expr) for expr in exprs]
 
-    def obstacle(self, candidate: Candidate) -> Note | None:
+    def obstacle(self, candidate: Candidate) -> Obstacle | None:
         """Why a candidate cannot be added; None where it can. Nothing changes by asking."""
         name = candidate.match.pattern.name
         if (at := next((node for node in candidate.nodes if node in self.of), None)) is not None:
-            return Note("overlap", name, at=at)
+            return Obstacle("overlap", name, at=at)
         if (note := self.problem.obstacle(candidate)) is not None:
             return note
         fits = self.quotient.can_contract(map(self._number.__getitem__, candidate.nodes))
-        return None if fits else Note("cycle", name)
+        return None if fits else Obstacle("cycle", name)
 
-    def add(self, candidate: Candidate) -> Note | None:
+    def add(self, candidate: Candidate) -> Obstacle | None:
         """Add a candidate, unless there is an `obstacle`, which is given then."""
         note = self.obstacle(candidate)
         if note is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Consent", "Consented"]
+__all__ = ["OptInMatch", "RoundingOptIn"]
 
 
 @dataclass(frozen=True)
-class Consent:
+class RoundingOptIn:
     """What may be rounded otherwise.
 
     Args:
@@ -30,7 +30,7 @@ class Consent:
 
 
 @dataclass(frozen=True)
-class Consented:
+class OptInMatch:
     """What an accelerator took in a form of its own.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..relay.expr import Expr
 from .candidates import Problem
-from .choice import Choice
+from .choice import Selection
 from .grouping import group
 from .record import Candidate, Owner
 
@@ -27,7 +27,7 @@ def eager(problem: Problem) -> list[tuple[Candidate, ...]]:
     Raises:
         PatternFault: a test or a predicate of an owner's is at fault.
     """
-    choice = Choice(problem)
+    choice = Selection(problem)
     for candidate in problem.kept:
         choice.add(candidate)
     pinned: dict[str, list[Expr]] = {}
@@ -42,7 +42,7 @@ def eager(problem: Problem) -> list[tuple[Candidate, ...]]:
 
 
 def take(
-    choice: Choice,
+    choice: Selection,
     owner: Owner,
     freed: Iterable[Expr] | None = None,
     *,
@@ -72,7 +72,7 @@ def take(
             problem.notes.setdefault((owner.label, node), note)
 
 
-def _above(choice: Choice, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
+def _above(choice: Selection, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
     """What is in no candidate and computed from ``freed`` by no more than the largest pattern could."""
     graph = choice.problem.graph
     levels = max((root.facts.levels for pattern in owner.patterns for root in pattern.roots), default=0)

@@ -9,13 +9,13 @@ from ..errors import PluginError, RequirementError
 from ..relay.expr import Call, Callee, Control, Expr, Function, GlobalVar, is_open, macs_of
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
-from ..relay.pattern import Graph, closest
+from ..relay.pattern import Graph, closest_pattern
 from ..relay.pattern.failure import described
 from ..relay.visit import callees, post_order
 from .candidates import Problem
-from .consent import Consent
+from .consent import RoundingOptIn
 from .form import form_of
-from .record import Note, OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
+from .record import Obstacle, OpRecord, Owner, PatternFault, Reason, RefusedMatch, Region
 from .region_size import UNITS
 from .twins import is_movement
 
@@ -38,11 +38,11 @@ def explained(
     module: IRModule,
     owners: Sequence[Owner],
     regions: Sequence[Region],
-    withdrawn: Sequence[Withdrawn],
-    notes: Mapping[tuple[str, Expr], Note],
+    withdrawn: Sequence[RefusedMatch],
+    notes: Mapping[tuple[str, Expr], Obstacle],
     *,
     reasons: bool = True,
-    consent: Consent | None = None,
+    consent: RoundingOptIn | None = None,
 ) -> tuple[OpRecord, ...]:
     """A record of every op that ``main`` computes, in order, those in the functions that it calls included.
 
@@ -70,9 +70,9 @@ def require_pins(
     module: IRModule,
     owners: Sequence[Owner],
     regions: Sequence[Region],
-    withdrawn: Sequence[Withdrawn],
-    notes: Mapping[tuple[str, Expr], Note],
-    consent: Consent | None = None,
+    withdrawn: Sequence[RefusedMatch],
+    notes: Mapping[tuple[str, Expr], Obstacle],
+    consent: RoundingOptIn | None = None,
 ) -> None:
     """Check that owners have what is pinned to them. For arguments see `explained`.
 
@@ -153,9 +153,9 @@ class _Explainer:
         module: IRModule,
         owners: Sequence[Owner],
         regions: Sequence[Region],
-        withdrawn: Sequence[Withdrawn],
-        notes: Mapping[tuple[str, Expr], Note],
-        consent: Consent | None = None,
+        withdrawn: Sequence[RefusedMatch],
+        notes: Mapping[tuple[str, Expr], Obstacle],
+        consent: RoundingOptIn | None = None,
     ) -> None:
         self._spans = module.spans
         self._graph = Graph(module.main)
@@ -169,7 +169,7 @@ class _Explainer:
             for node in claim.nodes
         }
         self._ranks = {owner.label: rank for rank, owner in enumerate(owners)}
-        self._withdrawn: dict[tuple[str, Expr], list[Withdrawn]] = {}
+        self._withdrawn: dict[tuple[str, Expr], list[RefusedMatch]] = {}
         for one in withdrawn:
             for node in one.nodes:
                 self._withdrawn.setdefault((one.owner, node), []).append(one)
@@ -242,9 +242,9 @@ class _Explainer:
         try:
             with owner.asked():
                 if offered is not None and like is not None:
-                    found = closest(owner.patterns, like, offered.graph)
+                    found = closest_pattern(owner.patterns, like, offered.graph)
                 else:
-                    found = closest(owner.patterns, call, self._graph)
+                    found = closest_pattern(owner.patterns, call, self._graph)
         except PluginError as error:
             raise PatternFault(error, owner.label, call) from error
         failure = found.failure
@@ -259,7 +259,7 @@ class _Explainer:
         return Reason(owner.label, found.pattern, failure.kind, clause, failure.reason, failure.found or None)
 
 
-def obstacle_text(note: Note, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:
+def obstacle_text(note: Obstacle, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:
     """What is in the way of a candidate of the owner ``label``, and the value that is, if one is."""
     if note.kind == "limit":
         return f"it has {note.value} {UNITS[note.limit]}, and a region of {label} at most {note.most}", note.value

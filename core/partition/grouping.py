@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..relay.expr import Constant, Expr
-from .choice import Choice
+from .choice import Selection
 from .record import Candidate, Owner
 from .region_size import RegionSize
 
@@ -45,7 +45,7 @@ class _Group:
     size: RegionSize
 
 
-def group(choice: Choice) -> list[tuple[Candidate, ...]]:
+def group(choice: Selection) -> list[tuple[Candidate, ...]]:
     """The candidates of a choice in regions, each after what it needs, and its candidates likewise.
 
     Args:
@@ -59,7 +59,7 @@ def group(choice: Choice) -> list[tuple[Candidate, ...]]:
 
 
 class _Grouping:
-    def __init__(self, choice: Choice, rank: Mapping[Candidate, int]) -> None:
+    def __init__(self, choice: Selection, rank: Mapping[Candidate, int]) -> None:
         self._choice = choice
         self._quotient = choice.quotient
         owners = {owner.label: owner for owner in choice.problem.owners}

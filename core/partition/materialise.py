@@ -60,7 +60,7 @@ def _put_together(expr: Expr, rewriter: Rewriter) -> Expr:
         return expr
     whole = Tuple([TupleGetItem(expr, index) for index in range(len(expr.type.fields))])
     for made in (*whole.fields, whole):
-        rewriter.spans.moved(expr, made)
+        rewriter.spans.record_rewrite(expr, made)
     return whole
 
 
@@ -139,7 +139,7 @@ def materialised(
         spans.add(call, [layer for claim in item for node in claim.nodes for layer in spans[node]])
         for position, value in enumerate(writer.outputs):
             done[value] = call if len(writer.outputs) == 1 else TupleGetItem(call, position)
-            spans.moved(value, done[value])
+            spans.record_rewrite(value, done[value])
     functions["main"] = rewriter.function(main, done[main.body])
     return rewriter.with_functions(functions), regions
 

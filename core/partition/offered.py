@@ -17,7 +17,7 @@ from ..relay.pattern import Graph, Match
 from ..relay.transform.fixed_points import Change, in_fixed_points
 from ..relay.visit import children, with_children
 from ..rounding import FixedPointForm
-from .consent import Consent
+from .consent import RoundingOptIn
 
 __all__ = ["Offered", "Taken"]
 
@@ -59,7 +59,7 @@ class Offered:
     """
 
     def __init__(
-        self, graph: Graph, form: FixedPointForm, consent: Consent, spans: Spans, ranges: dict[Expr, Bounds]
+        self, graph: Graph, form: FixedPointForm, consent: RoundingOptIn, spans: Spans, ranges: dict[Expr, Bounds]
     ) -> None:
         def may(exprs: tuple[Expr, ...]) -> bool:
             return consent.covers(layer for expr in exprs for layer in spans[expr])

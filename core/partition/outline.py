@@ -40,7 +40,7 @@ def outlined(
     inner: dict[Expr, Expr] = dict(zip(args, params, strict=True))
     for node in nodes:
         inner[node] = without_pin(with_children(node, [inner.get(child, child) for child in children(node)]))
-        spans.moved(node, inner[node])
+        spans.record_rewrite(node, inner[node])
     alone = len(roots) == 1
     body = inner[roots[0]] if alone else Tuple([field for root in roots for field in _fields(inner[root])])
     call = Call(Function(params, body, attrs), [given[arg] for arg in args], pin=pin)
@@ -56,7 +56,7 @@ def outlined(
         users = (node for node in nodes if isinstance(node, TupleGetItem) and node.tuple is root)
         results.update((user, fields[user.index]) for user in users)
     for old, new in results.items():
-        spans.moved(old, new)
+        spans.record_rewrite(old, new)
     return call, results
 
 

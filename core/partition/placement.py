@@ -15,12 +15,12 @@ from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
 from .adopt import adopted
 from .candidates import Problem
-from .consent import Consent, Consented
+from .consent import OptInMatch, RoundingOptIn
 from .eager import eager
 from .explain import explained, require_pins
 from .materialise import materialised
 from .plan import Partitioner, decide, label_of_partitioner
-from .record import Candidate, Note, OpRecord, Owner, Refusal, Region, Withdrawn
+from .record import Candidate, Obstacle, OpRecord, Owner, Refusal, RefusedMatch, Region
 from .region_size import Cut, find_cuts
 from .together import Together, put_together
 
@@ -53,11 +53,11 @@ class Placement:
     owners: tuple[Owner, ...]
     partitioner: Partitioner
     claims: tuple[Candidate, ...]
-    withdrawn: tuple[Withdrawn, ...]
-    notes: Mapping[tuple[str, Expr], Note] = field(repr=False)
+    withdrawn: tuple[RefusedMatch, ...]
+    notes: Mapping[tuple[str, Expr], Obstacle] = field(repr=False)
     regions: Mapping[str, Region]
     module: IRModule
-    consent: Consent | None = None
+    consent: RoundingOptIn | None = None
     together: Together | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class Placement:
                 refused.setdefault(claim, refusal.reason)
         withdrawn = (
             *self.withdrawn,
-            *(Withdrawn(c.owner, c.match.pattern.name, c.match.nodes, reason) for c, reason in refused.items()),
+            *(RefusedMatch(c.owner, c.match.pattern.name, c.match.nodes, reason) for c, reason in refused.items()),
         )
         problem = Problem(
             Graph(self.source.main),
@@ -133,7 +133,7 @@ class Placement:
         return find_cuts(self.regions.values(), limits, Graph(self.source.main))
 
     @property
-    def consented(self) -> tuple[Consented, ...]:
+    def consented(self) -> tuple[OptInMatch, ...]:
         """What accelerators have in forms of their own, in the order of the regions."""
         claims = (claim for region in self.regions.values() for claim in region.claims)
         return tuple(one for claim in claims for one in claim.consented(self.source.spans))
@@ -144,7 +144,7 @@ def place(
     owners: Sequence[Owner],
     hosts: Sequence[str] = (),
     partitioner: Partitioner = eager,
-    consent: Consent | None = None,
+    consent: RoundingOptIn | None = None,
 ) -> Placement:
     """What goes where, by the decision of a partitioner.
 
@@ -198,7 +198,7 @@ def _placed(
     source: IRModule,
     problem: Problem,
     partitioner: Partitioner,
-    noted: Mapping[tuple[str, Expr], Note],
+    noted: Mapping[tuple[str, Expr], Obstacle],
     together: Together | None = None,
 ) -> Placement:
     order = decide(partitioner, problem)

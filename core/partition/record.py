@@ -17,13 +17,13 @@ from ..rounding import FixedPointForm
 from ..target import Target
 from ..target.limits import Limits
 from ..target.values import is_label, shown
-from .consent import Consented
+from .consent import OptInMatch
 from .offered import Taken
 
 __all__ = [
     "FREE_OPS",
     "Candidate",
-    "Note",
+    "Obstacle",
     "OpRecord",
     "Owner",
     "PatternFault",
@@ -31,8 +31,8 @@ __all__ = [
     "Reason",
     "ReasonKind",
     "Refusal",
+    "RefusedMatch",
     "Region",
-    "Withdrawn",
     "port_of",
 ]
 
@@ -130,7 +130,7 @@ class Candidate:
         """The nodes as its owner takes them."""
         return self.nodes if self.taken is None else self.taken.nodes
 
-    def consented(self, spans: Spans) -> tuple[Consented, ...]:
+    def consented(self, spans: Spans) -> tuple[OptInMatch, ...]:
         """What in it is rounded otherwise than in the model.
 
         Args:
@@ -141,7 +141,7 @@ class Candidate:
         found = []
         for node, change in self.taken.changes.items():
             layers = dict.fromkeys(layer for expr in self.taken.stands[node] for layer in spans[expr])
-            found.append(Consented(tuple(layers), self.owner, change.what, change.rounding, change.bound))
+            found.append(OptInMatch(tuple(layers), self.owner, change.what, change.rounding, change.bound))
         return tuple(found)
 
     def values(self) -> Iterator[tuple[Expr, tuple[TensorType, ...]]]:
@@ -151,7 +151,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Note:
+class Obstacle:
     """Why a candidate cannot be had although its predicate holds.
 
     Args:
@@ -208,7 +208,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Withdrawn:
+class RefusedMatch:
     """A match that was refused, and is not offered again.
 
     Args:

@@ -9,7 +9,7 @@ from functools import cached_property
 from ..relay.expr import Expr
 from ..relay.module import IRModule
 from ..relay.transform.attention import ATTENTION, WithAttention, with_attention
-from .record import Candidate, Note, Owner, Withdrawn
+from .record import Candidate, Obstacle, Owner, RefusedMatch
 
 __all__ = ["Together", "put_together"]
 
@@ -44,11 +44,11 @@ class Together:
         apart = self.apart | left
         return Together(with_attention(self.made.before, apart), apart)
 
-    def notes(self, notes: Mapping[tuple[str, Expr], Note], to: Together) -> dict[tuple[str, Expr], Note]:
+    def notes(self, notes: Mapping[tuple[str, Expr], Obstacle], to: Together) -> dict[tuple[str, Expr], Obstacle]:
         """What was in the way of matches, where it is told of the expressions of another."""
         return {(label, self._like(node, to)): note for (label, node), note in notes.items()}
 
-    def withdrawn(self, refused: Iterable[Withdrawn], to: Together) -> tuple[Withdrawn, ...]:
+    def withdrawn(self, refused: Iterable[RefusedMatch], to: Together) -> tuple[RefusedMatch, ...]:
         """What was refused, as matches in another."""
         return tuple(replace(one, nodes=tuple(self._like(node, to) for node in one.nodes)) for one in refused)
 

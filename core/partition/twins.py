@@ -52,7 +52,7 @@ def without_twins(function: Function, labels: Collection[str], spans: Spans) -> 
                 done[expr] = call.pinned(_pin(call, twins[without_pin(call)], labels))
             else:
                 done[expr] = call
-            spans.moved(expr, done[expr])
+            spans.record_rewrite(expr, done[expr])
     return Function(function.params, done[function.body], dict(function.attrs))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import ModelError, UmaError
 from ..lowering.members import Members
-from ..partition import Candidate, Consent, Problem
+from ..partition import Candidate, Problem, RoundingOptIn
 from ..partition.plan import Regions
 from ..relay.expr import Expr
 from ..relay.module import IRModule
@@ -51,7 +51,7 @@ class Whole:
         return [tuple(found[number] for number in range(len(self.wanted)))]
 
 
-def region_ran(module: IRModule, members: Members, consent: Consent | None) -> Ran:
+def region_ran(module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
     """What a model takes that is one region; with this machine as its host, where the host that is meant cannot be run.
 
     Args:

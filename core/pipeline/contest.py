@@ -12,7 +12,7 @@ from ..artifact.footprint import footprint
 from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
-from ..partition import Collage, CostTable, Decision, Planned, plan_record
+from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
 from .measured import measuring, ran, real_devices, run_in_turn
 from .ram import Limit
 
@@ -173,7 +173,7 @@ def best_plan(
 def _planned(members: Members, decision: Decision, number: int) -> Members:
     """The targets of a build that repeats one of the plans."""
     record = plan_record(decision.nth(number), members.texts, members.versions, reasons=False)
-    return replace(members, partition=Planned(record))
+    return replace(members, partition=SavedPlan(record))
 
 
 def _built(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:

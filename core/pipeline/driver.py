@@ -37,14 +37,14 @@ from ..counters import timed
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
-from ..hookspecs import Code, Library
+from ..hookspecs import Library, TargetCode
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..partition import Collage, Partitioner
 from ..plugins import PluginHost, default_host
-from ..program import Plan, Program, check_plan, plan, streams
+from ..program import Plan, Program, plan, streams, verify_plan
 from ..program.overlaps import with_those_in_use
 from ..target.config import derivations
 from ..toolchain.discovery import find_compiler
@@ -451,7 +451,7 @@ def make_artifact(
         PluginError: the target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
-    check_plan(program, memory)
+    verify_plan(program, memory)
     if weights not in WEIGHTS_FORMS:
         raise UsageError(f"{weights!r} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
     own = members.host.label
@@ -550,7 +550,9 @@ def _executor(members: Members) -> str:
     return str(members.host.target.get_attr("executor"))
 
 
-def _libraries(devices: Iterable[Device], codes: Mapping[str, Code], members: Members) -> list[tuple[str, Library]]:
+def _libraries(
+    devices: Iterable[Device], codes: Mapping[str, TargetCode], members: Members
+) -> list[tuple[str, Library]]:
     """The libraries that the model is linked with, and for which target. On this machine they are there, so that the
     build fails and not the first run.
 

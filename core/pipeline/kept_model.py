@@ -16,7 +16,7 @@ from ..floating_point import default_mode
 from ..io_forms import IO_FORMS
 from ..json_record import Constraint
 from ..lowering.members import Members, resolve_targets
-from ..partition import Decision, Planned, plan_record
+from ..partition import Decision, SavedPlan, plan_record
 from ..partition.named import named_partitioner
 from ..plugins import PluginHost
 from ..program import Program
@@ -71,14 +71,14 @@ class KeptModel:
     @property
     def members(self) -> Members:
         """The targets of the build, with a partitioner that repeats what was decided by costs."""
-        return self.targets if self._plan is None else replace(self.targets, partition=Planned(self._plan))
+        return self.targets if self._plan is None else replace(self.targets, partition=SavedPlan(self._plan))
 
     @property
     def _plan(self) -> Mapping[str, object] | None:
         if self.decision is not None:
             return plan_record(self.decision, self.targets.texts, self.targets.versions, reasons=False)
         partitioner = self.targets.partition
-        return partitioner.record if isinstance(partitioner, Planned) else None
+        return partitioner.record if isinstance(partitioner, SavedPlan) else None
 
     def files(self) -> dict[str, bytes]:
         """Return the files of the folder ``model``; nothing if a function of the caller's decided what goes where."""
@@ -160,7 +160,7 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
         what = f"the model that the artifact keeps cannot be read: {error}"
         raise ModelError(what, where=str(where), hint=_MENDING) from error
     options = json_record.from_json(_Options, plain)
-    partition = options.partition if plan is None else Planned.from_record(plan, str(where / _PLAN))
+    partition = options.partition if plan is None else SavedPlan.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
     with members.known_ops():
         form = parse_dump(text, files.get(CONSTANTS_FILE), where / _TEXT)

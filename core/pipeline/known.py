@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..lowering.members import Members
-from ..partition import Candidate, Consent, CostTable, Problem
+from ..partition import Candidate, CostTable, Problem, RoundingOptIn
 from ..partition.collage.prices import Price
 from ..relay.expr import Expr
 from ..relay.module import IRModule
@@ -44,5 +44,5 @@ class KnownPrices(BuildPrices):
         told = self._by_table(name, self._members[label])
         return _STAYS if told is None and (label, frozenset(nodes)) in self.given else told
 
-    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
         raise Lost("nothing is run")

@@ -21,7 +21,7 @@ from ..frontends.torch import exported_content, is_exported
 from ..import_budget import IMPORT_LIMIT
 from ..io_forms import IoForm
 from ..lowering.members import Members
-from ..partition import Consent
+from ..partition import RoundingOptIn
 from ..program import Program
 from ..relay.module import IRModule
 from .custom import CustomImporters
@@ -71,7 +71,7 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     simplified: tuple[str, ...] = ()
-    consent: Consent | None = None
+    consent: RoundingOptIn | None = None
     tolerate: tuple[str, ...] = ()
     hybrid: str | None = None
     io: IoForm = "caller"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..codegen.units import Own, prefix_of
 from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError
-from ..hookspecs import Code
+from ..hookspecs import TargetCode
 from ..lowering.members import Member, Members
 from ..machines import Machine, this_machine
 from ..program import Call, Program
@@ -31,7 +31,7 @@ class MachineCode:
     """
 
     program: Program
-    codes: Mapping[str, Code]
+    codes: Mapping[str, TargetCode]
     apart: tuple[str, ...]
 
     @property
@@ -61,7 +61,7 @@ def machine_code(program: Program, members: Members) -> MachineCode:
         PluginError: a plugin wants what is not allowed, leaves a function out, or brings an object for another machine.
     """
     own = members.host.label  # the text of a program may be built for hosts in another order
-    given: dict[str, Code] = {}
+    given: dict[str, TargetCode] = {}
     for member in members.accelerators:
         label = member.label
 
@@ -70,19 +70,19 @@ def machine_code(program: Program, members: Members) -> MachineCode:
 
         if functions := _functions(program, is_of):
             code = _asked(member, program, functions)
-            if code is not None and code != Code():
+            if code is not None and code != TargetCode():
                 given[label] = code
     kept = {*given, *(host.label for host in members.hosts if host is not members.host)}
     _check_labels(program, members)
     steps = [replace(s, host=None) if isinstance(s, Call) and s.host not in kept else s for s in program.steps]
     program = replace(program, steps=tuple(steps))
-    codes: dict[str, Code] = {}
+    codes: dict[str, TargetCode] = {}
     for host in _running_hosts(program, members):
 
         def runs(step: Call, label: str = host.label) -> bool:
             return (step.host or own) == label and step.device not in given
 
-        codes[host.label] = _asked(host, program, _functions(program, runs)) or Code()
+        codes[host.label] = _asked(host, program, _functions(program, runs)) or TargetCode()
     first = codes[own]
     for label, code in given.items():
         # What an accelerator leaves open is as its host has it.
@@ -106,11 +106,11 @@ def _functions(program: Program, runs: Callable[[Call], bool]) -> dict[str, Prim
     return {n: func for n, func in program.functions.items() if n in called and isinstance(func, PrimFunc)}
 
 
-def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) -> Code | None:
+def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) -> TargetCode | None:
     """What a target says of its loops."""
     prefix = prefix_of(program.name, member.label)
-    module = IRModule.of(functions)
-    code: Code | None = member.plugin.call("tir_to_runtime", module=module, target=member.target, prefix=prefix)
+    module = IRModule.from_functions(functions)
+    code: TargetCode | None = member.plugin.call("tir_to_runtime", module=module, target=member.target, prefix=prefix)
     if code is None:
         return None
     entry = member.plugin.entry
@@ -131,7 +131,7 @@ def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) 
     return code
 
 
-def _check_own(code: Code, member: Member, functions: Mapping[str, PrimFunc], prefix: str) -> None:
+def _check_own(code: TargetCode, member: Member, functions: Mapping[str, PrimFunc], prefix: str) -> None:
     """PluginError where functions that a plugin brings are not those that it was given, or could meet others."""
     fault = member.plugin.fault
     if missing := [name for name in functions if name not in code.symbols]:
@@ -143,7 +143,7 @@ def _check_own(code: Code, member: Member, functions: Mapping[str, PrimFunc], pr
             raise fault(f"brings the {what} {foreign[0]!r}, which does not begin with {prefix!r}, its prefix")
 
 
-def _check_headers(codes: Mapping[str, Code], members: Members) -> None:
+def _check_headers(codes: Mapping[str, TargetCode], members: Members) -> None:
     """PluginError where two hosts bring different headers of one name."""
     found: dict[str, tuple[str, str]] = {}
     for label, code in codes.items():
@@ -153,7 +153,7 @@ def _check_headers(codes: Mapping[str, Code], members: Members) -> None:
                 raise members[label].plugin.fault(f"brings a header {name!r} that is not the one of target {other!r}")
 
 
-def _check_objects(code: Code, member: Member) -> None:
+def _check_objects(code: TargetCode, member: Member) -> None:
     """PluginError where an object is not for the machine that a target's loops run on."""
     machine = this_machine() if code.machine is None else Machine.parse(code.machine)
     for name, content in code.objects.items():

@@ -26,7 +26,7 @@ from ..errors import ModelError, UsageError
 from ..json_record import to_json
 from ..lowering.members import Member, Members
 from ..machines import Machine
-from ..partition import Consent
+from ..partition import RoundingOptIn
 from ..plain_files import write_whole
 from ..relay.module import IRModule
 from ..target import Target
@@ -128,7 +128,7 @@ def real_devices(member: Member) -> tuple[str, ...]:
     return (member.label,) if found is not None and found.is_real else ()
 
 
-def artifact_of(module: IRModule, members: Members, consent: Consent | None = None) -> Artifact:
+def artifact_of(module: IRModule, members: Members, consent: RoundingOptIn | None = None) -> Artifact:
     """A model built by itself.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..codegen.devices import Device
-from ..contract.code import Code
+from ..contract.code import TargetCode
 from ..contract.drivers import Runtime
 from ..lowering.members import Members
 from ..plugins import PluginEntry
@@ -17,7 +17,9 @@ from ..toolchain.origins import Origins, words_of
 __all__ = ["origins_of"]
 
 
-def origins_of(program: Program, members: Members, devices: Mapping[str, Device], codes: Mapping[str, Code]) -> Origins:
+def origins_of(
+    program: Program, members: Members, devices: Mapping[str, Device], codes: Mapping[str, TargetCode]
+) -> Origins:
     """Collect the plugins behind the C of a model.
 
     Args:

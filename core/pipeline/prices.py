@@ -15,13 +15,13 @@ from typing import Literal
 
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
-from ..contract.region import MatchedRegion, TakenMatch
+from ..contract.region import MatchedRegion, RegionMatch
 from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
 from ..lowering.blame import located
 from ..lowering.fuse import kernels_of
 from ..lowering.graph import parts_of
 from ..lowering.members import Member, Members
-from ..partition import Candidate, Collage, Consent, Partitioner, Problem
+from ..partition import Candidate, Collage, Partitioner, Problem, RoundingOptIn
 from ..partition.collage.prices import Clock, Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.materialise import RegionWriter
@@ -170,7 +170,7 @@ class BuildPrices:
         for claim, call in zip(claims, writer.calls, strict=True):
             assert isinstance(call.op, Function)
             inner = outlined_match(claim.given, claim.given_nodes, call.op)
-            matches.append(TakenMatch(**vars(inner), value=call, layers=spans[call], found=claim.given))
+            matches.append(RegionMatch(**vars(inner), value=call, layers=spans[call], found=claim.given))
         region = MatchedRegion(name, function, tuple(matches))
         try:
             cost: Cost | None = member.plugin.call(
@@ -272,7 +272,7 @@ class BuildPrices:
             return None
         return Price(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
 
-    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
         """What one region takes that is a model, as `region_ran`."""
         if self._workers is not None:
             found = self._workers.result(request_of(module, members, consent))
@@ -328,7 +328,7 @@ class PricesAhead(BuildPrices):
         super().__init__(members, table)
         self._crew = workers
 
-    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
         self._crew.submit(request_of(module, members, consent))
         return Ran(0.0, {})
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..errors import UsageError
 from ..lowering.members import Members
-from ..partition import Consent
+from ..partition import RoundingOptIn
 from ..program import Program
 from ..project import ProjectError, find_project
 from ..relay.expr import Expr
@@ -27,7 +27,7 @@ Requantize: TypeAlias = "str | Mapping[str, str]"
 (``*``, ``?``, ``[...]``). Where several are about one layer the last counts."""
 
 
-def consent_to(form: IRModule | Program, requantize: Requantize, members: Members) -> Consent:
+def consent_to(form: IRModule | Program, requantize: Requantize, members: Members) -> RoundingOptIn:
     """What may be rounded otherwise, as it was said.
 
     Args:
@@ -65,7 +65,7 @@ def consent_to(form: IRModule | Program, requantize: Requantize, members: Member
             )
         layers.update(dict.fromkeys(matching, how == REQUANTIZE[0]))
     said = tuple(how if pattern == "*" else f"{pattern}={how}" for pattern, how in pairs)
-    return Consent(everything, layers, said)
+    return RoundingOptIn(everything, layers, said)
 
 
 def project_requantize() -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import ModelError, PluginError, ToolchainError, UmaError, UsageError
 from ..json_record import to_json
 from ..lowering.members import Members, resolve_targets
-from ..partition import Consent
+from ..partition import RoundingOptIn
 from ..plugins import default_host
 from ..relay.expr import Constant, Expr, Var
 from ..relay.module import IRModule
@@ -68,7 +68,9 @@ class Request:
         return ", ".join(f"{label}: {one['kind']}" for label, one in self.told["targets"])
 
 
-def request_of(module: IRModule, members: Members, consent: Consent | None = None, *, or_here: bool = False) -> Request:
+def request_of(
+    module: IRModule, members: Members, consent: RoundingOptIn | None = None, *, or_here: bool = False
+) -> Request:
     """The request for the time of a model.
 
     Args:
@@ -151,7 +153,7 @@ def _taken(told: dict[str, Any], members: Members, constants: bytes, only_build:
     consent = None
     if told["consent"] is not None:
         everything, layers, said = told["consent"]
-        consent = Consent(everything, layers, tuple(said))
+        consent = RoundingOptIn(everything, layers, tuple(said))
     if told["region"] is not None:
         computed = _computed(module)
         wanted = [(name, frozenset(computed[number] for number in numbers)) for name, numbers in told["region"]]

@@ -30,7 +30,7 @@ from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
-from ..partition import Collage, Consent, Owner, Placement, Refusal, place
+from ..partition import Collage, Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..program.control import has_control
@@ -125,7 +125,7 @@ class Build:
         after: Observer | None = None,
         *,
         reuse: bool = True,
-        consent: Consent | None = None,
+        consent: RoundingOptIn | None = None,
         tolerate: Collection[str] = (),
         io: IoForm = "caller",
         rows: RowsAsked | None = None,

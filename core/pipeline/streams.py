@@ -35,7 +35,7 @@ def check_stream_inputs(given: object, form: IRModule | Program) -> tuple[str, .
         raise UsageError(what, hint="leave them out, or build the model that the program was made of")
     if isinstance(form, Program):
         return ()
-    signature = form.signature or Signature.of(form.main)
+    signature = form.signature or Signature.from_function(form.main)
     known = [info.name for info in signature.inputs]
     for name in names:
         if name not in known:

@@ -35,8 +35,8 @@ def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
     major, minor = wanted
     if major != hookspecs.PLUGIN_API_VERSION[0]:
         raise entry.fault(_is_for(wanted), entry.mismatch)
-    if wanted < hookspecs.BREAKS:
-        broke = "{}.{}".format(*hookspecs.BREAKS)
+    if wanted < hookspecs.LAST_BREAKING_VERSION:
+        broke = "{}.{}".format(*hookspecs.LAST_BREAKING_VERSION)
         hint = f"{entry.mismatch}; its authors find what to write instead in docs/plugins.md, Plugin API {broke}"
         raise entry.fault(f"{_is_for(wanted)}, and {broke} broke with what was before", hint)
     return major, minor

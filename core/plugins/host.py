@@ -265,7 +265,7 @@ class PluginHost:
             raise UsageError(f"{name!r} is no target kind: it stands for a whole target")
         return kinds[name]
 
-    def named(self, name: str) -> TargetKind | Alias:
+    def lookup(self, name: str) -> TargetKind | Alias:
         """The target kind or alias ``name``, of a plugin or of the project that the current folder belongs to.
 
         Raises:
@@ -295,7 +295,7 @@ class PluginHost:
         found: dict[str, TargetKind | Alias | PluginError] = {}
         for name in self.names():
             try:
-                found[name] = self.named(name)
+                found[name] = self.lookup(name)
             except PluginError as error:
                 found[name] = error
         return found
@@ -309,7 +309,7 @@ class PluginHost:
         """
         from ..target import read_target
 
-        return read_target(given, self.named)
+        return read_target(given, self.lookup)
 
 
 def _claimed(owners: Iterable[PluginEntry]) -> str:

@@ -1,7 +1,7 @@
 """Programs: what runs in which order over one table of buffers, and where each buffer is in memory."""
 
 from .by_rows import by_rows, chain_fault, formed, raised
-from .check import check_plan
+from .check import verify_plan
 from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
 from .program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Rows, Step, Wait
@@ -27,7 +27,6 @@ __all__ = [
     "Wait",
     "by_rows",
     "chain_fault",
-    "check_plan",
     "formed",
     "live_ranges",
     "parse_program",
@@ -39,5 +38,6 @@ __all__ = [
     "streamed",
     "streams",
     "verify",
+    "verify_plan",
     "with_copies",
 ]

@@ -14,10 +14,10 @@ from .plan import Plan
 from .program import Buffer, Call, Program, Rows, Wait, arguments
 from .rows import positions_in_rows
 
-__all__ = ["check_plan"]
+__all__ = ["verify_plan"]
 
 
-def check_plan(program: Program, plan: Plan) -> None:
+def verify_plan(program: Program, plan: Plan) -> None:
     """Check that no two buffers that are live together overlap, but for in-place pairs that a kernel allows; and that
     nothing touches memory that a launch may still be at. Inputs in the arena are live before the first step, outputs
     there to the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import PluginError
-from ..relay.extern import Blob, Field, Relocation
+from ..relay.extern import BitField, Blob, Relocation
 from .constants import relocated_buffers
 from .plan import Plan
 from .program import Call, Program, arguments
@@ -24,7 +24,7 @@ def base_buffers(program: Program, step: Call) -> tuple[str, ...]:
     return tuple(dict.fromkeys(apart))
 
 
-def relocate(program: Program, plan: Plan, fields: Mapping[str, Mapping[str, Field]]) -> dict[str, bytes]:
+def relocate(program: Program, plan: Plan, fields: Mapping[str, Mapping[str, BitField]]) -> dict[str, bytes]:
     """The bytes of every blob with relocations, by the name of its buffer.
 
     Args:

@@ -2,7 +2,7 @@
 
 from . import quantised
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
-from .extern import Blob, Extern, Field, Relocation
+from .extern import BitField, Blob, Extern, Relocation
 from .float_form import FloatForm, SumForm
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Attrs, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
@@ -12,19 +12,19 @@ from .text import parse_module, print_module
 from .transform.attention import WithAttention, with_attention
 from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
-from .views import without_views
+from .views import strip_views
 from .visit import children, free_vars, post_order, rewrite, substitute, users
 
 __all__ = [
     "Attr",
     "Attrs",
+    "BitField",
     "Blob",
     "Bounds",
     "Call",
     "Constant",
     "Expr",
     "Extern",
-    "Field",
     "FixedPoint",
     "FloatForm",
     "FloatScale",
@@ -59,10 +59,10 @@ __all__ = [
     "quantised",
     "registered_ops",
     "rewrite",
+    "strip_views",
     "substitute",
     "tensor_function",
     "users",
     "value_range",
     "with_attention",
-    "without_views",
 ]

@@ -81,7 +81,7 @@ def settled(module: IRModule) -> IRModule:
     for var in [*_inner_first(module), module.global_var(_MAIN)]:
         function = module.functions[var]
         assert isinstance(function, Function)
-        body = rewrite(rewrite(function.body, rule, rewriter.moved), _field, rewriter.moved)
+        body = rewrite(rewrite(function.body, rule, rewriter.record_rewrite), _field, rewriter.record_rewrite)
         done[function] = body
         made[var.name] = rewriter.function(function, body)
     changed = rewriter.with_functions(made)

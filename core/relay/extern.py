@@ -17,7 +17,7 @@ from ..errors import ModelError
 from ..interning import Node
 from ..tir.form.nodes import Buffer, Memory, Param, PrimFunc, Role
 
-__all__ = ["Access", "Blob", "Extern", "Field", "Kernel", "Relocation", "access_of"]
+__all__ = ["Access", "BitField", "Blob", "Extern", "Kernel", "Relocation", "access_of"]
 
 Access = Literal["read", "write", "both"]
 
@@ -44,7 +44,7 @@ def access_of(role: Role) -> Access:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Field(Node):
+class BitField(Node):
     """Some bits of a little-endian word of a blob, which a relocation fills in. All other bits keep their value.
 
     Args:

@@ -78,7 +78,7 @@ class Spans:
         if new:
             self._layers[expr] = new
 
-    def moved(self, old: Expr, new: Expr) -> None:
+    def record_rewrite(self, old: Expr, new: Expr) -> None:
         """Note that ``old`` was rewritten to ``new``."""
         self.add(new, self[old])
         if old in self._groups:
@@ -198,7 +198,7 @@ class Signature:
         return tuple(one for position, one in enumerate(every) if position not in kept)
 
     @staticmethod
-    def of(main: Function) -> Signature:
+    def from_function(main: Function) -> Signature:
         """The signature of a function that came without one: inputs keep their names, outputs are numbered."""
         count = len(main.body.type.fields) if isinstance(main.body.type, TupleType) else 1
         outputs = ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
@@ -248,7 +248,7 @@ class IRModule:
         object.__setattr__(self, "functions", MappingProxyType(functions))
 
     @staticmethod
-    def of(
+    def from_functions(
         functions: Mapping[str, AnyFunction], spans: Spans | None = None, signature: Signature | None = None
     ) -> IRModule:
         """A module from functions by name.

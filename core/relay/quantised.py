@@ -1,10 +1,11 @@
 """Int8 layers as accelerators read them: patterns, numbers and conditions, for plugins to put together.
 
-`layer` is the pattern of a product with constant weights, perhaps a bias, a residual, a requantisation, perhaps a clip;
-`clamped` adds the last to any op. `Layer.of` is a match of it as numbers: sizes, zero points, weights, biases, scales,
-limits. The clauses say what most machines ask for besides. `scaled` is the arithmetic of `FixedPoint` as an expression
-of loops, `scaled_text` the same as text, for the description of an instruction; `with_requantisation` puts all that
-follows a sum into such a text, and `in_lanes` brings constants into the order in which a row of multipliers takes them.
+`layer_pattern` is the pattern of a product with constant weights, perhaps a bias, a residual, a requantisation, perhaps
+a clip; `clamp_pattern` adds the last to any op. `Layer.from_match` is a match of it as numbers: sizes, zero points,
+weights, biases, scales, limits. The clauses say what most machines ask for besides. `scale_expr` is the arithmetic of
+`FixedPoint` as an expression of loops, `scale_text` the same as text, for the description of an instruction;
+`insert_requantisation` puts all that follows a sum into such a text, and `group_by_lanes` brings constants into the
+order in which a row of multipliers takes them.
 
 Windows have two dimensions, and leading dimensions that there are not are 1: a dense layer of (rows, channels) is a
 picture one pixel high, under a kernel of one pixel; a 1-D convolution of (batch, width, channels) is a picture as high
@@ -42,25 +43,25 @@ __all__ = [
     "ResidualForm",
     "Window",
     "bias_per_channel",
-    "clamped",
-    "computed",
-    "exact_sums",
+    "clamp_pattern",
     "fixed_point_of",
-    "in_lanes",
+    "group_by_lanes",
+    "insert_requantisation",
     "int16_curve_factor",
-    "kind_of",
-    "largest_sum",
-    "layer",
-    "limits_of",
+    "layer_pattern",
+    "max_abs_sum",
+    "no_constant_operands",
+    "op_kind",
+    "output_range",
     "power_of_two",
-    "powers_of_two",
-    "requantised",
+    "power_of_two_scales",
+    "requantise_pattern",
     "residual_shape",
-    "rounds",
+    "rounding_in",
+    "scale_expr",
     "scale_per_channel",
-    "scaled",
-    "scaled_text",
-    "with_requantisation",
+    "scale_text",
+    "sums_exact_in_float32",
 ]
 
 Number = TypeVar("Number", bound="np.generic")
@@ -69,7 +70,7 @@ Kind = Literal["conv", "depthwise", "dense", "max_pool", "average_pool"]
 """What a layer is; ``depthwise`` is a convolution in several groups."""
 
 ResidualForm = Literal["none", "plain", "any"]
-"""What a pattern takes of a residual: see `requantised`."""
+"""What a pattern takes of a residual: see `requantise_pattern`."""
 
 _KINDS: dict[str, Kind] = {
     "nn.conv1d": "conv",
@@ -90,7 +91,7 @@ _MOST_RESHAPES = 4
 # --- patterns --------------------------------------------------------------------------------------------------------
 
 
-def layer(
+def layer_pattern(
     product: str,
     *,
     residual: ResidualForm = "any",
@@ -99,11 +100,11 @@ def layer(
     **opened: Any,
 ) -> Term:
     """The pattern of an int8 layer: ``product`` of ``data`` and a constant ``weight``, named ``core``, and what
-    `requantised` adds.
+    `requantise_pattern` adds.
 
     Args:
         product: ``qnn.conv1d``, ``qnn.conv2d`` or ``qnn.dense``.
-        residual: as for `requantised`.
+        residual: as for `requantise_pattern`.
         flattened: whether reshapes of the data are taken along. They move nothing, and so part no region in two.
         dtypes: what data and result may be. Weights are int8.
         opened: conditions on the product's attributes, such as ``strides=any_``. The zero point of the input is open.
@@ -111,16 +112,16 @@ def layer(
     data, weight = wildcard(dtypes).named("data"), constant("int8").named("weight")
     given = _flattened(data) if flattened else data
     core = op(product)(given, weight, input_zero_point=any_, **opened)
-    return requantised(core, residual=residual, dtypes=dtypes)
+    return requantise_pattern(core, residual=residual, dtypes=dtypes)
 
 
 def _flattened(data: Term) -> Term:
     return chain(data, lambda value: op("reshape")(value, newshape=any_), least=0, most=_MOST_RESHAPES)
 
 
-def requantised(core: Term, *, residual: ResidualForm = "any", dtypes: Sequence[str] = ("int8",)) -> Term:
+def requantise_pattern(core: Term, *, residual: ResidualForm = "any", dtypes: Sequence[str] = ("int8",)) -> Term:
     """``core``, which gives int32, perhaps with a constant ``bias``, perhaps with a ``residual``, requantised to int8
-    (``scaled``), perhaps `clamped`.
+    (``scale_expr``), perhaps `clamp_pattern`.
 
     Args:
         core: the pattern of what gives the sums; it is named so here.
@@ -140,10 +141,10 @@ def requantised(core: Term, *, residual: ResidualForm = "any", dtypes: Sequence[
         dtypes[0] if len(dtypes) == 1 else where(lambda given: given in dtypes, f"dtypes {' or '.join(dtypes)}")
     )
     scaled = op("qnn.requantize")(sums, scale=any_, output_zero_point=any_, dtype=dtype, axis=any_).named("scaled")
-    return clamped(scaled)
+    return clamp_pattern(scaled)
 
 
-def clamped(value: Term) -> Term:
+def clamp_pattern(value: Term) -> Term:
     """``value``, perhaps under a ``clip`` or a ``relu``."""
     clip = op("clip")(value, a_min=any_, a_max=any_).named("clip")
     return any_of(clip, op("nn.relu")(value).named("relu"), value)
@@ -178,14 +179,14 @@ class Window:
     out_channels: int
 
     @staticmethod
-    def of(match: Match) -> Window:
+    def from_match(match: Match) -> Window:
         """That of the part ``core``: a convolution, a dense layer or a pool.
 
         Raises:
             PluginError: it is something else.
         """
         core = match.call("core")
-        kind = kind_of(core)
+        kind = op_kind(core)
         given = (1, 1, 1, *core.args[0].shape)
         (height, width, channels), batch = given[-3:], math.prod(given[:-3])
         out_height, out_width, out_channels = (1, 1, *core.shape)[-3:]
@@ -220,8 +221,8 @@ class Residual:
     zero_point: int = 0
 
     @staticmethod
-    def of(match: Match) -> Residual | None:
-        """That of a match of `requantised`, of whose numbers the first counts; None where it has none."""
+    def from_match(match: Match) -> Residual | None:
+        """That of a match of `requantise_pattern`, of whose numbers the first counts; None where it has none."""
         if "residual" not in match.captures:
             return None
         names = {"factor": "factor", "residual_zero_point": "zero_point"}
@@ -231,7 +232,7 @@ class Residual:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A match of `layer` as numbers.
+    """A match of `layer_pattern` as numbers.
 
     Args:
         kind: what it is.
@@ -259,29 +260,29 @@ class Layer:
     high: int
 
     @staticmethod
-    def of(match: Match) -> Layer:
+    def from_match(match: Match) -> Layer:
         """What was matched. Of the clauses, `bias_per_channel` and `residual_shape` hold.
 
         Raises:
-            PluginError: the match is none of `layer`.
+            PluginError: the match is none of `layer_pattern`.
         """
         import numpy as np
 
-        core, window, scaled = match.call("core"), Window.of(match), match.call("scaled")
+        core, window, scaled = match.call("core"), Window.from_match(match), match.call("scaled")
         groups = 1 if core.op_name == "qnn.dense" else int(core.attrs.groups)
         weights = match.constant("weight").data.astype(np.int8)
         weights = weights.T[None] if core.op_name == "qnn.dense" else weights.reshape(-1, *weights.shape[-2:])
         bias = match.constant("bias").data if "bias" in match.captures else np.zeros(1, np.int32)
-        low, high = limits_of(match)
+        low, high = output_range(match)
         return Layer(
-            kind="depthwise" if groups > 1 else kind_of(core),
+            kind="depthwise" if groups > 1 else op_kind(core),
             window=window,
             groups=groups,
             weights=weights,
             given_bias=np.broadcast_to(bias.reshape(-1).astype(np.int32), (window.out_channels,)),
             input_zero_point=core.attrs.input_zero_point,
             output_zero_point=scaled.attrs.output_zero_point,
-            residual=Residual.of(match),
+            residual=Residual.from_match(match),
             scale=scaled.attrs.scale,
             low=low,
             high=high,
@@ -321,7 +322,7 @@ def _wrapped(values: NDArray[np.int64]) -> NDArray[np.int32]:
     return values.astype("int32")
 
 
-def kind_of(core: Call) -> Kind:
+def op_kind(core: Call) -> Kind:
     """What an op is: of its groups nothing is said.
 
     Raises:
@@ -333,8 +334,8 @@ def kind_of(core: Call) -> Kind:
     return kind
 
 
-def limits_of(match: Match) -> tuple[int, int]:
-    """The least and the largest number that what is `clamped` gives, of its dtype."""
+def output_range(match: Match) -> tuple[int, int]:
+    """The least and the largest number that what is `clamp_pattern` gives, of its dtype."""
     low, high = bounds(match.root.dtype)
     if "clip" in match.captures:
         attrs = match.call("clip").attrs
@@ -350,7 +351,7 @@ def power_of_two(factor: float) -> int | None:
 
 def fixed_point_of(scale: FixedPoint | FloatScale) -> FixedPoint:
     """A scale for a machine that has fixed points only. Of floats these are powers of two, rounded half to even, as the
-    product in float32 is: of `powers_of_two` and `exact_sums`.
+    product in float32 is: of `power_of_two_scales` and `sums_exact_in_float32`.
 
     Raises:
         PluginError: a factor is no power of two.
@@ -378,7 +379,7 @@ def int16_curve_factor(core: Call) -> tuple[int, int]:
     return curve.factor(core.attrs.input_scale)
 
 
-def largest_sum(match: Match) -> int:
+def max_abs_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone."""
     given = [match[name] for name in ("data", "residual") if name in match.captures]
     low, high = value_range(match.call("scaled").args[0], {one: Bounds(*bounds(one.dtype)) for one in given})
@@ -388,7 +389,7 @@ def largest_sum(match: Match) -> int:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-def computed() -> Clause:
+def no_constant_operands() -> Clause:
     """No int8 operand is a constant."""
 
     def test(found: Match) -> Failed | bool:
@@ -442,7 +443,7 @@ def scale_per_channel() -> Clause:
     return Clause("scale_per_channel", test, "scales go along the output channels; these go along axis {value}")
 
 
-def rounds(roundings: Sequence[str]) -> Clause:
+def rounding_in(roundings: Sequence[str]) -> Clause:
     """Fixed points round in one of these ways, see `FixedPoint`."""
 
     def test(found: Match) -> Failed | bool:
@@ -452,7 +453,7 @@ def rounds(roundings: Sequence[str]) -> Clause:
     return Clause("rounding", test, f"fixed-point scales round {', '.join(roundings)}; this one rounds {{value}}")
 
 
-def powers_of_two() -> Clause:
+def power_of_two_scales() -> Clause:
     """Float scales are powers of two which a fixed point can have."""
 
     def test(found: Match) -> Failed | bool:
@@ -463,12 +464,12 @@ def powers_of_two() -> Clause:
     return Clause("powers_of_two", test, "float scales are powers of two, 2**-32 to 2**29; {value} is not one")
 
 
-def exact_sums() -> Clause:
+def sums_exact_in_float32() -> Clause:
     """Sums that are scaled in float32 are float32 numbers: then the product with a power of two is exact."""
 
     def test(found: Match) -> Failed | bool:
         scale = found.call("scaled").attrs.scale
-        return isinstance(scale, FixedPoint) or largest_sum(found) <= 2**24 or Failed(largest_sum(found))
+        return isinstance(scale, FixedPoint) or max_abs_sum(found) <= 2**24 or Failed(max_abs_sum(found))
 
     return Clause("exact_sums", test, "float scales are for sums of up to 2**24; these may reach {value}")
 
@@ -476,7 +477,7 @@ def exact_sums() -> Clause:
 # --- descriptions ----------------------------------------------------------------------------------------------------
 
 
-def scaled(x: Scalar, multiplier: Scalar, shift: Scalar, rounding: str) -> Scalar:
+def scale_expr(x: Scalar, multiplier: Scalar, shift: Scalar, rounding: str) -> Scalar:
     """``x * multiplier * 2 ** (shift - 31)`` as `FixedPoint` of that rounding has it, for descriptions of instructions.
 
     Args:
@@ -497,8 +498,8 @@ def scaled(x: Scalar, multiplier: Scalar, shift: Scalar, rounding: str) -> Scala
     return _divided(x.astype("int64") * factor, (31 - shift).astype("int64"), rounding)
 
 
-def scaled_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
-    """What `scaled` gives, as text: to be put where a machine's text has its name for it.
+def scale_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
+    """What `scale_expr` gives, as text: to be put where a machine's text has its name for it.
 
     Args:
         x, multiplier, shift: names that the text binds, int32 each.
@@ -511,10 +512,10 @@ def scaled_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
         PluginError: there is no such rounding.
     """
     value, factor, by = (Name(name, "int32") for name in (x, multiplier, shift))
-    return f"({print_expr(scaled(value, factor, by, rounding))})"
+    return f"({print_expr(scale_expr(value, factor, by, rounding))})"
 
 
-def with_requantisation(
+def insert_requantisation(
     text: str, *, out: str, sums: str, multiplier: str, shift: str, roundings: Sequence[str] = ("double", "up", "even")
 ) -> str:
     """A text of loops in which the line ``REQUANTISE`` has become what makes one result of one sum. An instruction and
@@ -533,7 +534,7 @@ def with_requantisation(
     found = re.search(r"^( *)REQUANTISE$", text, re.MULTILINE)
     if found is None:
         raise PluginError("no line of the text is REQUANTISE", hint="let it stand where a result is written")
-    ways = [scaled_text("total", "multiplier", "shift", rounding) for rounding in roundings]
+    ways = [scale_text("total", "multiplier", "shift", rounding) for rounding in roundings]
     chosen = ways.pop()
     for number, way in reversed(list(enumerate(ways))):
         chosen = f"({way} if int32(rounding) == {number} else {chosen})"
@@ -547,7 +548,7 @@ def with_requantisation(
     return text[: found.start()] + "\n".join(found[1] + line for line in lines) + text[found.end() :]
 
 
-def in_lanes(rows: NDArray[Number], lanes: int) -> NDArray[Number]:
+def group_by_lanes(rows: NDArray[Number], lanes: int) -> NDArray[Number]:
     """What there is of each output channel, for a machine that makes some of them at once.
 
     Args:

@@ -53,17 +53,17 @@ class Rewriter:
             function = self.module[name]
             if not isinstance(function, Function):
                 raise PluginError(f"{name!r} is a {type(function).__name__}, which no rule for expressions rewrites")
-            functions[name] = self.function(function, rewrite(function.body, rule, self.moved))
+            functions[name] = self.function(function, rewrite(function.body, rule, self.record_rewrite))
             if functions[name].type is not function.type:
                 what = f"a rewrite makes {name!r}, which is of type {function.type}, one of type {functions[name].type}"
                 raise PluginError(what, hint="what others call keeps what it takes and gives")
         return self.with_functions(functions)
 
-    def moved(self, old: Expr, new: Expr) -> None:
+    def record_rewrite(self, old: Expr, new: Expr) -> None:
         """Note that ``new``, with all that is new in it, stands for ``old``: it belongs to the layers of that."""
-        self.spans.moved(old, new)
+        self.spans.record_rewrite(old, new)
         for part in post_order(new, known=self._there.__contains__):
-            self.spans.moved(old, part)
+            self.spans.record_rewrite(old, part)
             self._there.add(part)
 
     def rebuild(
@@ -99,7 +99,7 @@ class Rewriter:
                 done[expr] = rebuilt if made is None else made
                 if counters is not None:
                     counters.add_rule("relay", rule, done[expr] is not rebuilt)
-                self.spans.moved(expr, done[expr])
+                self.spans.record_rewrite(expr, done[expr])
                 self._there.add(done[expr])
         return done
 

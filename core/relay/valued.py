@@ -22,7 +22,7 @@ def with_extents(module: IRModule, values: Mapping[str, Dim]) -> IRModule:
     It has the same parameters, those that hold the extents too. Extents that it computes stay open, with smaller
     bounds where there is less to be cut.
     """
-    return IRModule.of({"main": valued_function(module.main, values)})
+    return IRModule.from_functions({"main": valued_function(module.main, values)})
 
 
 def valued_function(function: Function, values: Mapping[str, Dim]) -> Function:

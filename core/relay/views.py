@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..tir.form.extents import bound
 from .expr import Call, Expr
 
-__all__ = ["FREE_OPS", "is_view", "without_views"]
+__all__ = ["FREE_OPS", "is_view", "strip_views"]
 
 FREE_OPS = ("reshape", "squeeze")
 """Ops that are their operand's memory under another shape."""
@@ -21,7 +21,7 @@ def is_view(expr: Expr) -> bool:
     return expr.op_name in FREE_OPS or (expr.op_name == "cut" and bound(expr.shape) == bound(expr.args[0].shape))
 
 
-def without_views(expr: Expr) -> Expr:
+def strip_views(expr: Expr) -> Expr:
     """The expression whose memory ``expr`` is: what a reshape, or one after another, is given; else itself."""
     while isinstance(expr, Call) and is_view(expr):
         expr = expr.args[0]

@@ -19,7 +19,7 @@ from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
-from ..partition import Consent, Consented, CostTable, OpRecord
+from ..partition import CostTable, OpRecord, OptInMatch, RoundingOptIn
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
@@ -146,7 +146,7 @@ class Explanation:
     streams: tuple[Stream, ...] | None = None
     notes: tuple[str, ...] = ()
     simplified: tuple[str, ...] = ()
-    consented: tuple[Consented, ...] = ()
+    consented: tuple[OptInMatch, ...] = ()
     said: tuple[str, ...] = ()
     with_consent: float | None = None
     tolerated: tuple[TolerantPass, ...] = ()
@@ -430,7 +430,7 @@ def _with_consent(
         return None
     if progress is not None:
         progress("offer fixed points")
-    return _would_have(found, loaded, Build(loaded.name, members, consent=Consent(), tolerate=loaded.tolerate))
+    return _would_have(found, loaded, Build(loaded.name, members, consent=RoundingOptIn(), tolerate=loaded.tolerate))
 
 
 def _with_tolerance(

@@ -33,7 +33,7 @@ def index_extents(module: IRModule) -> dict[str, int]:
             indices = indices.args[0]
         if isinstance(indices, Var) and type(extent) is int and extent > 0:
             found[indices] = min(extent, found.get(indices, extent))
-    signature = module.signature or Signature.of(module.main)
+    signature = module.signature or Signature.from_function(module.main)
     params = signature.of_inputs(module.main.params)
     names = [tensor.name for tensor in signature.inputs]
     return {name: found[param] for name, param in zip(names, params, strict=True) if param in found}

@@ -427,7 +427,7 @@ class Inspected:
     def _check_copies(self, checks: KernelChecks, sample: str) -> None:
         """Add the outputs for which no op stands: copies of what is an input, a constant or another output."""
         main = self.fused.main
-        signature = self.fused.signature or Signature.of(main)
+        signature = self.fused.signature or Signature.from_function(main)
         types = signature.of_outputs(tensors_of(main.body.type))
         sources = self.buffers_of(main.body) or ()
         sources = signature.of_outputs(sources) if sources else ()

@@ -22,7 +22,7 @@ from ..json_record import to_json
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike
 from ..markup import element, html_of, table
-from ..partition import Collage, Partitioner, Planned, plan_record
+from ..partition import Collage, Partitioner, SavedPlan, plan_record
 from ..pipeline.contest import Contest, best_plan
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel, try_kept_model
@@ -188,9 +188,9 @@ class PlacementPlan:
         return float(self.record["cost_ns"]) / 1e3
 
     @property
-    def partitioner(self) -> Planned:
+    def partitioner(self) -> SavedPlan:
         """The partitioner that repeats the plan: ``uma.build(..., partition=plan.partitioner)``."""
-        return Planned.from_record(self.record)
+        return SavedPlan.from_record(self.record)
 
     def timeline(self) -> str:
         """Return an SVG image of the times at which each target is busy."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from ..partition import Candidate, Consented
+from ..partition import Candidate, OptInMatch
 from ..relay.evaluate import evaluate, evaluate_all
 from ..relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from ..relay.visit import children, with_children
@@ -33,7 +33,7 @@ class ConsentCheck:
     """
 
     region: str
-    rounded: tuple[Consented, ...]
+    rounded: tuple[OptInMatch, ...]
     compared: int = 0
     equal: int = 0
     largest: int = 0

@@ -223,7 +223,7 @@ class _Comparison:
         literal = self.loaded.literal
         if literal is None:
             return None
-        signature = literal.signature or Signature.of(literal.main)
+        signature = literal.signature or Signature.from_function(literal.main)
         results = functools.cache(lambda: exact_outputs(literal, given))
 
         def exact(name: str, tolerance: float) -> ExactCheck | None:
@@ -366,7 +366,7 @@ class _References:
         relative: Sequence[float],
     ) -> None:
         main = form.main
-        self._signature = form.signature or Signature.of(main)
+        self._signature = form.signature or Signature.from_function(main)
         params = self._signature.of_inputs(main.params)
         self.inputs = inputs
         self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}

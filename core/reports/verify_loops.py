@@ -24,7 +24,7 @@ from ..program.control import Ways
 from ..program.program import arguments
 from ..tir.form.interp import interpret
 from ..tir.form.nodes import Copy, Exec, For, If, PrimFunc, Stmt
-from ..tir.form.visit import bodies, operands, walk
+from ..tir.form.visit import child_statements, operands, walk
 from ..tir.proofs.bounds import Bounds
 from .inspected import runs_of
 from .rounding_error import CONFIDENCE, unit_roundoff
@@ -267,17 +267,17 @@ def interpreted_work(stmt: Stmt, known: Bounds) -> int:
     """About how many operations the interpreter does for a statement."""
     own = sum(1 for expr in operands(stmt) for _ in walk(expr)) + 1
     if isinstance(stmt, For):
-        high = max(0, known.of(stmt.extent)[1])
+        high = max(0, known.interval(stmt.extent)[1])
         return own + high * interpreted_work(stmt.body, known.declare(stmt.var, (0, max(0, high - 1))))
     if isinstance(stmt, Copy):
         count = 1
         for extent in stmt.shape:
-            count *= max(0, known.of(extent)[1])
+            count *= max(0, known.interval(extent)[1])
         return own + 8 * count
     if isinstance(stmt, Exec):
         inside = known
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-            inside = inside.declare(var, known.of(value))
+            inside = inside.declare(var, known.interval(value))
         return own + 2 * interpreted_work(stmt.intrinsic.description, inside)
-    inner = [interpreted_work(body, known) for body in bodies(stmt)]
+    inner = [interpreted_work(body, known) for body in child_statements(stmt)]
     return own + (max(inner) if isinstance(stmt, If) else sum(inner))

@@ -70,7 +70,7 @@ def verify_open(
         what = f"pass {loaded.tolerate[0]}, which may change results, is compared at one extent alone"
         raise UsageError(what, hint="--shape NAME=NUMBER")
     form, rows = loaded.form, artifact.record.inputs
-    signature = form.signature or Signature.of(form.main)
+    signature = form.signature or Signature.from_function(form.main)
     peer = None if oracle is None else (oracle[0], oracle[1]())
     symbols = tuple(open_shapes.symbols.values())
     below = index_extents(form)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..contract.drivers import Parts
+from ..contract.drivers import PartCounters
 from ..errors import DeviceError, ModelError, PluginError
 from .abi import abi, aligned, text
 
@@ -37,7 +37,7 @@ class DeviceInfo:
     about: str
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
-    parts: Parts | None = None
+    parts: PartCounters | None = None
 
     @property
     def n_counters(self) -> int:

@@ -48,7 +48,7 @@ class CompilationConfig:
     compilers: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(cls, targets: object, plugins: Plugins) -> CompilationConfig:
+    def resolve(cls, targets: object, plugins: Plugins) -> CompilationConfig:
         """The configuration for some targets.
 
         `H -compiler=X` is two targets, X and H: see `uma.target.refine`.
@@ -68,7 +68,7 @@ class CompilationConfig:
             PluginError: from ``plugins``, or a default host is malformed.
         """
         given = targets.targets if isinstance(targets, CompilationConfig) else targets
-        bag, places = read_placed(given, plugins.named)
+        bag, places = read_placed(given, plugins.lookup)
         with telling():
             sorter = _Sorter(places, plugins)
             for target in bag:
@@ -274,7 +274,7 @@ def _default_host(given: Sequence[Given], plugins: Plugins) -> tuple[Target, str
         if text is None:
             continue
         try:
-            host = read_target(text, plugins.named)
+            host = read_target(text, plugins.lookup)
         except UsageError as error:
             what = f"target kind {target.kind.name!r}: its default host {text!r} cannot be used: {error.what}"
             raise PluginError(what, where=error.where, hint=error.hint) from error

@@ -21,7 +21,7 @@ __all__ = ["Given", "Plugins", "apart", "general", "one_each", "refines"]
 class Plugins(Protocol):
     """Where kinds come from."""
 
-    def named(self, name: str) -> TargetKind | Alias:
+    def lookup(self, name: str) -> TargetKind | Alias:
         """The kind or alias of a name; UsageError where there is none, PluginError where it is broken."""
 
     def hosts(self) -> Sequence[TargetKind]:
@@ -87,7 +87,7 @@ def apart(given: Given, plugins: Plugins) -> tuple[Given | None, Given]:
 def _compiler(name: str, target: Target, plugins: Plugins) -> TargetKind:
     """The kind that compiles for ``target``."""
     try:
-        kind = plugins.named(name)
+        kind = plugins.lookup(name)
     except UsageError as error:
         what = f"{error.what}, which '{target}' names as its compiler"
         raise UsageError(what, hint=error.hint) from error

@@ -58,13 +58,13 @@ from .form.text import parse_func, parse_machine, print_func
 from .form.verify import verify
 from .form.visit import (
     accesses,
-    bodies,
     buffers,
     buffers_read,
     buffers_written,
+    child_statements,
     intrinsics,
     map_expressions,
-    mapped,
+    map_fields,
     operands,
     rebuild,
     rewrite,
@@ -75,7 +75,7 @@ from .form.visit import (
     walk,
 )
 from .proofs.bounds import Bounds, Interval, interval
-from .proofs.commands import Copied, Executed, count_commands, elapsed_cycles
+from .proofs.commands import CopyCommand, ExecCommand, count_commands, elapsed_cycles
 from .rewrites.flatten import flatten
 from .rewrites.row_form import NoRows, row_form
 from .rewrites.scratch import hoist_scratch
@@ -96,10 +96,10 @@ __all__ = [
     "Buffer",
     "Call",
     "Cast",
-    "Copied",
     "Copy",
+    "CopyCommand",
     "Exec",
-    "Executed",
+    "ExecCommand",
     "Expr",
     "For",
     "If",
@@ -126,10 +126,10 @@ __all__ = [
     "View",
     "Wait",
     "accesses",
-    "bodies",
     "buffers",
     "buffers_read",
     "buffers_written",
+    "child_statements",
     "const",
     "count_commands",
     "elapsed_cycles",
@@ -140,7 +140,7 @@ __all__ = [
     "interval",
     "intrinsics",
     "map_expressions",
-    "mapped",
+    "map_fields",
     "maximum",
     "minimum",
     "operands",

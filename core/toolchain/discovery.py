@@ -20,7 +20,7 @@ from typing import Literal
 
 from ..compilers import KNOWN_COMPILERS
 from ..errors import NoCompilerError, ToolchainError, UsageError
-from ..machines import Machine, alike
+from ..machines import Machine, same_triple
 from .tools import ending, run
 
 __all__ = ["INSTALL_HINT", "Compiler", "find_compiler", "host_cpu_id"]
@@ -127,7 +127,7 @@ def _cross(name: str, triple: str, is_bare: bool) -> Compiler:
         command = (*command, *_picolibc(command))
     compiler = replace(_probe(name, command), linker=linker)
     # What zig calls its target has versions of Linux and its C library in it; it compiles for no other.
-    if name != "ziglang" and not alike(compiler.target, triple):
+    if name != "ziglang" and not same_triple(compiler.target, triple):
         raise ToolchainError(
             f"the C compiler {name!r} compiles for {compiler.target}, not for {triple}", where=command[0], hint=hint
         )

@@ -54,7 +54,7 @@ def _kinds(project: Project) -> str:
 
 
 def _targets(found: list[Project], host: PluginHost) -> str:
-    named = {entry.kind: (host.named(entry.kind), project) for project in found for entry in project.entries}
+    named = {entry.kind: (host.lookup(entry.kind), project) for project in found for entry in project.entries}
     rows = []
     for name, (one, project) in sorted(named.items()):
         plugin = f"[{project.name}](plugins/{project.name}.md)"
@@ -139,7 +139,7 @@ def _page(project: Project, plugin: LoadedPlugin, host: PluginHost, names: Names
 
 
 def _kind(kind: TargetKind, plugin: LoadedPlugin, host: PluginHost, names: Names) -> list[str]:
-    target = read_target(kind.name, host.named)
+    target = read_target(kind.name, host.lookup)
     patterns: list[Pattern] = list(plugin.call("patterns", target=target) or ())
     parts = [
         heading(2, code(kind.name)),

@@ -245,7 +245,7 @@ def _kinds() -> list[tuple[TargetKind, list[Pattern]]]:
 
 
 def _target(kind: TargetKind, host: PluginHost) -> Target:
-    return read_target(kind.name, host.named)
+    return read_target(kind.name, host.lookup)
 
 
 def _taken(patterns: Iterable[Pattern]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ __all__ = ["BROKEN", "Broken", "module_source"]
 
 _HEAD = """\
 import uma
-from uma.hookspecs import Code, CustomOp, Implementation, Pass, Pattern, Runtime, hookimpl
+from uma.hookspecs import TargetCode, CustomOp, Implementation, Pass, Pattern, Runtime, hookimpl
 from uma.relay import Op
 from uma.relay.pattern import op, wildcard
 from uma.target import TargetKind
@@ -83,7 +83,8 @@ def relay_to_runtime(function):
 
     params = [Param(Buffer(name, function.body.shape, "float32"), access) for name, access in
               (("x", "input"), ("y", "output"))]
-    module = IRModule.of({"relu": Extern(tuple(params), routine="relu", scalars={"count": params[0].buffer.size})})
+    extern = Extern(tuple(params), routine="relu", scalars={"count": params[0].buffer.size})
+    module = IRModule.from_functions({"relu": extern})
     return module, module.global_var("relu")
 """
 

@@ -143,4 +143,4 @@ def random_module(seed: int, deep: int = 3, count: int = 6) -> IRModule:
     main = Function(params, results[0] if len(results) == 1 else Tuple(results))
     functions = {"main": main, **maker.functions}
     there = [expr for function in functions.values() for expr in nested_exprs(function)]
-    return IRModule.of(functions, maker.spans.only(there))
+    return IRModule.from_functions(functions, maker.spans.only(there))

@@ -58,7 +58,9 @@ def fixed_npu(
     def patterns() -> list[Pattern]:
         opened: dict[str, dict[str, Any]] = {"qnn.conv2d": {"strides": any_, "padding": any_}, "qnn.dense": {}}
         return [
-            Pattern(f"{kind}.{name[4:]}", quantised.layer(name, residual="none", **opened[name]), [clause], lower)
+            Pattern(
+                f"{kind}.{name[4:]}", quantised.layer_pattern(name, residual="none", **opened[name]), [clause], lower
+            )
             for name in products
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uma.tir import Copied, Executed, Machine, PrimFunc, parse_func, parse_machine, tiling
+from uma.tir import CopyCommand, ExecCommand, Machine, PrimFunc, parse_func, parse_machine, tiling
 from uma.tir.schedule import Schedule
 
 _MACHINE = """
@@ -73,9 +73,9 @@ def layer(rows: int, columns: int, depth: int) -> PrimFunc:
     return parse_func(_LAYER, numbers={"ROWS": rows, "COLUMNS": columns, "DEPTH": depth})[1]
 
 
-def cycles(command: Executed | Copied) -> int:
+def cycles(command: ExecCommand | CopyCommand) -> int:
     """What a command costs without its issue."""
-    if isinstance(command, Copied):
+    if isinstance(command, CopyCommand):
         return 20 + command.rows * -(-command.row_bytes // 8)
     return command["rows"] if command.intrinsic.name == "mm_zero" else 4 + command["rows"] * command["depth"]
 
@@ -103,7 +103,7 @@ def scheduled(func: PrimFunc, tiles: tiling.Tiles, engine: Machine) -> PrimFunc:
     """The loops that the tiles ask for."""
     zero, mac = engine.intrinsics
     s = Schedule(func)
-    made = tiling.stage(s, "sum", tiles, engine)
+    made = tiling.tile_and_stage(s, "sum", tiles, engine)
     assert made.init is not None
     s.tensorize(s.loops(made.init)[-2], zero)
     s.tensorize(made.cut.parts["i"], mac)

@@ -106,7 +106,7 @@ def planned(model: Any) -> list[Planned]:
 
     uma_ethosu_like.lower.plan_region = spy
     try:
-        loaded = load_model(IRModule.of({"main": model}) if isinstance(model, Function) else model)
+        loaded = load_model(IRModule.from_functions({"main": model}) if isinstance(model, Function) else model)
         build = start_build(loaded, resolve_targets(["ethosu_like", "c"], PLUGINS))
         build.run(loaded.form)
     finally:

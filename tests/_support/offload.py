@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import strategies as st
 
 from uma.errors import RequirementError
-from uma.hookspecs import Lowered, Pattern, Refuse, Strategy
+from uma.hookspecs import LoweredKernel, Pattern, Refuse, Strategy
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Candidate, Owner, Placement
@@ -144,7 +144,7 @@ class Machine:
             for name in (*names, "nn.relu", "add")
         ]
 
-    def lower(self, function: Function, target: Target) -> Lowered:
+    def lower(self, function: Function, target: Target) -> LoweredKernel:
         assert target is Target.current() and target.kind.name == self.label
         assert self.job.asked.count((self.label, function)) == 0, "asked twice for the same"
         self.job.asked.append((self.label, function))
@@ -167,7 +167,7 @@ class Machine:
         kernel = kernel_of(inlined(function))
         if route == 1 and not kernel.bind():
             name = self.job.name()
-            module = IRModule.of({name: kernel.func})
+            module = IRModule.from_functions({name: kernel.func})
             return module, module.global_var(name)
         return self.calls(function)
 

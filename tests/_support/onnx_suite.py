@@ -270,7 +270,7 @@ def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np
         names += [*(f"y{number}_{i}" for i in range(counts[-1])), *held]
     main = Function(params, Tuple(results))
     signature = Signature(tuple(TensorInfo(param.name) for param in params), tuple(map(TensorInfo, names)))
-    artifact = uma.build(IRModule.of({**others, "main": main}, signature=signature), target, name="suite")
+    artifact = uma.build(IRModule.from_functions({**others, "main": main}, signature=signature), target, name="suite")
     found: list[list[list[np.ndarray]]] = [[] for _ in group]
     with artifact.session() as session:
         for turn in range(max(len(one.case.sets) for one in group)):

@@ -43,10 +43,10 @@ from uma.relay.pattern import (
     any_,
     constant,
     find,
-    item,
     op,
     optional,
     outputs,
+    tuple_item,
     wildcard,
 )
 from uma.relay.pattern.conditions import Anything
@@ -63,7 +63,7 @@ ONES = const(np.ones((2, 4), np.int32))
 
 def model(body: Expr, *params: Var, functions: Mapping[str, Function] | None = None) -> IRModule:
     """A module of a main with this body; its parameters are x and y unless others are given."""
-    return IRModule.of({"main": Function(params or (X, Y), body), **(functions or {})})
+    return IRModule.from_functions({"main": Function(params or (X, Y), body), **(functions or {})})
 
 
 def inputs_of(function: Function) -> dict[str, np.ndarray]:
@@ -351,9 +351,9 @@ def pinned(draw: st.DrawFn, module: IRModule, labels: Sequence[str]) -> IRModule
         for child in once.intersection(children(expr)):
             once.remove(child)
             done[child] = without_pin(done[child])
-            spans.moved(child, done[child])
+            spans.record_rewrite(child, done[child])
         done[expr] = made.pinned(pins.get(expr)) if isinstance(made, Call) else made
-        spans.moved(expr, done[expr])
+        spans.record_rewrite(expr, done[expr])
     return module.with_main(Function(module.main.params, done[module.main.body], dict(module.main.attrs)), spans)
 
 
@@ -431,7 +431,7 @@ def written(draw: st.DrawFn, expr: Expr, depth: int, terms: dict[Expr, Term], dt
         return terms[expr]
     made: Term
     if isinstance(expr, TupleGetItem):
-        made = item(written(draw, expr.tuple, max(depth, 1), terms, dtype), expr.index)
+        made = tuple_item(written(draw, expr.tuple, max(depth, 1), terms, dtype), expr.index)
     elif isinstance(expr, Call) and expr.op_name and depth > 0:
         args = [written(draw, arg, depth - 1 - draw(st.integers(0, 1)), terms, dtype) for arg in expr.args]
         attrs = {name: any_ if draw(st.booleans()) else value for name, value in expr.attrs.items}

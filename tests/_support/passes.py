@@ -11,7 +11,7 @@ from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type
 from uma.tir.form import nodes as tir
-from uma.tir.form.visit import bodies, operands, rebuild
+from uma.tir.form.visit import child_statements, operands, rebuild
 
 from .plugins import entry_of, host_kind, toy
 
@@ -40,7 +40,7 @@ def of_graph(rule: Callable[[Expr], Expr | None], *names: str) -> Rewrite:
         functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
         for var, function in module.functions.items():
             if isinstance(function, Function) and var.name in (names or (var.name,)):
-                body = rewrite(function.body, rule, spans.moved)
+                body = rewrite(function.body, rule, spans.record_rewrite)
                 made = Function(function.params, body, dict(function.attrs))
                 del functions[var]
                 functions[GlobalVar(var.name, func_type(made))] = made
@@ -71,7 +71,7 @@ def each_loop(change: Callable[[tir.For], tir.Stmt]) -> Callable[[tir.PrimFunc],
     """Loops with each ``for`` changed, inner ones first."""
 
     def statement(stmt: tir.Stmt) -> tir.Stmt:
-        made = rebuild(stmt, operands(stmt), [statement(inner) for inner in bodies(stmt)])
+        made = rebuild(stmt, operands(stmt), [statement(inner) for inner in child_statements(stmt)])
         return change(made) if isinstance(made, tir.For) else made
 
     return lambda func: tir.PrimFunc(func.params, statement(func.body), func.may_alias, func.memories)

@@ -115,7 +115,7 @@ def members_of(*plugins: Sequence[PluginEntry], targets: Sequence[str] | None = 
 
 def module_of(body: Expr, layers: dict[Expr, Sequence[str]] | None = None) -> IRModule:
     """A model that computes ``body``."""
-    return IRModule.of({"main": Function(free_vars(body), body)}, Spans(layers))
+    return IRModule.from_functions({"main": Function(free_vars(body), body)}, Spans(layers))
 
 
 def checked(module: IRModule, members: Members) -> tuple[Build, Program]:

@@ -39,7 +39,7 @@ class Layers:
 
     @property
     def module(self) -> IRModule:
-        return IRModule.of({"main": Function(tuple(self.inputs), Tuple(self.outputs))})
+        return IRModule.from_functions({"main": Function(tuple(self.inputs), Tuple(self.outputs))})
 
     def pick(self, *choices: Any) -> Any:
         return choices[self.rng.integers(len(choices))]

@@ -350,7 +350,7 @@ def modules(
         except ModelError:
             continue
     main = graph.function(choice.of(True, False))
-    return IRModule.of({"main": main}, graph.spans.only(post_order(main.body)), draw(signatures(main)))
+    return IRModule.from_functions({"main": main}, graph.spans.only(post_order(main.body)), draw(signatures(main)))
 
 
 def signatures(main: Function) -> st.SearchStrategy[Signature | None]:

@@ -43,7 +43,7 @@ class RowNet:
 
     def module(self, body: Expr) -> IRModule:
         """The network that computes ``body``."""
-        return IRModule.of({"main": Function([self.x], body)}, self.spans)
+        return IRModule.from_functions({"main": Function([self.x], body)}, self.spans)
 
 
 def small_net() -> IRModule:

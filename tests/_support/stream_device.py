@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from uma.codegen.devices import Device
-from uma.hookspecs import Blob, Extern, Field, Implementation, LaunchQueue, Relocation, Routine, Runtime
+from uma.hookspecs import BitField, Blob, Extern, Implementation, LaunchQueue, Relocation, Routine, Runtime
 from uma.tir.form import nodes as tir
 
 __all__ = ["DEPTH", "MODES", "Source", "commands", "decode", "describe", "devices", "extern", "runtime"]
@@ -282,7 +282,7 @@ int32_t lag_sim_bus(uma_device *device, void *memory, size_t bytes)
 }
 """
 
-FIELDS = (Field("dst_base", 8, lsb=16), Field("base", 8, lsb=24), Field("offset", 28, unit=4))
+FIELDS = (BitField("dst_base", 8, lsb=16), BitField("base", 8, lsb=24), BitField("offset", 28, unit=4))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from tests._support import stream_device as lag
 
 from uma.codegen.weights import assemble
-from uma.program import Buffer, Call, Plan, Program, Queue, Step, Wait, check_plan, place_waits, plan, relocate, verify
+from uma.program import Buffer, Call, Plan, Program, Queue, Step, Wait, place_waits, plan, relocate, verify, verify_plan
 from uma.program.relocate import base_buffers
 from uma.relay import Extern
 from uma.tir.form import nodes as tir
@@ -190,7 +190,7 @@ def checked_plan(program: Program) -> Plan:
     """The plan of a program that is sound."""
     verify(program)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     return memory
 
 

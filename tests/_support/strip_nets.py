@@ -73,4 +73,4 @@ def strip_net(seed: int, dtype: str = "int8", most: int = 7) -> IRModule:
             continue
         if min(made.tensor.shape[1:3]) > 1:
             data = made
-    return named(IRModule.of({"main": Function([x], data)}))
+    return named(IRModule.from_functions({"main": Function([x], data)}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uma.hookspecs import Lowered
+from uma.hookspecs import LoweredKernel
 from uma.relay import Call, Constant, Expr, Function, Tuple, TupleGetItem, post_order
 from uma.relay.op import Op
 from uma.tir import te
@@ -42,10 +42,10 @@ def kernel_of(function: Function, compute: Compute = as_declared) -> te.Kernel:
     return te.prim_func(params, outputs)
 
 
-def lowered(function: Function, compute: Compute = as_declared) -> Lowered:
+def lowered(function: Function, compute: Compute = as_declared) -> LoweredKernel:
     """The same as what a pattern's ``lower`` gives."""
     kernel = kernel_of(function, compute)
-    return Lowered(kernel.func, kernel.bind())
+    return LoweredKernel(kernel.func, kernel.bind())
 
 
 def _value(expr: Expr, values: dict[Expr, tuple[te.Tensor, ...]], compute: Compute) -> tuple[te.Tensor, ...]:

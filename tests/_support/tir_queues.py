@@ -13,7 +13,7 @@ from tests._support.tir_devices import C as TOY
 
 from uma.tir.form.nodes import Alloc, Buffer, Copy, Exec, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
 from uma.tir.form.text import parse_machine
-from uma.tir.form.visit import bodies, buffers_read, buffers_written, operands, rebuild, views
+from uma.tir.form.visit import buffers_read, buffers_written, child_statements, operands, rebuild, views
 
 Draw = Any
 
@@ -196,14 +196,14 @@ def blocking(func: PrimFunc) -> PrimFunc:
             return Copy(stmt.to, stmt.source, stmt.shape)
         if isinstance(stmt, Exec):
             return Exec(stmt.intrinsic, stmt.args, stmt.values)
-        return rebuild(stmt, operands(stmt), [changed(inner) for inner in bodies(stmt)])
+        return rebuild(stmt, operands(stmt), [changed(inner) for inner in child_statements(stmt)])
 
     return replace(func, body=changed(func.body), queues=())
 
 
 def count_waits(stmt: Stmt) -> int:
     """How many waits the text of ``stmt`` has."""
-    return isinstance(stmt, Wait) + sum(count_waits(inner) for inner in bodies(stmt))
+    return isinstance(stmt, Wait) + sum(count_waits(inner) for inner in child_statements(stmt))
 
 
 def with_wait(func: PrimFunc, number: int, change: Callable[[Wait], Stmt]) -> PrimFunc:
@@ -214,7 +214,7 @@ def with_wait(func: PrimFunc, number: int, change: Callable[[Wait], Stmt]) -> Pr
         if isinstance(stmt, Wait):
             left[0] -= 1
             return change(stmt) if left[0] == -1 else stmt
-        return rebuild(stmt, operands(stmt), [changed(inner) for inner in bodies(stmt)])
+        return rebuild(stmt, operands(stmt), [changed(inner) for inner in child_statements(stmt)])
 
     return replace(func, body=changed(func.body))
 
@@ -274,13 +274,13 @@ class _Placer:
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Seq):
             return seq(*[self.stmt(inner) for inner in stmt.stmts])
-        if not bodies(stmt) or (isinstance(stmt, For) and stmt.kind == "parallel"):
+        if not child_statements(stmt) or (isinstance(stmt, For) and stmt.kind == "parallel"):
             return self.leaf(stmt)
         before = self.settle_for([b for expr in operands(stmt) for b in buffers_read(expr)], ())
         if isinstance(stmt, (For, If)):
             inside = self.branches(stmt)
         else:
-            inside = [self.stmt(bodies(stmt)[0])]
+            inside = [self.stmt(child_statements(stmt)[0])]
         if isinstance(stmt, Alloc):
             gone = stmt.buffer
             inside += self.settle(lambda started: gone in (view.buffer for view in views(started.stmt)))
@@ -305,7 +305,7 @@ class _Placer:
         may still be in flight after it."""
         at_entry, inside = self.flying, []
         self.level += 1
-        for body in bodies(stmt):
+        for body in child_statements(stmt):
             self.flying = {queue: list(flying) for queue, flying in at_entry.items()}
             inner = self.stmt(body)
             inside.append(seq(inner, *self.settle(lambda started: started.level >= self.level)))

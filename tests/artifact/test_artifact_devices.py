@@ -20,7 +20,7 @@ from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE
 from uma.artifact.soundness import problem
 from uma.codegen.devices import Device
-from uma.contract.drivers import Clock, Parts
+from uma.contract.drivers import Clock, PartCounters
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
 from uma.json_record import to_json
 from uma.program import Buffer, Call
@@ -78,7 +78,7 @@ def test_the_profile_says_which_device_and_what_it_counted() -> None:
 def test_a_step_has_counted_what_came_since_the_one_before() -> None:
     """Also where a device has several; the counters of parts are apart, and a clock says what cycles are."""
     clock = Clock(2e3, "operations", "operations")
-    runtime = fake.runtime(counters=("operations", "bytes_moved"), parts=Parts(1, ("runs",)), clock=clock)
+    runtime = fake.runtime(counters=("operations", "bytes_moved"), parts=PartCounters(1, ("runs",)), clock=clock)
     files, metadata = metadata_of(fake.chain("a", "a"), fake.devices(a=runtime))
     metadata["calls"][1]["parts"] = ["second", "a mark more than the driver counts"]
     profile = artifact_of(files, metadata).profile(X, repeat=2)
@@ -109,7 +109,7 @@ def test_a_fault_names_device_layer_and_meaning() -> None:
 
 def test_a_device_that_says_where_a_fault_was() -> None:
     """The fake has moved 16 bytes by then, in its first run: that is part 16 and cycle 1."""
-    runtime = fake.runtime("step", 0, counters=(), parts=Parts(1, ("operations",), locates_faults=True))
+    runtime = fake.runtime("step", 0, counters=(), parts=PartCounters(1, ("operations",), locates_faults=True))
     files, metadata = metadata_of(fake.chain("a"), fake.devices(a=runtime))
     for parts, layers, place in (([f"part{n}" for n in range(17)], ("part16",), ", in cycle 1"), (["one"], None, "")):
         metadata["calls"][0]["parts"] = parts

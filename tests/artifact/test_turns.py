@@ -6,7 +6,7 @@ import pytest
 
 from uma.artifact.profile import CallTime
 from uma.artifact.record import CallRecord
-from uma.artifact.turns import WayTime, has_ways, is_nested, times_of, way_times
+from uma.artifact.turns import ControlFlowTime, has_ways, is_nested, times_of, way_times
 
 
 def call(way: str | None = None, layer: str = "") -> CallRecord:
@@ -46,8 +46,8 @@ def test_branches_of_one_layer_are_added_up() -> None:
     inner = 60.0 + 70.0 + 80.0
     outer = 30.0 + 50.0 + inner + 90.0
     assert found == (
-        WayTime("loop", ("turns",), 1, 7, 20.0 + outer + 100.0),
-        WayTime("branch", ("choice",), 7 + 4, 3 + 1, outer),
+        ControlFlowTime("loop", ("turns",), 1, 7, 20.0 + outer + 100.0),
+        ControlFlowTime("branch", ("choice",), 7 + 4, 3 + 1, outer),
     )
 
 

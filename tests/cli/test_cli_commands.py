@@ -427,7 +427,7 @@ class TestTargets:
         record = uma("targets", "--explain", "npu -dim=4", "--json").json
         assert [(row["role"], row["name"]) for row in record["targets"]] == [("host", "plain"), ("accelerator", "npu")]
         assert record["notes"] == ["no host was given: 'plain' was added, the default host of 'npu -dim=4'"]
-        assert read_target(record["json"], host.named) == host.target(record["target"])
+        assert read_target(record["json"], host.lookup) == host.target(record["target"])
         assert "duo: two of them (stands for plain -accelerators=npu,'b: npu')" in uma("targets").out
         assert uma("targets", "duo").out.endswith("stands for plain -accelerators=npu,'b: npu'\n")
         assert "formerly rows\n" in uma("targets", "npu").out

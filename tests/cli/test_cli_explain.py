@@ -21,7 +21,7 @@ from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
 from uma.cli.profile import _show_parts
 from uma.codegen.kernel import kernel_source
-from uma.hookspecs import Clock, Code, Cost, Declined, Lowered, Pattern, Refuse, Strategy
+from uma.hookspecs import Clock, Cost, Declined, LoweredKernel, Pattern, Refuse, Strategy, TargetCode
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function, IRModule
 from uma.relay.pattern import Clause, Failed, Match, op, wildcard
@@ -61,7 +61,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return installed
 
 
-def npu(*others: str, lower: Callable[[Function], Lowered] = lowered) -> list[PluginEntry]:
+def npu(*others: str, lower: Callable[[Function], LoweredKernel] = lowered) -> list[PluginEntry]:
     """Takes narrow dense layers, and other ops."""
     patterns = [taking("npu", "qnn.dense", lower, [NARROW]), *(taking("npu", name, lower) for name in others)]
     return toy("npu", patterns=lambda: patterns)
@@ -103,11 +103,11 @@ why layers are not on accelerators:
     def test_where_guarantees_end(self, uma: Uma, install: Install) -> None:
         """A plugin that makes machine code itself is named by explain and build, in words and in JSON."""
 
-        def own(module: IRModule, target: Target, prefix: str) -> Code:
+        def own(module: IRModule, target: Target, prefix: str) -> TargetCode:
             made = {var.name: f"{prefix}_{var.name}" for var in module.functions}
             text = "\n".join(kernel_source(made[v.name], f, is_static=False) for v, f in module.functions.items())
             text = f'#include "{prefix}_functions.h"\n#include "uma_math.h"\n\n{text}'
-            return Code(symbols=made, sources={f"{prefix}.c": text})
+            return TargetCode(symbols=made, sources={f"{prefix}.c": text})
 
         install(toy("npu", "nn.relu", tir_to_runtime=own))
         line = "npu: its plugin makes 1 kernel itself (relu); what is proven of its loops ends there: `uma verify`"
@@ -224,7 +224,7 @@ why layers are not on accelerators:
         assert owner("dsp", "npu", "plain") == owner("dsp", "plain", "npu") == "dsp"
 
     def test_what_is_refused_when_it_is_lowered_is_told(self, uma: Uma, install: Install) -> None:
-        def lower(function: Function) -> Lowered:
+        def lower(function: Function) -> LoweredKernel:
             raise Refuse("the driver is too old")
 
         install(npu(lower=lower))
@@ -411,7 +411,7 @@ class TestRequiredOffload:
         assert sorted(os.listdir(folder)) == before
 
 
-def wrong_at(*place: int) -> Callable[[Function], Lowered]:
+def wrong_at(*place: int) -> Callable[[Function], LoweredKernel]:
     """A lowering that computes an ``add`` wrongly by 1 at one place."""
 
     def compute(call: Call, args: Sequence[te.Tensor]) -> te.Tensor | tuple[te.Tensor, ...]:
@@ -428,14 +428,14 @@ def wrong_at(*place: int) -> Callable[[Function], Lowered]:
 
         return te.compute(made.shape, element, "wrong")
 
-    def lower(function: Function) -> Lowered:
+    def lower(function: Function) -> LoweredKernel:
         kernel = kernel_of(function, compute)
-        return Lowered(kernel.func, kernel.bind())
+        return LoweredKernel(kernel.func, kernel.bind())
 
     return lower
 
 
-def joined(lower: Callable[[Function], Lowered]) -> list[PluginEntry]:
+def joined(lower: Callable[[Function], LoweredKernel]) -> list[PluginEntry]:
     """Takes an addition, and a relu behind it, as one."""
     term = op("nn.relu")(op("add")(wildcard("int32"), wildcard("int32")))
     return toy("npu", patterns=lambda: [Pattern("npu.sum", term, lower=lambda match, target: lower(match.function))])
@@ -527,8 +527,8 @@ def main(x: Tensor[(4,), int32]) -> Tensor[(4,), int32]:
 
 class TestProfile:
     def test_the_device_of_each_call_and_what_it_counted(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(match: Match, target: object) -> Lowered:
-            return Lowered(fake_device.doubling(4))
+        def double(match: Match, target: object) -> LoweredKernel:
+            return LoweredKernel(fake_device.doubling(4))
 
         value = wildcard("int32")
         fake = entry_of(
@@ -569,8 +569,8 @@ class TestProfile:
         assert re.fullmatch(r"median of 2 runs: \d+\.\d us, with a simulator on this machine for fake", last)
 
     def test_a_false_estimate_is_seen(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(match: Match, target: object) -> Lowered:
-            return Lowered(fake_device.doubling(4))
+        def double(match: Match, target: object) -> LoweredKernel:
+            return LoweredKernel(fake_device.doubling(4))
 
         value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")
         fake = entry_of(
@@ -619,8 +619,8 @@ class TestProfile:
         assert (counted_cycles(profile, "npu"), counted_cycles(profile, "dsp")) == (21, None)
 
     def test_time_at_the_devices_clock(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(match: Match, target: object) -> Lowered:
-            return Lowered(fake_device.doubling(4))
+        def double(match: Match, target: object) -> LoweredKernel:
+            return LoweredKernel(fake_device.doubling(4))
 
         value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")
         fake = entry_of(

@@ -34,7 +34,7 @@ def few_loops() -> tuple[IRModule, tuple[str, ...]]:
     """Weights that no strategy brings into order: they are read as they come, and not often."""
     x, w = Var("x", TensorType((2, 20), "int8")), Var("w", TensorType((3, 20), "int8"))
     results = Tuple([call("qnn.dense", x, w), call("nn.relu", x)])
-    return IRModule.of({"main": Function([x, w], results)}), ("qnn.dense", "nn.relu")
+    return IRModule.from_functions({"main": Function([x, w], results)}), ("qnn.dense", "nn.relu")
 
 
 @pytest.fixture

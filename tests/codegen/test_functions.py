@@ -171,7 +171,7 @@ def test_machines_give_the_same_bits(name: str, machine: str) -> None:
     op = {"pow": "power"}.get(name, name)
     size = 1 << 17
     params = [Var(one, TensorType((size,), "float32")) for one in ("x", "y")[: 2 if name == "pow" else 1]]
-    art = uma.build(IRModule.of({"main": Function(params, call(op, *params))}), target=target)
+    art = uma.build(IRModule.from_functions({"main": Function(params, call(op, *params))}), target=target)
     args = maths.arguments(name, 1 << 22)
     for first in range(0, len(args[0]), size):
         part = tuple(np.resize(arg[first : first + size], size) for arg in args)

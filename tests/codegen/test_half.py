@@ -57,7 +57,7 @@ def test_every_conversion_is_the_nearest() -> None:
     wanted |= {name: (floats(dtype), "float16") for name, dtype in (("c", "float32"), ("d", "float64"))}
     params = [Var(name, TensorType(given.shape, given.dtype.name)) for name, (given, _) in wanted.items()]
     casts = [call("cast", x, dtype=dtype) for x, (_, dtype) in zip(params, wanted.values(), strict=True)]
-    artifact = uma.build(IRModule.of({"main": Function(params, Tuple(casts))}), "c", name="casts")
+    artifact = uma.build(IRModule.from_functions({"main": Function(params, Tuple(casts))}), "c", name="casts")
     found = artifact.run({name: given for name, (given, _) in wanted.items()})
     for (given, dtype), got in zip(wanted.values(), found.values(), strict=True):
         with np.errstate(all="ignore"):
@@ -130,7 +130,7 @@ def test_a_built_model_takes_and_gives_float16() -> None:
     x = Var("x", TensorType((64,), "float16"))
     wide = call("cast", x, dtype="float32")
     body = call("cast", call("add", wide, call("exp", wide)), dtype="float16")
-    artifact = uma.build(IRModule.of({"main": Function([x], body)}), "c", name="half")
+    artifact = uma.build(IRModule.from_functions({"main": Function([x], body)}), "c", name="half")
     given = np.random.default_rng(0).standard_normal(64).astype(np.float16)
     (got,) = artifact.run(given).values()
     wide_given = given.astype(np.float32)

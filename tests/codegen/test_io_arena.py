@@ -32,14 +32,14 @@ from tests.codegen.test_model_streams import QUEUES, sums
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device
 from uma.pipeline.io import with_io
-from uma.program import Program, by_rows, check_plan, plan, verify
+from uma.program import Program, by_rows, plan, verify, verify_plan
 
 
 def made(program: Program, name: str, devices: Mapping[str, Device] | None = None, executor: str = "aot") -> ModelFiles:
     named = replace(program, name=name)
     verify(named)
     memory = plan(named)
-    check_plan(named, memory)
+    verify_plan(named, memory)
     return emit_model(named, memory, devices or {}, executor=executor)
 
 

@@ -31,7 +31,7 @@ from uma.codegen import emit_model
 from uma.codegen.executors import EXECUTORS
 from uma.codegen.header import float_literal, int32_literal
 from uma.errors import InternalError
-from uma.program import Plan, Program, Quantisation, check_plan, plan, verify
+from uma.program import Plan, Program, Quantisation, plan, verify, verify_plan
 
 
 @pytest.mark.few(4)
@@ -40,7 +40,7 @@ from uma.program import Plan, Program, Quantisation, check_plan, plan, verify
 def test_the_example_program_computes_what_the_interpreter_does(case: str, compiler: str, tmp_path: Path) -> None:
     program = CASES[case]
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     inputs = random_inputs(program)
     expected = interpret_program(program, inputs)
     found = run_example(tmp_path, program, emit_model(program, memory), inputs, SANITIZED, compiler)

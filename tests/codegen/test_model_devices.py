@@ -17,7 +17,7 @@ from uma.artifact import ClockRecord, PartsRecord
 from uma.artifact.describe import device_record
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device
-from uma.contract.drivers import Clock, Implementation, Parts
+from uma.contract.drivers import Clock, Implementation, PartCounters
 from uma.errors import InternalError, PluginError, UsageError
 from uma.json_record import to_json
 from uma.program import Program, plan
@@ -437,7 +437,7 @@ def test_what_the_metadata_say() -> None:
 
 def test_parts_and_clock_are_in_the_metadata() -> None:
     program = fake.chain("npu")
-    parts, clock = Parts(2, ("bytes_moved",)), Clock(1e6, "operations")
+    parts, clock = PartCounters(2, ("bytes_moved",)), Clock(1e6, "operations")
     made = fake.devices(npu=fake.runtime(counters=("operations",), parts=parts, clock=clock))["npu"]
     record = device_record(made, program, plan(program))
     assert record.parts == PartsRecord(2, ("bytes_moved",), False)

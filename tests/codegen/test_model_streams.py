@@ -17,8 +17,8 @@ from tests._support.stream_programs import offloaded, waits, without
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device
 from uma.errors import InternalError, ModelError, PluginError
-from uma.hookspecs import Field, LaunchQueue, Routine, Runtime
-from uma.program import Buffer, Call, Program, check_plan, plan, verify
+from uma.hookspecs import BitField, LaunchQueue, Routine, Runtime
+from uma.program import Buffer, Call, Program, plan, verify, verify_plan
 from uma.relay import Blob, Extern, Relocation
 from uma.tir import Buffer as TirBuffer
 from uma.tir import Param
@@ -142,7 +142,7 @@ def test_every_missing_wait_is_found() -> None:
     for position in waits(program):
         broken = without(program, position)
         with pytest.raises(InternalError) as caught:
-            check_plan(broken, memory)
+            verify_plan(broken, memory)
         found.append(f"{caught.value.what} ({caught.value.where})")
     assert found == [
         "reads 't1', which step 1 (e1_npu) on queue 'b' of 'npu' may still write: a wait is missing "
@@ -383,7 +383,7 @@ def test_queues_are_the_drivers() -> None:
 
 
 def test_a_field_that_is_too_small_is_found_when_the_model_is_written() -> None:
-    narrow = (*lag.FIELDS[:2], Field("offset", 3, unit=4))
+    narrow = (*lag.FIELDS[:2], BitField("offset", 3, unit=4))
     made = lag.runtime(routines=(replace(lag.START, fields=narrow), lag.RUN))
     program = sums(*QUEUES)
     with pytest.raises(PluginError) as caught:

@@ -17,7 +17,7 @@ from tests._support.row_programs import interpret_rows, residual, row_forms, row
 
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.executors import EXECUTORS
-from uma.program import Program, by_rows, check_plan, plan
+from uma.program import Program, by_rows, plan, verify_plan
 
 
 def inputs_of(program: Program) -> dict[str, np.ndarray]:
@@ -64,7 +64,7 @@ def run(folder: Path, programs: Sequence[Program], executor: str, compiler: str)
     for number, program in enumerate(programs):
         named = replace(program, name=f"p{number}")
         memory = plan(named)
-        check_plan(named, memory)
+        verify_plan(named, memory)
         models.append(emit_model(named, memory, executor=executor))
         body += checked(named, interpret_rows(program, inputs_of(program)))
     write(folder, *models)

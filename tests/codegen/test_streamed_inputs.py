@@ -16,7 +16,7 @@ from tests._support.row_programs import residual, row_forms, row_programs, strea
 
 from uma.codegen import ModelFiles, emit_model
 from uma.pipeline.io import with_io
-from uma.program import Buffer, Call, Program, chain_fault, check_plan, plan, verify, with_copies
+from uma.program import Buffer, Call, Program, chain_fault, plan, verify, verify_plan, with_copies
 
 GIVER = """\
 /* A camera that is asked for rows, and at a row that can be chosen gives another number. */
@@ -38,7 +38,7 @@ def made(program: Program, name: str, executor: str = "aot") -> ModelFiles:
     named = replace(program, name=name)
     verify(named)
     memory = plan(named)
-    check_plan(named, memory)
+    verify_plan(named, memory)
     return emit_model(named, memory, executor=executor)
 
 

@@ -347,7 +347,9 @@ def test_nothing_is_charged_outside_of_an_import() -> None:
 
 def test_a_module_is_folded_as_far_as_its_constants_go() -> None:
     big = call("broadcast_to", const(np.ones(1, np.float32)), shape=(3000, 3000))
-    module = IRModule.of({"main": Function((), call("sum", call("nn.dense", big, big), axis=(0, 1), keepdims=False))})
+    module = IRModule.from_functions(
+        {"main": Function((), call("sum", call("nn.dense", big, big), axis=(0, 1), keepdims=False))}
+    )
     ops = [expr.op_name for expr in post_order(canonicalise(module).main.body) if isinstance(expr, Call)]
     assert ops == ["nn.dense", "sum"]
 

@@ -35,7 +35,7 @@ def check(seeds: Sequence[int], record: Callable[[str, object], None]) -> None:
     results = {seed: evaluate(mains[seed], net.inputs)[0] for seed, net in nets.items()}
     faults = []
     some = seeds[::3]
-    module = IRModule.of(
+    module = IRModule.from_functions(
         {"main": Function([p for seed in some for p in mains[seed].params], Tuple([mains[seed].body for seed in some]))}
     )
     compiled = uma.build(module, target="c").run({k: v for seed in some for k, v in nets[seed].inputs.items()})

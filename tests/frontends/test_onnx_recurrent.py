@@ -123,7 +123,7 @@ def test_results_are_those_of_onnxruntime(compiled: list[str]) -> None:
         bodies += body.fields
         inputs.update({new.name: given[old.name] for old, new in renamed.items()})
         wanted += [(name, result) for result in results]
-    found = uma.build(IRModule.of({"main": Function(params, Tuple(bodies))}), "c").run(inputs)
+    found = uma.build(IRModule.from_functions({"main": Function(params, Tuple(bodies))}), "c").run(inputs)
     for ours, (name, theirs) in zip(found.values(), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5, err_msg=name, strict=True)
 

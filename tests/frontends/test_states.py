@@ -27,7 +27,7 @@ def module(*grids: tuple[float, int] | None, states: tuple[StateInfo, ...] = ())
     infos = [TensorInfo(n, *(g or ())) for n, g in zip(names, (*grids, *[None] * 6), strict=False)]
     plain = Signature(tuple(infos[:3]), tuple(infos[3:]), states)
     made = Signature(plain.of_inputs(infos[:3]), plain.of_outputs(infos[3:]), states)
-    return IRModule.of({"main": Function([A, B, C], BODY)}, None, made)
+    return IRModule.from_functions({"main": Function([A, B, C], BODY)}, None, made)
 
 
 def test_pairs_are_taken_out_of_inputs_and_outputs() -> None:
@@ -43,7 +43,7 @@ def test_pairs_are_taken_out_of_inputs_and_outputs() -> None:
 
 
 def test_a_model_without_a_signature() -> None:
-    plain = IRModule.of({"main": Function([A, B, C], BODY)})
+    plain = IRModule.from_functions({"main": Function([A, B, C], BODY)})
     made = keep_states(plain, {"a": "output1"})
     verify(made)
     assert made.signature is not None and [info.name for info in made.signature.outputs] == ["output0", "output2"]
@@ -90,12 +90,12 @@ def test_pairs_that_do_not_fit(given: IRModule, pairs: dict[str, str], what: str
 def test_two_outputs_of_one_name() -> None:
     twice = Signature(tuple(map(TensorInfo, "abc")), tuple(map(TensorInfo, "xxz")))
     with pytest.raises(UsageError, match="the model has more than one such output"):
-        keep_states(IRModule.of({"main": Function([A, B, C], BODY)}, None, twice), {"a": "x"})
+        keep_states(IRModule.from_functions({"main": Function([A, B, C], BODY)}, None, twice), {"a": "x"})
 
 
 def test_types_that_do_not_fit() -> None:
     wide = call("cast", C, dtype="int32")
-    made = IRModule.of({"main": Function([A, C], Tuple([A, wide]))})
+    made = IRModule.from_functions({"main": Function([A, C], Tuple([A, wide]))})
     with pytest.raises(
         UsageError, match=r"input 'a' is Tensor\[\(2,\), int8\] and output 'output1' Tensor\[\(2,\), int32"
     ):

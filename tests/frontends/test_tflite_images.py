@@ -57,7 +57,7 @@ def run(cases: Sequence[tuple[str, Case, IRModule]]) -> list[list[np.ndarray]]:
             initial = np.frombuffer(state.initial, param.dtype).reshape(param.shape)
             fed[f"x{number}_{state.input}"] = initial
     main = Function(params, Tuple(results))
-    artifact = uma.build(IRModule.of({"main": main}), "c -opt=1", name="operators")
+    artifact = uma.build(IRModule.from_functions({"main": main}), "c -opt=1", name="operators")
     values = list(artifact.run(fed).values())
     found = []
     for count in counts:

@@ -439,10 +439,10 @@ def _file(data: bytes, name: str) -> Iterator[Path]:
 
 
 def _load_plan(data: bytes) -> None:
-    from uma.partition.collage.planned import Planned
+    from uma.partition.collage.planned import SavedPlan
 
     with _file(data, "plan.json") as path:
-        Planned.read(path)
+        SavedPlan.read(path)
 
 
 def _load_archive(data: bytes) -> None:

@@ -9,7 +9,7 @@ from tests._support.plugins import run
 from tests._support.programs import interpret_program
 
 from uma.lowering.sequence import traced_sequence
-from uma.program import Call, If, Loop, Program, check_plan, plan, print_program
+from uma.program import Call, If, Loop, Program, plan, print_program, verify_plan
 from uma.relay.bodies import bodies_of, settled
 from uma.relay.evaluate import evaluate
 from uma.relay.module import IRModule
@@ -27,7 +27,7 @@ def check(module: IRModule, seed: int = 0) -> Program:
     """The program of a module, which gives what the module does, in memory that is planned for it."""
     verify(module)
     program = program_of(module)
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
     for number in range(2):
         given = inputs_of(module, seed + number)
         ours = interpret_program(program, {f"in_{name}": array for name, array in given.items()})

@@ -103,7 +103,7 @@ def test_each_kernel_says_it_once() -> None:
     build.run(CHAIN)
     build.run(CHAIN)
     assert len(build.declined) == 1
-    twice = IRModule.of({"main": Function([X], call("add", call("add", X, X), call("nn.relu", X)))})
+    twice = IRModule.from_functions({"main": Function([X], call("add", call("add", X, X), call("nn.relu", X)))})
     again = start_build(load_model(twice, name="m"), host(declining))
     again.run(twice)
     assert [one.sentence for one in again.declined] == [f"(no layer): mine, strategy 'add': {WHY}"] * 2

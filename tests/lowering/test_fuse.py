@@ -28,9 +28,9 @@ from uma.relay.pattern import (
     any_,
     any_of,
     chain,
-    item,
     op,
     outputs,
+    tuple_item,
     wildcard,
 )
 from uma.relay.transform import canonicalise
@@ -134,7 +134,7 @@ def test_where_a_predicate_does_not_hold_a_smaller_kernel_may() -> None:
 
 def test_a_pattern_may_have_several_outputs() -> None:
     split = op("split")(F.named("in"), indices=any_, axis=any_)
-    patterns = table(gates=outputs(op("sigmoid")(item(split, 0)), op("tanh")(item(split, 1))))
+    patterns = table(gates=outputs(op("sigmoid")(tuple_item(split, 0)), op("tanh")(tuple_item(split, 1))))
     halves = call("split", X, indices=(2,), axis=1)
     left, right = call("sigmoid", TupleGetItem(halves, 0)), tanh(TupleGetItem(halves, 1))
     assert kernels(patterns, call("multiply", left, right)) == [("gates", "split sigmoid tanh"), (None, "multiply")]
@@ -177,7 +177,7 @@ def test_regions_are_left_alone() -> None:
     region = Function([X], relu(X), {"Compiler": "npu", "global_symbol": "npu_0"})
     npu = GlobalVar("npu_0", func_type(region))
     main = Function([X], tanh(Call(npu, [relu(X)])))
-    made = fuse(IRModule.of({"main": main, "npu_0": region}), table(some=ANYTHING))
+    made = fuse(IRModule.from_functions({"main": main, "npu_0": region}), table(some=ANYTHING))
     verify(made)
     assert made.functions[npu] is region
     assert [e.op is npu for e in post_order(made.main.body) if isinstance(e, Call)] == [False, True, False]
@@ -231,7 +231,7 @@ def test_what_is_fused_already_stays_as_it_is() -> None:
 
 def test_attributes_of_main_are_kept() -> None:
     main = Function([X], relu(X), {"global_symbol": "m"})
-    assert fuse(IRModule.of({"main": main}), NOTHING).main.attr("global_symbol") == "m"
+    assert fuse(IRModule.from_functions({"main": main}), NOTHING).main.attr("global_symbol") == "m"
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_kernel_has_the_layers_of_its_calls() -> None:
     body = relu(bias)
     view = call("reshape", body, newshape=(32,))
     spans = Spans({CONV: ("conv",), bias: ("conv", "bias"), body: ("relu",), view: ("flat",)})
-    module = fuse(IRModule.of({"main": Function([X], view)}, spans), CONV_BIAS_RELU)
+    module = fuse(IRModule.from_functions({"main": Function([X], view)}, spans), CONV_BIAS_RELU)
     kernel, made = only_kernel(module.main)
     assert module.spans[made] == ("conv", "bias", "relu")
     assert module.spans[kernel.body] == ("relu",)

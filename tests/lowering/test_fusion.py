@@ -16,7 +16,7 @@ from tests._support.residual_nets import residual_block
 from tests._support.small_models import NET
 
 from uma.errors import ModelError
-from uma.hookspecs import ChannelBounds, Fusion, Lowered, Pattern, Strategy
+from uma.hookspecs import ChannelBounds, Fusion, LoweredKernel, Pattern, Strategy
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
@@ -104,7 +104,7 @@ def test_functions_are_written_into_what_calls_them() -> None:
     body = call("add", Call(inner, [call("tanh", X)]), const(2.0))
     x = random_array((1, 4, 4, 2), "float32", 3)
     [got] = computed(function(body), x)
-    [expected] = evaluate(IRModule.of({"main": function(body)}), {"x": x})
+    [expected] = evaluate(IRModule.from_functions({"main": function(body)}), {"x": x})
     np.testing.assert_allclose(got, expected, 1e-6)
 
 
@@ -182,7 +182,7 @@ def test_sums_lie_within_their_bounds(inputs: int, units: int, zero: int, seed: 
     body = call("qnn.dense", x, weight, input_zero_point=zero)
     [found] = bounds(body, weight)
     data = random_array((3, inputs), I8, seed + 1)
-    [sums] = evaluate(IRModule.of({"main": function(body)}), {"x": data})
+    [sums] = evaluate(IRModule.from_functions({"main": function(body)}), {"x": data})
     assert (np.abs(sums) <= np.array(found.magnitude) * np.abs(data.astype(int) - zero).max()).all()
 
 
@@ -251,10 +251,10 @@ def test_anchors_that_are_no_products(tmp_path: Path) -> None:
 def test_a_strategy_gives_the_loops_of_all_of_a_kernel() -> None:
     given: list[str | None] = []
 
-    def conv2d(fusion: Fusion, target: Target) -> Lowered:
+    def conv2d(fusion: Fusion, target: Target) -> LoweredKernel:
         given.extend(names(fusion.calls))
         kernel = fusion.tensors.kernel()
-        return Lowered(kernel.func, kernel.bind())
+        return LoweredKernel(kernel.func, kernel.bind())
 
     host = TargetKind("lowering", help="a host", is_host=True)
     entries = entry_of(host, strategies=lambda: [Strategy("nn.conv2d", lambda *_: None), Strategy("nn.conv2d", conv2d)])
@@ -268,10 +268,10 @@ def test_a_pattern_comes_before_the_anchor_of_what_it_took() -> None:
     order: list[str] = []
 
     def says(name: str) -> Any:
-        def lower(fusion: Fusion, target: Target) -> Lowered | None:
+        def lower(fusion: Fusion, target: Target) -> LoweredKernel | None:
             order.append(name)
             kernel = fusion.tensors.kernel()
-            return Lowered(kernel.func, kernel.bind()) if name == "anchor" else None
+            return LoweredKernel(kernel.func, kernel.bind()) if name == "anchor" else None
 
         return lower
 

@@ -11,7 +11,7 @@ from tests._support.programs import interpret_program
 
 from uma.lowering.keep import evaluation_order, moves
 from uma.lowering.sequence import sequence_tracing
-from uma.program import Program, check_plan, plan, verify
+from uma.program import Program, plan, verify, verify_plan
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Expr, Function, Tuple, Var, call, const
 from uma.relay.module import IRModule, Signature, StateInfo, TensorInfo
@@ -34,7 +34,7 @@ def module_of(*outputs: Expr, **states: Expr) -> IRModule:
         StateInfo(f"{name}:0", 1 + i, len(outputs) + i, bytes(range(1 + i, 5 + i))) for i, name in enumerate(states)
     ]
     signature = Signature((TensorInfo("x"),), tuple(TensorInfo(f"y{i}") for i in range(len(outputs))), tuple(infos))
-    module = IRModule.of({"main": Function(params, Tuple([*outputs, *states.values()]))}, None, signature)
+    module = IRModule.from_functions({"main": Function(params, Tuple([*outputs, *states.values()]))}, None, signature)
     verify_module(module)
     return module
 
@@ -50,7 +50,7 @@ def program_of(*outputs: Expr, **states: Expr) -> Program:
 
 def check(module: IRModule, program: Program) -> None:
     verify(program)
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
     assert module.signature is not None
     states = module.signature.states
     kept: dict[str, np.ndarray] = {}
@@ -141,7 +141,7 @@ def test_new_values_come_as_soon_as_they_can() -> None:
 
 def test_the_order_of_a_model_without_states() -> None:
     main = Function([X], call("nn.relu", X))
-    assert evaluation_order(main, Signature.of(main)) == [X, main.body]
+    assert evaluation_order(main, Signature.from_function(main)) == [X, main.body]
 
 
 def test_old_values_can_be_kept_for_inspection() -> None:

@@ -22,7 +22,7 @@ KINDS = ["conv", "depthwise", "max_pool", "average_pool", "global_max", "mean", 
 
 
 def _lowered(function: Function, host: str) -> list[PrimFunc]:
-    module = uma.build(IRModule.of({"main": function}), host, plugins=PLUGINS, stop_after="flatten")
+    module = uma.build(IRModule.from_functions({"main": function}), host, plugins=PLUGINS, stop_after="flatten")
     assert isinstance(module, IRModule)
     return [found for found in module.functions.values() if isinstance(found, PrimFunc)]
 

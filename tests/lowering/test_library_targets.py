@@ -29,7 +29,7 @@ GIVEN = np.array([[1, -2, 3], [4, 5, 6]], np.int32)
 def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
     x, y = (Buffer(name, function.body.shape, "int32") for name in "xy")
     extern = Extern((Param(x, "input"), Param(y, "output")), "twice", {"count": x.size})
-    module = IRModule.of({"relu": extern})
+    module = IRModule.from_functions({"relu": extern})
     return module, module.global_var("relu")
 
 

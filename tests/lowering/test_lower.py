@@ -37,7 +37,7 @@ X, Y = Var("x", T), Var("y", T)
 
 def module_of(*results: Expr, spans: Spans | None = None) -> IRModule:
     body = results[0] if len(results) == 1 else Tuple(results)
-    return IRModule.of({"main": Function(free_vars(body), body)}, spans)
+    return IRModule.from_functions({"main": Function(free_vars(body), body)}, spans)
 
 
 def kernels(module: IRModule) -> list[str]:
@@ -96,7 +96,7 @@ def test_names_of_functions_of_the_module_are_not_taken() -> None:
     x = te.placeholder((2, 3), "float32", "x")
     mine = te.prim_func([x], [te.compute((2, 3), lambda i, j: -x[i, j], "y")]).func
     main = Function([X], Call(GlobalVar("relu", FuncType((T,), T)), [call("nn.relu", X)]))
-    module = IRModule.of({"main": main, "relu": mine})
+    module = IRModule.from_functions({"main": main, "relu": mine})
     lowered = lower(module)
     assert kernels(lowered) == ["relu", "relu_1"]
     assert lowered["relu"] is mine
@@ -128,7 +128,7 @@ def test_a_long_chain_in_one_kernel_is_lowered_without_recursion() -> None:
     for i in range(400):
         body = call(("sigmoid", "tanh")[i % 2], body)
     x = Function([X], body)
-    check(IRModule.of({"main": Function([X], Call(x, [X]))}))
+    check(IRModule.from_functions({"main": Function([X], Call(x, [X]))}))
 
 
 # --- what a kernel written by hand may be ----------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_what_each_expression_became() -> None:
 
 
 def test_attributes_of_main_are_kept() -> None:
-    module = IRModule.of({"main": Function([X], call("nn.relu", X), {"global_symbol": "m"})})
+    module = IRModule.from_functions({"main": Function([X], call("nn.relu", X), {"global_symbol": "m"})})
     assert lower(module).main.attr("global_symbol") == "m"
 
 
@@ -243,7 +243,7 @@ def test_loops_of_another_shape_are_our_fault(own_ops: None) -> None:
 
 def test_functions_of_the_graph_form_are_not_called_by_name() -> None:
     body = Call(GlobalVar("g", FuncType((T,), T)), [X])
-    module = IRModule.of(
+    module = IRModule.from_functions(
         {"main": Function([X], body), "g": Function([X], call("nn.relu", X))}, Spans({body: ("layer",)})
     )
     with pytest.raises(ModelError, match="main calls 'g', a function of the graph form, by its name") as caught:

@@ -11,11 +11,11 @@ from tests._support.regions import CHAIN, OPS, RELU, SUM, X
 from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
-from uma.hookspecs import Clause, Cost, Lowered, MatchedRegion, Pass, Pattern, Refuse, TakenMatch, Unmatched
+from uma.hookspecs import Clause, Cost, LoweredKernel, MatchedRegion, Pass, Pattern, Refuse, RegionMatch, UnmatchedCall
 from uma.lowering.members import Members
 from uma.pipeline.stages import Build
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, TupleGetItem, Var, call
-from uma.relay.pattern import Match, any_, constant, item, op, outputs, where, wildcard
+from uma.relay.pattern import Match, any_, constant, op, outputs, tuple_item, where, wildcard
 from uma.reports.costs import region_costs
 from uma.target import Target
 
@@ -40,9 +40,9 @@ def by_match(name: str, term: Any, predicate: Any = None) -> Pattern:
 def given_region(body: Expr, *params: Var) -> IRModule:
     """A model that has a region of its own."""
     region = Function(params, body, {"Compiler": "npu", "global_symbol": "mine"})
-    var = IRModule.of({"mine": region}).global_var("mine")
+    var = IRModule.from_functions({"mine": region}).global_var("mine")
     main = Function(params, Call(var, params))
-    return IRModule.of({"main": main, "mine": region})
+    return IRModule.from_functions({"main": main, "mine": region})
 
 
 def matched(patterns: list[Pattern], module: IRModule, name: str = "mine") -> MatchedRegion:
@@ -77,7 +77,7 @@ class TestWhatThePartitionerFound:
 
         given: list[Match] = []
 
-        def lower(match: Match, target: Target) -> Lowered:
+        def lower(match: Match, target: Target) -> LoweredKernel:
             given.append(match)
             return lowered(match.function)
 
@@ -90,7 +90,9 @@ class TestWhatThePartitionerFound:
 
     def test_several_results(self) -> None:
         halves = op("split")(wildcard("int32").named("x"), indices=any_, axis=any_)
-        both = outputs(op("nn.relu")(item(halves, 0)).named("low"), op("clip")(item(halves, 1), a_min=0, a_max=any_))
+        both = outputs(
+            op("nn.relu")(tuple_item(halves, 0)).named("low"), op("clip")(tuple_item(halves, 1), a_min=0, a_max=any_)
+        )
         split = call("split", X, indices=(2,), axis=1)
         parts = call("nn.relu", TupleGetItem(split, 0)), call("clip", TupleGetItem(split, 1), a_min=0.0, a_max=3.0)
         [region] = seen([by_match("npu.both", both)], module_of(Tuple(parts)))
@@ -134,7 +136,7 @@ class TestWhatAModelBrings:
             (plain, "it is no match of a pattern of 'npu'"),
         ):
             region = matched([taking("npu", "add")], given_region(body, X))
-            assert region.calls == (Unmatched(body, reason),)
+            assert region.calls == (UnmatchedCall(body, reason),)
             with pytest.raises(Refuse) as caught:
                 _ = region.matches
             assert (caught.value.reason, caught.value.at) == (reason, body)
@@ -159,7 +161,7 @@ class TestWhatAModelBrings:
         ):
             body = Call(Function([p], inner, {"Composite": "npu.relu"}), [X])
             [one] = matched([taking("npu", "nn.relu")], given_region(body, X)).calls
-            assert isinstance(one, Unmatched) and reason in one.reason
+            assert isinstance(one, UnmatchedCall) and reason in one.reason
 
     def test_its_predicate_is_asked_by_itself_and_then_in_the_model(self) -> None:
         asked: list[Match] = []
@@ -174,12 +176,12 @@ class TestWhatAModelBrings:
         p = Var("p0", X.type)
         body = Call(Function([p], call("nn.relu", p), {"Composite": "npu.relu"}), [X])
         [one] = matched([pattern], given_region(body, X)).calls
-        assert one == Unmatched(body, "clause clipped: clip it") and len(asked) == 2
+        assert one == UnmatchedCall(body, "clause clipped: clip it") and len(asked) == 2
         module = given_region(body, X)
         clip = call("clip", X, a_min=0.0, a_max=9.0)
         main = Function([X], Call(module.global_var("mine"), [clip]))
         [one] = matched([pattern], module.with_main(main, module.spans)).calls
-        assert isinstance(one, TakenMatch) and one.found["x"] is clip and one["x"] is p
+        assert isinstance(one, RegionMatch) and one.found["x"] is clip and one["x"] is p
 
     def test_a_predicate_that_fails_then_names_its_plugin(self) -> None:
         relu = taking("npu", "nn.relu", predicate=lambda found: 1 // 0)
@@ -190,11 +192,14 @@ class TestWhatAModelBrings:
 
     def test_functions_of_the_module_are_no_matches(self) -> None:
         helper = Function([X], call("nn.relu", X))
-        var = IRModule.of({"helper": helper}).global_var("helper")
+        var = IRModule.from_functions({"helper": helper}).global_var("helper")
         module = given_region(Call(var, [X]), X)
         module = IRModule({**module.functions, var: helper})
         [one] = matched([taking("npu", "nn.relu")], module).calls
-        assert isinstance(one, Unmatched) and one.reason == "'helper', a function of the module, is no pattern of 'npu'"
+        assert (
+            isinstance(one, UnmatchedCall)
+            and one.reason == "'helper', a function of the module, is no pattern of 'npu'"
+        )
 
 
 def test_a_host_lowers_a_match_too() -> None:
@@ -207,7 +212,7 @@ def test_a_host_lowers_a_match_too() -> None:
 
     given: list[Match] = []
 
-    def lower(match: Match, target: Target) -> Lowered:
+    def lower(match: Match, target: Target) -> LoweredKernel:
         given.append(match)
         return lowered(match.function)
 

@@ -12,7 +12,7 @@ from tests._support.regions import CHAIN, OPS, T, X, Y, fault, whole
 from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
-from uma.hookspecs import Fusion, Lowered, Pass, Pattern, Refuse, Strategy
+from uma.hookspecs import Fusion, LoweredKernel, Pass, Pattern, Refuse, Strategy
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import OpRecord
 from uma.plugins import PluginHost
@@ -104,7 +104,7 @@ class TestRefusals:
             "its constant": lambda function: function.body.args[1],  # type: ignore[attr-defined]  # its body is a call
         }
 
-        def lower(function: Function) -> Lowered:
+        def lower(function: Function) -> LoweredKernel:
             raise Refuse("this one not", at=where[at](function))
 
         def patterns() -> list[Any]:
@@ -115,7 +115,7 @@ class TestRefusals:
         assert found["second"].why[0].reason == "this one not"
 
     def test_a_strategy_refuses_what_a_later_one_would_give(self) -> None:
-        def refuse(fusion: Fusion, target: Target) -> Lowered:
+        def refuse(fusion: Fusion, target: Target) -> LoweredKernel:
             raise Refuse("too slow there")
 
         def strategies() -> list[Strategy]:
@@ -125,7 +125,7 @@ class TestRefusals:
         assert records(CHAIN, members)["second"].why[0].reason == "too slow there"
 
     def test_what_is_refused_falls_to_a_smaller_pattern_and_then_to_another_target(self) -> None:
-        def refuse(function: Function) -> Lowered:
+        def refuse(function: Function) -> LoweredKernel:
             raise Refuse(f"no {function.attr('Composite')}")
 
         relu = op("nn.relu")(wildcard("int32"))
@@ -145,7 +145,7 @@ class TestRefusals:
     def test_a_part_that_another_match_has_too_is_refused_of_one_alone(self) -> None:
         """Both matches compute ``add(p0, p0)``, which is one expression."""
 
-        def refuse(function: Function) -> Lowered:
+        def refuse(function: Function) -> LoweredKernel:
             raise Refuse("alone it is slow", at=function.body)
 
         value = wildcard("int32")
@@ -161,7 +161,7 @@ class TestRefusals:
     def test_equal_regions_are_refused_together(self) -> None:
         asked: list[Function] = []
 
-        def refuse(function: Function) -> Lowered:
+        def refuse(function: Function) -> LoweredKernel:
             asked.append(function)
             raise Refuse("never")
 
@@ -175,7 +175,7 @@ class TestRefusals:
         """Each match is asked for once, however many go."""
         asked: list[tuple[Function, int]] = []
 
-        def some(function: Function) -> Lowered:
+        def some(function: Function) -> LoweredKernel:
             (bound,) = [e for e in post_order(function.body) if isinstance(e, Constant)]
             asked.append((function, int(bound.data.item())))
             if asked[-1][1] % 3 == 0:
@@ -203,7 +203,7 @@ class TestRefusals:
         ],
     )
     def test_that_make_no_sense(self, refusal: Callable[[Function], Refuse], what: str) -> None:
-        def lower(function: Function) -> Lowered:
+        def lower(function: Function) -> LoweredKernel:
             raise refusal(function)
 
         error = fault(members_of(toy(patterns=lambda: [taking("npu", "add", lower)])))
@@ -238,7 +238,7 @@ class TestRefusals:
                 Function(main.params, body), Spans(dict(module.spans))
             )
 
-        def refuse(function: Function) -> Lowered:
+        def refuse(function: Function) -> LoweredKernel:
             raise Refuse("who are you?")
 
         passes = lambda: [Pass("POST_PARTITIONING_0", "split", split)]  # noqa: E731 - as short as what it stands for
@@ -258,7 +258,7 @@ class TestRefusals:
             body = call("nn.relu", function.params[0])
             return IRModule({var: Function(function.params, Call(relu, [body.args[0]]), dict(function.attrs))})
 
-        def refuse(function: Function) -> Lowered:
+        def refuse(function: Function) -> LoweredKernel:
             raise Refuse("no")
 
         passes = lambda: [Pass("POST_PARTITIONING_0", "rewrite", rewrite, scope="regions")]  # noqa: E731 - as short as its use
@@ -289,7 +289,7 @@ class TestRefusals:
             assert re.search("Refuse(:|\\b.*) no", fault(members).what)
 
     def test_by_the_host(self) -> None:
-        def refuse(fusion: Fusion, target: Target) -> Lowered:
+        def refuse(fusion: Fusion, target: Target) -> LoweredKernel:
             raise Refuse("I am tired")
 
         entries = entry_of(host_kind("mine"), strategies=lambda: [Strategy("add", refuse)])

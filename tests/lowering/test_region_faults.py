@@ -13,7 +13,7 @@ from tests._support.plugins import HOST, built, entry_of, members_of, module_of,
 from tests._support.regions import CHAIN, OPS, T, X, fault
 
 from uma.errors import ModelError, PluginError
-from uma.hookspecs import Lowered, Pattern, Runtime, Strategy
+from uma.hookspecs import LoweredKernel, Pattern, Runtime, Strategy
 from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call
@@ -52,7 +52,7 @@ def entry_calling(*functions: tir.PrimFunc, made: Callable[[list[GlobalVar], tup
 
 def prim(func: tir.PrimFunc) -> Any:
     def relay_to_tir() -> tuple[IRModule, GlobalVar]:
-        made = IRModule.of({"f": func})
+        made = IRModule.from_functions({"f": func})
         return made, made.global_var("f")
 
     return relay_to_tir
@@ -78,9 +78,9 @@ BAD_MODULES: dict[str, tuple[Any, str]] = {
     "no tuple": (lambda: "loops", "gave 'loops' from hook relay_to_tir"),
     "a tuple of three": (lambda: (1, 2, 3), "gave no pair of a module and its entry in hook relay_to_tir"),
     "no module": (lambda: ({}, UNKNOWN), "gave no pair of an IRModule and a GlobalVar in hook relay_to_tir"),
-    "no entry": (lambda: (IRModule.of({"f": ONE}), "f"), "gave no pair of an IRModule and a GlobalVar"),
+    "no entry": (lambda: (IRModule.from_functions({"f": ONE}), "f"), "gave no pair of an IRModule and a GlobalVar"),
     "an entry that is missing": (
-        lambda: (IRModule.of({"f": ONE}), UNKNOWN),
+        lambda: (IRModule.from_functions({"f": ONE}), UNKNOWN),
         "gave the entry 'unknown', which its module does not have",
     ),
     "an ill-typed module": (ill_typed, r"not sound: the function has type \(Tensor\[\(4,\), int32\]\)"),
@@ -125,7 +125,7 @@ BAD_MODULES: dict[str, tuple[Any, str]] = {
 
 
 def given_back(function: Function) -> tuple[IRModule, GlobalVar]:
-    made = IRModule.of({"f": function})
+    made = IRModule.from_functions({"f": function})
     return made, made.global_var("f")
 
 
@@ -153,20 +153,20 @@ BAD_LOWERED: dict[str, tuple[Callable[[Function], Any], str]] = {
     "no Lowered": (lambda function: ONE, "gave PrimFunc instead of Lowered or Scheduled from"),
     "False": (lambda function: False, "gave bool instead of Lowered or Scheduled from"),
     "a wrong dtype": (
-        lambda function: Lowered(loops([(2, 4)], (2, 4), "int8")),
+        lambda function: LoweredKernel(loops([(2, 4)], (2, 4), "int8")),
         r"gave loops with inputs \(Tensor\[\(2, 4\), int8\]\), not \(Tensor\[\(2, 4\), int32\]\) from",
     ),
     "a wrong output": (
-        lambda function: Lowered(loops([(2, 4)], (8,))),
+        lambda function: LoweredKernel(loops([(2, 4)], (8,))),
         r"gave loops with outputs \(Tensor\[\(8,\), int32\]\), not \(Tensor\[\(2, 4\), int32\]\) from",
     ),
-    "too many inputs": (lambda function: Lowered(loops([(2, 4), (2, 4)], (2, 4))), "gave loops with inputs"),
+    "too many inputs": (lambda function: LoweredKernel(loops([(2, 4), (2, 4)], (2, 4))), "gave loops with inputs"),
     "loops that write into their input": (
-        lambda function: Lowered(writes_its_input()),
+        lambda function: LoweredKernel(writes_its_input()),
         "gave loops that are not sound: malformed loops: input 'x' is written",
     ),
-    "no constants": (lambda function: Lowered(WITH_CONSTANT), ""),
-    "a constant of another dtype": (lambda function: Lowered(WITH_CONSTANT, (np.zeros(4),)), ""),
+    "no constants": (lambda function: LoweredKernel(WITH_CONSTANT), ""),
+    "a constant of another dtype": (lambda function: LoweredKernel(WITH_CONSTANT, (np.zeros(4),)), ""),
     "an exception": (lambda function: {}["weights"], "failed in WHERE: KeyError: 'weights'"),
 }
 
@@ -209,7 +209,7 @@ def test_loops_that_use_what_their_plugin_does_not_declare(runtime: Runtime | No
     func = fake_device.doubling(8)
     flat = Var("flat", TensorType((8,), "int32"))
     hooks: dict[str, Any] = {"relay_to_tir": prim(func)} if hook == "relay_to_tir" else {}
-    patterns = lambda: [taking("npu", "nn.relu", lambda function: Lowered(func))]  # noqa: E731 - as short as its use
+    patterns = lambda: [taking("npu", "nn.relu", lambda function: LoweredKernel(func))]  # noqa: E731 - as short as its use
     relu = call("nn.relu", flat)
     error = fault(
         members_of(toy(patterns=patterns, runtime=lambda: runtime, **hooks)), module_of(relu, {relu: ["first"]})
@@ -240,7 +240,7 @@ def test_a_pattern_of_the_hosts_that_fails() -> None:
 
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:
-    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is no `Lowered`
+    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is no `LoweredKernel`
     wrong = r"uma-plain 1.0 gave int instead of Lowered or Scheduled from strategy 'add'"
     with pytest.raises(PluginError, match=wrong) as caught:
         built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))

@@ -26,7 +26,7 @@ from tests._support.te_lowerings import kernel_of, lowered
 
 import uma
 from uma.errors import ModelError, PluginError, UsageError
-from uma.hookspecs import Fusion, Lowered, Pattern, Strategy
+from uma.hookspecs import Fusion, LoweredKernel, Pattern, Strategy
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel
@@ -50,7 +50,7 @@ class TestTheRoad:
 
         def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar]:
             seen.append((module, function, target, Target.current()))
-            made = IRModule.of({"fast": kernel_of(inlined(function)).func})
+            made = IRModule.from_functions({"fast": kernel_of(inlined(function)).func})
             return made, made.global_var("fast")
 
         members = members_of(toy("npu", "nn.relu", relay_to_tir=relay_to_tir))
@@ -92,8 +92,8 @@ class TestTheRoad:
     def test_who_is_asked_and_in_which_order(self) -> None:
         asked: list[str] = []
 
-        def says(name: str, answer: Callable[[Function], Lowered | None] = lambda function: None) -> Any:
-            def lower(given: Function | Fusion, target: Target) -> Lowered | None:
+        def says(name: str, answer: Callable[[Function], LoweredKernel | None] = lambda function: None) -> Any:
+            def lower(given: Function | Fusion, target: Target) -> LoweredKernel | None:
                 function = given.function if isinstance(given, Fusion) else given
                 asked.append(name)
                 assert target is Target.current()
@@ -137,7 +137,7 @@ class TestTheRoad:
     def test_the_host_is_asked_for_its_own_kernels(self) -> None:
         asked: list[str] = []
 
-        def relu(fusion: Fusion, target: Target) -> Lowered:
+        def relu(fusion: Fusion, target: Target) -> LoweredKernel:
             asked.append(target.kind.name)
             return lowered(fusion.function)
 
@@ -154,7 +154,7 @@ def named(name: str) -> Any:
     """A `relay_to_tir` that calls its loops ``name``."""
 
     def relay_to_tir(function: Function) -> tuple[IRModule, GlobalVar]:
-        made = IRModule.of({name: kernel_of(inlined(function)).func})
+        made = IRModule.from_functions({name: kernel_of(inlined(function)).func})
         return made, made.global_var(name)
 
     return relay_to_tir
@@ -195,7 +195,7 @@ class TestMerging:
         module = module_of(second, {first: ["a"], second: ["b"]})
         asked: list[Function] = []
 
-        def lower(function: Function) -> Lowered:
+        def lower(function: Function) -> LoweredKernel:
             asked.append(function)
             return lowered(function)
 
@@ -259,7 +259,7 @@ def test_the_module_that_a_lowering_is_given_cannot_be_changed() -> None:
         attempts: dict[str, Callable[[], object]] = {
             "functions": lambda: setitem(module.functions, GlobalVar("f", func_type(function)), function),  # type: ignore[call-overload]  # read-only
             "spans": lambda: module.spans.add(function.body, ["mine"]),
-            "moved": lambda: module.spans.moved(function.body, function.body),
+            "moved": lambda: module.spans.record_rewrite(function.body, function.body),
             "field": lambda: setattr(module, "functions", {}),
             "node": lambda: setattr(function, "body", value),
             "constant": lambda: setitem(value.data, 0, 7),

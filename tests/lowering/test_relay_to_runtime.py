@@ -23,7 +23,7 @@ from uma.pipeline.loading import LoadedModel
 from uma.pipeline.stages import STAGES, Build
 from uma.plugins import PluginHost
 from uma.program import Call as Step
-from uma.program import Program, Wait, check_plan, plan
+from uma.program import Program, Wait, plan, verify_plan
 from uma.program import verify as verify_program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call, const
 from uma.relay.evaluate import evaluate
@@ -148,7 +148,7 @@ def test_a_region_that_is_one_extern() -> None:
     def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
         body = function.body
         assert isinstance(body, Call)
-        module = IRModule.of({"whole": addition(Call(body.op, body.args), "b", ())})
+        module = IRModule.from_functions({"whole": addition(Call(body.op, body.args), "b", ())})
         return module, module.global_var("whole")
 
     module = module_of(OTHER, {OTHER: ["second"]})
@@ -174,7 +174,7 @@ def test_two_devices_at_once() -> None:
         [match] = [expr for expr in post_order(function.body) if isinstance(expr, Call)]
         params = (Param(Buffer("x", match.shape, "int32"), "input"), Param(Buffer("y", match.shape, "int32"), "output"))
         stream = lag.commands([("y", match.tensor.size, [lag.Source("x", match.tensor.size)] * 3)])
-        made = IRModule.of({"f": Extern(params, "start", {"queue": 0}, (stream,), queue="a")})
+        made = IRModule.from_functions({"f": Extern(params, "start", {"queue": 0}, (stream,), queue="a")})
         return made, made.global_var("f")
 
     second = plugin(relay_to_runtime, label="second", patterns=lambda: [taking("second", "multiply", lower=None)])
@@ -207,7 +207,7 @@ def test_equal_externs_are_one_function() -> None:
 
     def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
         assert isinstance(function.body, Call)
-        module = IRModule.of({"f": addition(function.body, "a", ())})
+        module = IRModule.from_functions({"f": addition(function.body, "a", ())})
         return module, module.global_var("f")
 
     members = members_of(plugin(relay_to_runtime))
@@ -318,7 +318,7 @@ ONE = module_of(OTHER, {OTHER: ["second"]})
 
 def gives(extern: Any) -> Any:
     def hook() -> tuple[IRModule, GlobalVar]:
-        module = IRModule.of({"f": extern})
+        module = IRModule.from_functions({"f": extern})
         return module, module.global_var("f")
 
     return hook
@@ -412,7 +412,7 @@ def test_a_missing_wait_in_a_program_is_found_before_there_is_c() -> None:
     for position, step in enumerate(program.steps):
         if isinstance(step, Wait):
             broken = replace(program, steps=(*program.steps[:position], *program.steps[position + 1 :]))
-            for find in (verify_program, lambda one: check_plan(one, plan(program))):
+            for find in (verify_program, lambda one: verify_plan(one, plan(program))):
                 with pytest.raises(Exception, match=r"a wait is missing|never waited for"):
                     find(broken)
 
@@ -467,7 +467,9 @@ class TestStreams:
         axi = Routine("start", lag.START.call, lag.FIELDS, ("axi", "apb"))
 
         def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
-            module = IRModule.of({"f": replace(EXTERN, ports={"a": "axi", "b": "apb", "y": "axi", "commands": "apb"})})
+            module = IRModule.from_functions(
+                {"f": replace(EXTERN, ports={"a": "axi", "b": "apb", "y": "axi", "commands": "apb"})}
+            )
             return module, module.global_var("f")
 
         members = members_of(plugin(relay_to_runtime, lag.runtime(routines=(axi,))))

@@ -14,7 +14,7 @@ from tests._support.tir_tools import func
 
 from uma.contract.passes import PHASES
 from uma.errors import InternalError, ModelError, PluginError, TextError
-from uma.hookspecs import CustomOp, Lowered, Pass, Strategy
+from uma.hookspecs import CustomOp, LoweredKernel, Pass, Strategy
 from uma.lowering.members import resolve_targets
 from uma.pipeline import stages
 from uma.pipeline.driver import lower_loaded
@@ -57,15 +57,15 @@ RELU_ONLY = module_of(RELU, {RELU: ["first"]})
 )
 def test_a_lowering_that_is_not_safe_is_its_plugins_fault(hook: str, loops: tir.PrimFunc, what: str) -> None:
     def relay_to_tir() -> tuple[IRModule, GlobalVar]:
-        made = IRModule.of({"f": loops})
+        made = IRModule.from_functions({"f": loops})
         return made, made.global_var("f")
 
-    hooks: dict[str, Any] = {"patterns": lambda: [taking("npu", "nn.relu", lambda function: Lowered(loops))]}
+    hooks: dict[str, Any] = {"patterns": lambda: [taking("npu", "nn.relu", lambda function: LoweredKernel(loops))]}
     if hook == "relay_to_tir":
         hooks["relay_to_tir"] = relay_to_tir
     elif hook == "strategy":
         hooks["patterns"] = lambda: [taking("npu", "nn.relu", None)]
-        hooks["strategies"] = lambda: [Strategy("nn.relu", lambda fusion, target: Lowered(loops))]
+        hooks["strategies"] = lambda: [Strategy("nn.relu", lambda fusion, target: LoweredKernel(loops))]
     error = fault(members_of(toy(**hooks)), RELU_ONLY)
     assert what in error.what and hook in error.what
     assert str(error.where).startswith("first, ")

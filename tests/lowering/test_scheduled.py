@@ -1,4 +1,4 @@
-"""Strategies that give a kernel of tensor expressions, its loops scheduled: `Scheduled`."""
+"""Strategies that give a kernel of tensor expressions, its loops scheduled: `ScheduledKernel`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests._support.plugins import entry_of, members_of, module_of, toy
 from tests._support.programs import interpret_program
 
 from uma.errors import PluginError
-from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
+from uma.hookspecs import Fusion, Pattern, ScheduledKernel, Strategy
 from uma.lowering import loops
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.stages import Build
@@ -86,10 +86,10 @@ def padded_anchor(fusion: Fusion) -> tuple[te.Tensor, te.Tensor]:
 def test_loops_that_nothing_was_done_to_are_lowered_as_others_are() -> None:
     asked: list[list[str]] = []
 
-    def conv2d(fusion: Fusion, target: Target) -> Scheduled:
+    def conv2d(fusion: Fusion, target: Target) -> ScheduledKernel:
         kernel = fusion.plain()
         asked.append(list(kernel.labels.values()))
-        return Scheduled(kernel)
+        return ScheduledKernel(kernel)
 
     made = kernels(network(), host_of(conv2d))
     assert asked[:2] == [["reduce0", "compute0"]] * 2
@@ -100,9 +100,9 @@ def test_what_is_elementwise_throughout_is_offered_by_any_of_its_ops() -> None:
     """Not where a kernel has an anchor besides."""
     asked: list[list[str | None]] = []
 
-    def negative(fusion: Fusion, target: Target) -> Scheduled:
+    def negative(fusion: Fusion, target: Target) -> ScheduledKernel:
         asked.append([one.op_name for one in fusion.calls])
-        return Scheduled(fusion.plain())
+        return ScheduledKernel(fusion.plain())
 
     made = call("abs", call("negative", call("multiply", X, X)))
     kernels(
@@ -112,23 +112,23 @@ def test_what_is_elementwise_throughout_is_offered_by_any_of_its_ops() -> None:
 
 
 def test_an_anchor_may_be_computed_in_another_way() -> None:
-    def conv2d(fusion: Fusion, target: Target) -> Scheduled:
+    def conv2d(fusion: Fusion, target: Target) -> ScheduledKernel:
         product, padded = padded_anchor(fusion)
         kernel = fusion.plain(product, keep=[padded])
         assert list(kernel.labels)[:2] == [padded, product]
-        return Scheduled(kernel)
+        return ScheduledKernel(kernel)
 
     (conv,) = (function for name, function in kernels(network(), host_of(conv2d)).items() if "conv2d" in name)
     assert [buffer.shape for buffer in conv.buffers("constant")] == [(3, 3, 2, 4), (4,)]
 
 
 def test_a_residual_may_be_what_the_prologue_gives() -> None:
-    def fold(fusion: Fusion, target: Target) -> Scheduled:
+    def fold(fusion: Fusion, target: Target) -> ScheduledKernel:
         (data,) = (fusion.tensors.of[operand][0] for operand in fusion.operands)
         k = te.reduce_axis(6, "k")
         assert fusion.anchor is not None
         total = te.compute(fusion.anchor.shape, lambda n, h, c: te.sum(data[n, h, k, c], k), "total")
-        return Scheduled(fusion.plain(total))
+        return ScheduledKernel(fusion.plain(total))
 
     rectified = call("nn.relu", X)
     kernels(module_of(call("multiply", call("sum", rectified, axis=(2,)), const(2.0))), host_of(fold, "sum"))
@@ -139,7 +139,7 @@ def test_an_accelerators_strategy_may_schedule_too() -> None:
     table = [Pattern("npu.conv2d", product)]
     hooks: dict[str, Any] = {
         "patterns": lambda: table,
-        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: Scheduled(fusion.plain()))],
+        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: ScheduledKernel(fusion.plain()))],
     }
     made = kernels(network(), members_of(toy(**hooks)))
     (conv,) = (function for name, function in made.items() if name.startswith("conv2d"))
@@ -185,9 +185,9 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
     "constants of its own": (own_placeholder, "gave loops that are not sound: nothing is bound to constant 'mine'"),
     "no loops": (
         lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]  # text is no function
-        "Scheduled.kernel.func is 'loops', not a PrimFunc",
+        "ScheduledKernel.kernel.func is 'loops', not a PrimFunc",
     ),
-    "no kernel": (lambda fusion: 3, "Scheduled.kernel is 3, not a Kernel"),
+    "no kernel": (lambda fusion: 3, "ScheduledKernel.kernel is 3, not a Kernel"),
     "an exception": (lambda fusion: {}["tile"], "failed in strategy 'nn.conv2d': KeyError: 'tile'"),
     "an anchor of another type": (
         lambda fusion: fusion.plain(te.compute((4,), lambda i: i, "y")),
@@ -204,7 +204,7 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
 def test_a_strategy_at_fault_is_named_and_ends_the_build(case: str) -> None:
     make, what = FAULTY[case]
     with pytest.raises(PluginError) as caught:
-        Build("m", host_of(lambda fusion, target: Scheduled(make(fusion)))).run(network(), "lower")
+        Build("m", host_of(lambda fusion, target: ScheduledKernel(make(fusion)))).run(network(), "lower")
     text = f"{caught.value.what} {caught.value.where}"
     assert re.search(what, text), text
     assert "uma-mine 1.0" in text and "strategy 'nn.conv2d'" in text
@@ -258,8 +258,8 @@ def test_a_host_that_cannot_schedule_a_kernel_is_named_and_the_next_strategy_is_
     def next_one(fusion: Fusion, target: Target) -> None:
         asked.append(fusion.calls[0].op_name or "")
 
-    def failing(fusion: Fusion, target: Target) -> Scheduled:
-        return Scheduled(make(fusion))
+    def failing(fusion: Fusion, target: Target) -> ScheduledKernel:
+        return ScheduledKernel(make(fusion))
 
     host = TargetKind("mine", help="a host", is_host=True)
     strategies = [Strategy("nn.conv2d", failing), Strategy("nn.conv2d", next_one)]
@@ -280,7 +280,7 @@ def test_a_host_that_cannot_schedule_a_kernel_is_named_and_the_next_strategy_is_
 def test_loops_that_are_not_safe_once_they_are_unrolled_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Unproven("index i is not proven to be within 'y'", None, "write fewer elements")
     monkeypatch.setattr(loops, "unproven", lambda func: found)
-    build = Build("m", host_of(lambda fusion, target: Scheduled(fusion.plain())))
+    build = Build("m", host_of(lambda fusion, target: ScheduledKernel(fusion.plain())))
     with pytest.warns(RuntimeWarning, match=r"gave loops that have no C from strategy 'nn\.conv2d': index i"):
         build.run(network(), "lower")
     assert {one.reason for one in build.declined} == {f"its loops have no C: {found}"}
@@ -290,7 +290,7 @@ def test_an_accelerator_that_cannot_schedule_a_match_ends_the_build() -> None:
     product = op("nn.conv2d")(wildcard("float32"), constant("float32"), padding=any_)
     hooks: dict[str, Any] = {
         "patterns": lambda: [Pattern("npu.conv2d", product)],
-        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: Scheduled(illegal(fusion)))],
+        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: ScheduledKernel(illegal(fusion)))],
     }
     with pytest.raises(PluginError, match=r"failed in strategy 'npu\.conv2d': .*ScheduleError"):
         Build("m", members_of(toy(**hooks))).run(network(), "lower")
@@ -300,9 +300,9 @@ def test_an_accelerator_that_cannot_schedule_a_match_ends_the_build() -> None:
 def test_an_estimate_of_instructions_is_a_whole_number(given: object) -> None:
     x = Var("x", TensorType((2,), "float32"))
     kernel = Fusion(Function([x], call("negative", x))).plain()
-    assert Scheduled(kernel, 7).instructions == 7 and Scheduled(kernel).instructions is None
+    assert ScheduledKernel(kernel, 7).instructions == 7 and ScheduledKernel(kernel).instructions is None
     with pytest.raises(PluginError, match=r"Scheduled\.instructions is .*, not a whole number above 0") as caught:
-        Scheduled(kernel, given)  # type: ignore[arg-type]  # what the test is about
+        ScheduledKernel(kernel, given)  # type: ignore[arg-type]  # what the test is about
     assert caught.value.hint == "leave it out where it is not known"
 
 

@@ -15,7 +15,7 @@ from tests._support.relay_strategies import assert_same, modules, random_array, 
 from uma.errors import InternalError, ModelError
 from uma.lowering.lower import lower
 from uma.lowering.sequence import sequence, sequence_tracing
-from uma.program import Program, Quantisation, check_plan, plan, verify
+from uma.program import Program, Quantisation, plan, verify, verify_plan
 from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Signature, Spans, TensorInfo
 from uma.relay.types import FuncType, TensorType
@@ -30,7 +30,7 @@ LARGE = const(random_array((2, 3), "float32", 1))
 
 def module_of(*results: Expr, **more: Any) -> IRModule:
     body = results[0] if len(results) == 1 else Tuple(results)
-    return IRModule.of({"main": Function(free_vars(body) or [X], body)}, **more)
+    return IRModule.from_functions({"main": Function(free_vars(body) or [X], body)}, **more)
 
 
 def program_of(*results: Expr, **more: Any) -> Program:
@@ -43,7 +43,7 @@ def program_of(*results: Expr, **more: Any) -> Program:
 
 def check(module: IRModule, program: Program, seed: int) -> None:
     verify(program)
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
     inputs, expected, largest = values_of(module, seed)
     got = interpret_program(program, {f"in_{name}": array for name, array in inputs.items()})
     assert list(got) == [f"out_{i}" for i in range(len(expected))]
@@ -99,7 +99,7 @@ def test_a_view_of_an_input_or_a_constant_may_be_an_argument() -> None:
 
 
 def test_unused_inputs_stay() -> None:
-    module = IRModule.of({"main": Function([X, Y], RELU)})
+    module = IRModule.from_functions({"main": Function([X, Y], RELU)})
     program = sequence(lower(fused(module)), "m")
     check(module, program, 0)
     assert [buffer.name for buffer in program.inputs] == ["in_x", "in_y"]
@@ -193,7 +193,7 @@ def test_copies_do_not_take_the_names_of_kernels() -> None:
     mine = te.prim_func([x], [te.compute((2, 3), lambda i, j: -x[i, j], "y")]).func
     made = Call(GlobalVar("copy", FuncType((T,), T)), [X])
     main = Function([X], Tuple([made, X]))
-    program = sequence(lower(IRModule.of({"main": main, "copy": mine})), "m")
+    program = sequence(lower(IRModule.from_functions({"main": main, "copy": mine})), "m")
     verify(program)
     assert steps(program) == [("copy", "in_x", "out_0"), ("copy_1", "in_x", "out_1")]
 
@@ -247,7 +247,7 @@ def test_constants_of_kernels_are_constants() -> None:
     x, w = te.placeholder((2, 3), "float32", "x"), te.placeholder((2, 3), "float32", "w")
     prim = te.prim_func([x], [te.compute((2, 3), lambda i, j: x[i, j] + w[i, j], "y")], constants=[w]).func
     made = Call(GlobalVar("f", FuncType((T, T), T)), [X, Y])
-    module = IRModule.of({"main": Function([X, Y], made), "f": prim}, Spans({made: ("layer",)}))
+    module = IRModule.from_functions({"main": Function([X, Y], made), "f": prim}, Spans({made: ("layer",)}))
     with pytest.raises(ModelError, match="'f' is given a value that is computed where it takes a constant") as caught:
         sequence(module, "m")
     assert caught.value.where == "layer"
@@ -256,7 +256,7 @@ def test_constants_of_kernels_are_constants() -> None:
 def test_inputs_are_tensors() -> None:
     pair = Var("p", Tuple([X, X]).type)
     with pytest.raises(ModelError, match="a value must be a tensor, not Tuple"):
-        sequence(IRModule.of({"main": Function([pair], TupleGetItem(pair, 0))}), "m")
+        sequence(IRModule.from_functions({"main": Function([pair], TupleGetItem(pair, 0))}), "m")
 
 
 # --- every graph -----------------------------------------------------------------------------------------------------

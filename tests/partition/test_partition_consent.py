@@ -15,7 +15,7 @@ from uma.frontends import import_model
 from uma.hookspecs import Pattern
 from uma.json_record import to_json
 from uma.lowering.members import Members
-from uma.partition import Consent
+from uma.partition import RoundingOptIn
 from uma.pipeline.stages import Build
 from uma.program import Program
 from uma.relay import Bounds, Call, FixedPoint, FloatScale, Function, IRModule, TensorType, Var, call, const
@@ -32,8 +32,8 @@ def net() -> IRModule:
     return import_model(residual_net()).module
 
 
-def placed(module: IRModule, members: Members, consent: Consent | None = None) -> Build:
-    build = Build("m", members, consent=Consent() if consent is None else consent)
+def placed(module: IRModule, members: Members, consent: RoundingOptIn | None = None) -> Build:
+    build = Build("m", members, consent=RoundingOptIn() if consent is None else consent)
     program = build.run(module)
     assert isinstance(program, Program)
     return build
@@ -88,10 +88,13 @@ def test_what_stays_on_the_host_stays_as_it_is() -> None:
     assert all(isinstance(scale, FloatScale) for scale in scales(build, None))
     # By a consent of single layers.
     members = members_of(fixed_npu("npu", EVEN))
-    for consent in (Consent(False, {"n_Conv_7": True}), Consent(True, {"n_Conv_2": False, "n_Gemm_19": False})):
+    for consent in (
+        RoundingOptIn(False, {"n_Conv_7": True}),
+        RoundingOptIn(True, {"n_Conv_2": False, "n_Gemm_19": False}),
+    ):
         assert owners(placed(net(), members, consent)) == {"n_Conv_2": None, "n_Conv_7": "npu", "n_Gemm_19": None}
     # One of an op's layers is kept as it is.
-    kept = Consent(False, {"n_Conv_7": True, "n_QuantizeLinear_8": False})
+    kept = RoundingOptIn(False, {"n_Conv_7": True, "n_QuantizeLinear_8": False})
     assert set(owners(placed(net(), members, kept)).values()) == {None}
 
 
@@ -111,7 +114,7 @@ def test_reasons_are_about_what_was_offered() -> None:
     assert build.placement is not None
     dense = next(record for record in build.placement.records() if record.op == "qnn.dense")
     assert [(why.clause, why.value) for why in dense.why] == [("rounding", "FixedPoint")]
-    build = placed(net(), members_of(fixed_npu("npu", EVEN, "up")), Consent(False))
+    build = placed(net(), members_of(fixed_npu("npu", EVEN, "up")), RoundingOptIn(False))
     assert build.placement is not None
     dense = next(record for record in build.placement.records() if record.op == "qnn.dense")
     assert [why.value for why in dense.why] == ["FloatScale"]
@@ -124,7 +127,7 @@ def test_what_can_be_had_exactly_is() -> None:
     pattern = Pattern("npu.any", op("qnn.requantize")(wildcard(any_), scale=any_, dtype="int8", axis=any_))
     for form in (FixedPointForm("up"), FixedPointForm("even")):
         build = Build("m", members_of(entry_of(accelerator(fixed_point=form), patterns=lambda: [pattern])))
-        build = Build("m", build.members, consent=Consent())
+        build = Build("m", build.members, consent=RoundingOptIn())
         build.run(model, "partition")
         assert (scales(build, "npu"), build.placement and build.placement.consented) == ([FloatScale((0.25,))], ())
 
@@ -144,7 +147,7 @@ def test_an_op_behind_that_makes_more_of_a_difference() -> None:
         (call("multiply", scaled, scaled), None),
         (call("reshape", call("nn.relu", scaled), newshape=(8,)), "npu"),
     ):
-        build = Build("m", members_of(entry), consent=Consent())
+        build = Build("m", members_of(entry), consent=RoundingOptIn())
         build.run(module_of(body), "partition")
         assert build.placement is not None
         assert {record.owner for record in build.placement.records()} == {owner}
@@ -177,7 +180,7 @@ def test_nothing_is_proven_of_operands_by_their_fixed_points() -> None:
     dense = op("qnn.dense")(wildcard("int8").named("data"), constant("int8"), input_zero_point=any_)
     pattern = Pattern("npu.dense", op("qnn.requantize")(dense, scale=any_of_fixed(), dtype="int8", axis=any_), narrow)
     build = Build(
-        "m", members_of(entry_of(accelerator(fixed_point=EVEN), patterns=lambda: [pattern])), consent=Consent()
+        "m", members_of(entry_of(accelerator(fixed_point=EVEN), patterns=lambda: [pattern])), consent=RoundingOptIn()
     )
     build.run(module_of(second), "partition")
     assert len(scales(build, "npu")) == 2

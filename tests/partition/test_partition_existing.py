@@ -27,9 +27,9 @@ def composites(function: Function) -> list[str | None]:
 def test_a_function_of_the_module() -> None:
     """Its ops are put into composites where a pattern matches; others stay raw; it is merged with nothing."""
     inner = given(call("maximum", call("nn.relu", call("add", P, ONES)), P))
-    module = IRModule.of({"main": Function([X], X), "fixed": inner})
+    module = IRModule.from_functions({"main": Function([X], X), "fixed": inner})
     body = call("nn.relu", Call(module.global_var("fixed"), [call("nn.relu", X)]))
-    module = IRModule.of({"main": Function([X], body), "fixed": inner})
+    module = IRModule.from_functions({"main": Function([X], body), "fixed": inner})
     placement = place(module, [BOTH])
     check(module, placement)
     assert regions(placement) == {"npu_0": [["nn.relu"]], "npu_1": [["nn.relu"]]}
@@ -48,7 +48,7 @@ def test_a_function_of_the_module() -> None:
 def test_a_function_that_is_written_in_main() -> None:
     inner = given(call("nn.relu", P))
     a = Call(inner, [X])
-    module = IRModule.of({"main": Function([X, Y], call("add", a, Call(inner, [Y])))}, Spans({a: ["A"]}))
+    module = IRModule.from_functions({"main": Function([X, Y], call("add", a, Call(inner, [Y])))}, Spans({a: ["A"]}))
     placement = place(module, [BOTH])
     check(module, placement)
     assert [var.name for var in placement.module.functions] == ["main", "npu_0", "npu_1"]
@@ -181,9 +181,9 @@ def test_a_function_for_nobody(inline: bool) -> None:
     inner = given(value, label="gpu")
     spans = Spans({value: ["layer 7"]})
     if inline:
-        module = IRModule.of({"main": Function([X], Call(inner, [X]))}, spans)
+        module = IRModule.from_functions({"main": Function([X], Call(inner, [X]))}, spans)
     else:
-        module = IRModule.of({"main": Function([X], X), "other": inner}, spans)
+        module = IRModule.from_functions({"main": Function([X], X), "other": inner}, spans)
     with pytest.raises(ModelError, match="a function for 'gpu', which is no accelerator of this build") as caught:
         place(module, [BOTH])
     assert caught.value.where == f"function '{'main' if inline else 'other'}', layer 7"
@@ -195,7 +195,7 @@ def test_a_function_for_nobody(inline: bool) -> None:
 
 def test_main_is_the_hosts() -> None:
     with pytest.raises(ModelError, match="main is a function for 'npu'"):
-        place(IRModule.of({"main": given(P)}), [BOTH])
+        place(IRModule.from_functions({"main": given(P)}), [BOTH])
 
 
 def test_what_the_model_wants_is_not_refused_here() -> None:

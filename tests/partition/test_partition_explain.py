@@ -18,7 +18,7 @@ from uma.target.limits import Limits
 
 
 def only(body: Expr, name: str, *owners: Owner, spans: dict[Expr, list[str]] | None = None) -> OpRecord:
-    module = IRModule.of({"main": Function([X, Y], body)}, Spans(spans or {}))
+    module = IRModule.from_functions({"main": Function([X, Y], body)}, Spans(spans or {}))
     (record,) = (record for record in place(module, owners).records() if record.op == name)
     assert json.loads(json.dumps(to_json(record))) == to_json(record)
     return record
@@ -33,7 +33,7 @@ def test_every_op_in_order() -> None:
     x = Var("x", TensorType((3, 5), "int8"))
     dense = call("qnn.dense", x, const(np.ones((2, 5), np.int8)))
     body = call("nn.relu", call("add", dense, const(np.ones(2, np.int32))))
-    module = IRModule.of({"main": Function([x], body)}, Spans({dense: ["fc", "fc2"]}))
+    module = IRModule.from_functions({"main": Function([x], body)}, Spans({dense: ["fc", "fc2"]}))
     matmul = op("qnn.dense")(wildcard("int8"), constant("int8"))
     records = place(module, [owner("npu", matmul)]).records()
     assert records[0] == OpRecord("qnn.dense", ("fc", "fc2"), 30, "npu", "npu.p0", "npu_0", ())

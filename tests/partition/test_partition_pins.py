@@ -30,7 +30,7 @@ def pin(label: str, name: str, *args: Expr, **attrs: object) -> Call:
 
 def placed(body: Expr, *owners: Owner, layers: dict[Expr, list[str]] | None = None) -> Placement:
     """A placement of a model on some owners and two hosts, checked."""
-    module = IRModule.of({"main": Function([X, Y], body)}, Spans(layers or {}))
+    module = IRModule.from_functions({"main": Function([X, Y], body)}, Spans(layers or {}))
     placement = place(module, owners, ("host", "little"))
     check(module, placement)
     records = placement.records()
@@ -262,9 +262,11 @@ def test_what_is_no_label(label: Any) -> None:
 
 
 def test_a_call_of_a_function_is_pinned_unless_that_says_where_it_runs() -> None:
-    verify(IRModule.of({"main": Function([X], Call(Function([P], P), [X]).pinned("a"))}))
+    verify(IRModule.from_functions({"main": Function([X], Call(Function([P], P), [X]).pinned("a"))}))
     with pytest.raises(InternalError, match="the call of a function for 'b' is pinned to 'a'"):
-        verify(IRModule.of({"main": Function([X], Call(Function([P], P, {"Compiler": "b"}), [X]).pinned("a"))}))
+        verify(
+            IRModule.from_functions({"main": Function([X], Call(Function([P], P, {"Compiler": "b"}), [X]).pinned("a"))})
+        )
 
 
 def test_labels_as_targets_have_them() -> None:

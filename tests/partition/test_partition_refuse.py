@@ -9,7 +9,7 @@ from tests._support.partitions import BOTH, X, Y, check, model, owner, regions, 
 from uma.errors import PluginError
 from uma.partition import Placement, Refusal, place
 from uma.relay import Call, Expr, Function, IRModule, Spans, Tuple, TupleGetItem, Var, call, const, post_order
-from uma.relay.pattern import any_, item, op, optional, outputs
+from uma.relay.pattern import any_, op, optional, outputs, tuple_item
 from uma.target.limits import Limits
 
 
@@ -190,7 +190,7 @@ def test_a_placement_does_not_change() -> None:
 
 def test_what_is_not_in_the_region() -> None:
     a = call("add", X, Y)
-    module = IRModule.of({"main": Function([X, Y], call("nn.relu", a))}, Spans({a: ["A"]}))
+    module = IRModule.from_functions({"main": Function([X, Y], call("nn.relu", a))}, Spans({a: ["A"]}))
     placement = place(module, [LARGE])
     function = placement.module["npu_0"]
     assert isinstance(function, Function)
@@ -214,7 +214,7 @@ def test_a_constant_is_in_the_match_that_needs_it() -> None:
 
 def test_fields_inside_of_a_match() -> None:
     split = op("split")(w(), indices=any_, axis=any_)
-    npu = owner("npu", op("multiply")(op("nn.relu")(item(split, 0)), item(split, 1)))
+    npu = owner("npu", op("multiply")(op("nn.relu")(tuple_item(split, 0)), tuple_item(split, 1)))
     made = call("split", X, indices=(2,), axis=1)
     module = model(call("multiply", call("nn.relu", TupleGetItem(made, 0)), TupleGetItem(made, 1)))
     before = place(module, [npu])

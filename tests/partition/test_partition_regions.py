@@ -33,10 +33,10 @@ from uma.relay.pattern import (
     Term,
     any_,
     constant,
-    item,
     op,
     optional,
     outputs,
+    tuple_item,
     wildcard,
 )
 from uma.relay.types import TupleType
@@ -298,7 +298,7 @@ def test_a_tuple_given_to_a_function() -> None:
 
 def test_a_split_within_a_match() -> None:
     split = halves()
-    gates = op("multiply")(op("nn.relu")(item(split, 0)), item(split, 1))
+    gates = op("multiply")(op("nn.relu")(tuple_item(split, 0)), tuple_item(split, 1))
     made = call("split", X, indices=(2,), axis=1)
     a, b = (TupleGetItem(made, i) for i in range(2))
     npu = owner("npu", gates)
@@ -312,7 +312,7 @@ def test_a_split_within_a_match() -> None:
 def test_a_tuple_and_what_is_computed_of_its_field() -> None:
     """Both are outputs; the field that is used inside may be used outside as well."""
     split = halves()
-    npu = owner("npu", outputs(split, op("nn.relu")(item(split, 0))))
+    npu = owner("npu", outputs(split, op("nn.relu")(tuple_item(split, 0))))
     made = call("split", X, indices=(2,), axis=1)
     a, b = (TupleGetItem(made, i) for i in range(2))
     module = model(Tuple([call("nn.relu", a), a, b]))
@@ -352,7 +352,7 @@ def test_layers_are_handed_on() -> None:
     a = call("add", X, Y)
     b = call("nn.relu", a)
     c = call("maximum", b, X)
-    module = IRModule.of({"main": Function((X, Y), c)}, Spans({a: ["A"], b: ["B"], c: ["C"]}))
+    module = IRModule.from_functions({"main": Function((X, Y), c)}, Spans({a: ["A"], b: ["B"], c: ["C"]}))
     placement = placed(module, BOTH)
     spans = placement.module.spans
     main = placement.module.main.body

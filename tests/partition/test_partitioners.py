@@ -20,12 +20,12 @@ from tests._support.plugins import HOST, entry_of, module_of, toy
 from uma.errors import PluginError, RequirementError, UsageError
 from uma.partition import (
     Candidate,
-    Choice,
     Owner,
     Partitioner,
     Problem,
     Refusal,
     Regions,
+    Selection,
     eager,
     find_partitioner,
     place,
@@ -40,7 +40,7 @@ from uma.target.limits import Limits
 
 def one_by_one(problem: Problem) -> Regions:
     """Each match is a region."""
-    choice = Choice(problem)
+    choice = Selection(problem)
     for one in problem.owners:
         for candidate in problem.candidates(one, taken=choice.of):
             choice.add(candidate)
@@ -142,7 +142,7 @@ def check_tries(case: Case, numbers: list[int]) -> None:
     source = adopted(case.module, {one.label: one for one in case.owners})
     problem = Problem(Graph(source.main), case.owners)
     found = all_of(problem)
-    choice = Choice(problem)
+    choice = Selection(problem)
     for number in numbers if found else ():
         candidate = found[number % len(found)]
         before = choice.order()
@@ -153,7 +153,7 @@ def check_tries(case: Case, numbers: list[int]) -> None:
             obstacle = choice.obstacle(candidate)
             assert choice.order() == before  # asking changes nothing
             assert choice.add(candidate) == obstacle
-    afresh = Choice(problem)
+    afresh = Selection(problem)
     assert all(afresh.add(candidate) is None for candidate in choice.all)
     for candidate in found:
         there, here = afresh.obstacle(candidate), choice.obstacle(candidate)
@@ -306,7 +306,7 @@ BAD = [
 def test_what_is_a_fault_of_theirs(bad: Bad) -> None:
     """The partitioner is named, where it is written, and the layers that it is about."""
     layers = Spans({one: ["one"] for one in Graph(bad.body).order if not isinstance(one, Var)})
-    module = IRModule.of(model(bad.body).functions and {"main": model(bad.body).main}, layers)
+    module = IRModule.from_functions(model(bad.body).functions and {"main": model(bad.body).main}, layers)
     with pytest.raises(PluginError, match=re.escape(bad.what)) as caught:
         place(module, bad.owners, ["host"], bad.partitioner)
     name = re.escape(bad.partitioner.__qualname__)

@@ -21,7 +21,7 @@ from tests._support.te_lowerings import Compute, lowered
 
 import uma
 from uma.errors import PluginError
-from uma.hookspecs import Lowered
+from uma.hookspecs import LoweredKernel
 from uma.lowering.members import Members
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import LoadedModel
@@ -434,7 +434,7 @@ class Layer:
 def members_for(compute: Compute, *patterns: Term) -> Members:
     """An accelerator that takes these patterns and computes what it takes by ``compute``, and a host."""
 
-    def lower(match: Match, target: Target) -> Lowered:
+    def lower(match: Match, target: Target) -> LoweredKernel:
         return lowered(match.function, compute)
 
     taken = [Pattern(f"careless.p{number}", pattern, lower=lower) for number, pattern in enumerate(patterns)]

@@ -16,7 +16,7 @@ from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
-from uma.partition import Collage, CostTable, Planned
+from uma.partition import Collage, CostTable, SavedPlan
 from uma.pipeline import build, contest, measured, timing
 from uma.pipeline.contest import best_plan
 from uma.pipeline.driver import build_loaded
@@ -152,7 +152,7 @@ def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     real = contest._built
 
     def fails(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:
-        assert isinstance(members.partition, Planned)
+        assert isinstance(members.partition, SavedPlan)
         if len(members.partition.record["parts"]) in broken:
             raise ModelError("it is too large")
         return real(loaded, members, max_ram)

@@ -91,7 +91,7 @@ def small() -> IRModule:
     initial = np.arange(180, dtype="<i4").tobytes()
     signature = Signature((TensorInfo("x"),), (TensorInfo("y"),), (StateInfo("sums", 1, 1, initial),))
     spans = Spans({sums: ["conv"], kept: ["sum"], y: ["scale"]})
-    return IRModule.of({"main": Function((x, h), Tuple((y, kept)))}, spans, signature)
+    return IRModule.from_functions({"main": Function((x, h), Tuple((y, kept)))}, spans, signature)
 
 
 def test_every_emulator_has_a_target_here() -> None:
@@ -288,7 +288,9 @@ def test_too_little_memory(plugins: PluginHost) -> None:
     needs_arm()
     x = Var("x", TensorType((1, 64, 64, 4), "int8"))
     main = Function((x,), call("nn.max_pool2d", x, pool_size=(2, 2), strides=(1, 1)))
-    artifact = build(IRModule.of({"main": main}), "c -mcpu=cortex-m0 -runner=qemu-microbit", plugins=plugins)
+    artifact = build(
+        IRModule.from_functions({"main": main}), "c -mcpu=cortex-m0 -runner=qemu-microbit", plugins=plugins
+    )
     with pytest.raises(
         RequirementError, match=r"needs 3\d,\d\d\d bytes of RAM .*, and qemu-microbit has 1\d,\d\d\d left"
     ):

@@ -20,7 +20,7 @@ from tests._support.small_models import NET, PAIR
 
 import uma
 from uma.errors import ModelError, PluginError, TextError, UsageError
-from uma.hookspecs import Code, hookimpl
+from uma.hookspecs import TargetCode, hookimpl
 from uma.pipeline import STAGES
 from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, lower_loaded
 from uma.pipeline.dump import Dumper, read_dump
@@ -202,7 +202,7 @@ def main(x: Tensor[(20,), float32]) -> Tensor[(20,), float32]:
 class Plugin:
     """A plugin that answers `tir_to_runtime` as a test wants."""
 
-    def __init__(self, code: Code | None, *, is_host: bool = True) -> None:
+    def __init__(self, code: TargetCode | None, *, is_host: bool = True) -> None:
         self.code, self.is_host = code, is_host
 
     def host(self, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
@@ -213,7 +213,7 @@ class Plugin:
             return [TargetKind("answer", help="answers", is_host=self.is_host)]
 
         @hookimpl
-        def tir_to_runtime(module: uma.IRModule, target: Target) -> Code | None:
+        def tir_to_runtime(module: uma.IRModule, target: Target) -> TargetCode | None:
             assert Target.current() is target
             assert module.functions and all(isinstance(f, PrimFunc) for f in module.functions.values())
             return self.code
@@ -228,13 +228,18 @@ class TestTargets:
         ("code", "flags", "compiler"),
         [
             (None, list(DEFAULT_FLAGS), None),
-            (Code(), list(DEFAULT_FLAGS), None),
-            (Code(cc="gcc"), list(DEFAULT_FLAGS), "gcc"),
-            (Code(cflags=("-O1", "-g")), ["-O1", "-g"], None),
+            (TargetCode(), list(DEFAULT_FLAGS), None),
+            (TargetCode(cc="gcc"), list(DEFAULT_FLAGS), "gcc"),
+            (TargetCode(cflags=("-O1", "-g")), ["-O1", "-g"], None),
         ],
     )
     def test_what_a_plugin_leaves_open_is_the_cores_choice(
-        self, code: Code | None, flags: list[str], compiler: str | None, net: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        code: TargetCode | None,
+        flags: list[str],
+        compiler: str | None,
+        net: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         artifact = uma.build(net, "answer", plugins=Plugin(code).host(monkeypatch))
         assert artifact.metadata["compile"]["hosts"][0]["flags"] == ["-std=c99", *flags]
@@ -245,12 +250,15 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("code", "what"),
         [
-            (Code(cflags=("-O2", "-fplugin=x.so")), "wants the compiler flag '-fplugin=x.so', which is not allowed"),
-            (Code(cc="tcc"), "wants the compiler 'tcc', which is not a known one"),
+            (
+                TargetCode(cflags=("-O2", "-fplugin=x.so")),
+                "wants the compiler flag '-fplugin=x.so', which is not allowed",
+            ),
+            (TargetCode(cc="tcc"), "wants the compiler 'tcc', which is not a known one"),
         ],
     )
     def test_what_a_plugin_may_not_want(
-        self, code: Code, what: str, net: Path, monkeypatch: pytest.MonkeyPatch
+        self, code: TargetCode, what: str, net: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with pytest.raises(PluginError, match=what) as caught:
             uma.build(net, "answer", plugins=Plugin(code).host(monkeypatch))

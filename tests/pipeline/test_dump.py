@@ -25,7 +25,7 @@ X = Var("x", TensorType((1, 20), "float32"))
 
 
 def module_of(*results: Expr) -> IRModule:
-    return IRModule.of({"main": Function([X], results[0] if len(results) == 1 else Tuple(results))})
+    return IRModule.from_functions({"main": Function([X], results[0] if len(results) == 1 else Tuple(results))})
 
 
 def dense(seed: int) -> Expr:

@@ -64,7 +64,9 @@ def flush() -> None:
 
 def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
     x, y = (Buffer(name, function.body.shape, "float32") for name in "xy")
-    module = IRModule.of({"relu": Extern((Param(x, "input"), Param(y, "output")), "spoil", {"count": x.size})})
+    module = IRModule.from_functions(
+        {"relu": Extern((Param(x, "input"), Param(y, "output")), "spoil", {"count": x.size})}
+    )
     return module, module.global_var("relu")
 
 

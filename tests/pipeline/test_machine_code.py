@@ -21,7 +21,7 @@ from tests.artifact.test_artifact_cmake import CMAKE, cmake
 from uma.artifact import Artifact, load
 from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError, ToolchainError
-from uma.hookspecs import Code, Library, Lowered, Pattern, Strategy
+from uma.hookspecs import Library, LoweredKernel, Pattern, Strategy, TargetCode
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
@@ -41,7 +41,7 @@ MODEL = module_of(call("abs", call("add", call("negative", RELU), X)), {RELU: ["
 
 DATA = ".data\n.byte 1\n.section .note.GNU-stack\n"
 
-Answer = Callable[[IRModule, Target, str], "Code | None"]
+Answer = Callable[[IRModule, Target, str], "TargetCode | None"]
 
 
 def functions(module: IRModule) -> dict[str, PrimFunc]:
@@ -54,7 +54,7 @@ def symbols(module: IRModule, prefix: str) -> dict[str, str]:
     return {name: f"{prefix}_own_{name}" for name in functions(module)}
 
 
-def own_source(module: IRModule, target: Target, prefix: str) -> Code:
+def own_source(module: IRModule, target: Target, prefix: str) -> TargetCode:
     """C that is not the core's: it counts what is computed, in a variable of its own."""
     made = symbols(module, prefix)
     text = "".join(f'#include "{name}"\n' for name in (f"{prefix}_functions.h", "uma_math.h", f"{prefix}_count.h"))
@@ -62,10 +62,10 @@ def own_source(module: IRModule, target: Target, prefix: str) -> Code:
     for name, func in functions(module).items():
         text += kernel_source(made[name], func, is_static=False).replace("{\n", f"{{\n    {prefix}_calls++;\n", 1)
     header = f"extern int {prefix}_calls;\n"
-    return Code(symbols=made, sources={f"{prefix}.c": text, f"{prefix}_count.h": header})
+    return TargetCode(symbols=made, sources={f"{prefix}.c": text, f"{prefix}_count.h": header})
 
 
-def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[str] = ("gcc",)) -> Code:
+def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[str] = ("gcc",)) -> TargetCode:
     """An object that the plugin's own tools made: here a C compiler, of a form of its own."""
     made = symbols(module, prefix)
     csrc = Path(__file__).parents[2] / "core" / "runtime" / "csrc"
@@ -76,7 +76,7 @@ def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[st
         command = [*tools, "-x", "c", "-std=c99", "-O1", "-fPIC", "-c", "-I", str(csrc), "-", "-o", str(made_file)]
         subprocess.run(command, input=text.encode(), capture_output=True, check=True)
         data = f"{prefix}_data.S"
-        return Code(symbols=made, sources={data: DATA}, objects={f"{prefix}.o": made_file.read_bytes()})
+        return TargetCode(symbols=made, sources={data: DATA}, objects={f"{prefix}.o": made_file.read_bytes()})
 
 
 def asked(answer: Answer, who: str = "npu", *targets: str) -> Members:
@@ -126,13 +126,13 @@ def test_it_is_asked_of_each_target_for_its_own_loops() -> None:
 
 def test_without_an_answer_nothing_is_compiled_apart() -> None:
     silent = artifact(asked(lambda: None))
-    assert dict(silent.files) == dict(artifact(asked(lambda: Code())).files)
+    assert dict(silent.files) == dict(artifact(asked(lambda: TargetCode())).files)
     assert b"m_on_npu" not in silent.files["m.c"]
 
 
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_flags_of_an_accelerator(executor: str) -> None:
-    made = artifact(asked(lambda: Code(cflags=("-O1",)), "npu", "npu", f"c_like -executor={executor}"))
+    made = artifact(asked(lambda: TargetCode(cflags=("-O1",)), "npu", "npu", f"c_like -executor={executor}"))
     assert labels(made)["npu"] == ("m_on_npu.c",)
     of = {host.label: host for host in made.record.compile.hosts}
     assert of["npu"].flags == ("-std=c99", "-O1") and "-O1" not in of["c_like"].flags
@@ -194,13 +194,13 @@ def test_models_share_an_image(tmp_path: Path, compilers: tuple[str, ...]) -> No
 def test_what_is_wrong_with_it_is_found() -> None:
     """What the core proves of loops, it cannot prove of what is made of them: verification runs both."""
 
-    def wrong(module: IRModule, target: Target, prefix: str) -> Code:
+    def wrong(module: IRModule, target: Target, prefix: str) -> TargetCode:
         code = own_source(module, target, prefix)
         text = code.sources[f"{prefix}.c"]
         assert "0" in text
         changed = text.replace("max", "min").replace("> 0", "< 0")
         assert changed != text
-        return Code(symbols=code.symbols, sources={**code.sources, f"{prefix}.c": changed})
+        return TargetCode(symbols=code.symbols, sources={**code.sources, f"{prefix}.c": changed})
 
     loaded = load_model(MODEL, name="m")
     inputs = inputs_of(MODEL.main)
@@ -220,13 +220,13 @@ def doubling_unit(**hooks: Callable[..., Any]) -> list[PluginEntry]:
     """An accelerator with a driver, a scratchpad and an instruction."""
     value = wildcard("int32").named("x")
     double = Pattern(
-        "npu.double", op("add")(value, value), lower=lambda match, target: Lowered(fake_device.doubling(4))
+        "npu.double", op("add")(value, value), lower=lambda match, target: LoweredKernel(fake_device.doubling(4))
     )
     return entry_of(accelerator("npu"), patterns=lambda: [double], runtime=fake_device.runtime, **hooks)
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("answer", [lambda: Code(cflags=("-O1",)), own_source])
+@pytest.mark.parametrize("answer", [lambda: TargetCode(cflags=("-O1",)), own_source])
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_loops_that_drive_a_device(answer: Answer, executor: str, compilers: tuple[str, ...]) -> None:
     """They are given the device, and give its fault codes, whoever compiles them."""
@@ -238,40 +238,42 @@ def test_loops_that_drive_a_device(answer: Answer, executor: str, compilers: tup
     check(made, DOUBLED)
 
 
-REFUSED: Mapping[str, tuple[Callable[[IRModule, str], Code], str]] = {
+REFUSED: Mapping[str, tuple[Callable[[IRModule, str], TargetCode], str]] = {
     "a function is left out": (
-        lambda module, prefix: Code(symbols=dict(list(symbols(module, prefix).items())[1:]) or {"x": f"{prefix}_x"}),
+        lambda module, prefix: TargetCode(
+            symbols=dict(list(symbols(module, prefix).items())[1:]) or {"x": f"{prefix}_x"}
+        ),
         "brings functions, and leaves 'relu' out: Code.symbols names every function of the module",
     ),
     "another function": (
-        lambda module, prefix: Code(symbols={**symbols(module, prefix), "strange": f"{prefix}_strange"}),
+        lambda module, prefix: TargetCode(symbols={**symbols(module, prefix), "strange": f"{prefix}_strange"}),
         "brings 'strange', which is no function of the module that it was given",
     ),
     "a symbol of somebody else's": (
-        lambda module, prefix: Code(symbols=dict.fromkeys(functions(module), "memcpy")),
+        lambda module, prefix: TargetCode(symbols=dict.fromkeys(functions(module), "memcpy")),
         "brings the symbol 'memcpy', which does not begin with 'm_on_npu', its prefix",
     ),
     "a file of somebody else's": (
-        lambda module, prefix: Code(symbols=symbols(module, prefix), sources={"m.c": ""}),
+        lambda module, prefix: TargetCode(symbols=symbols(module, prefix), sources={"m.c": ""}),
         "brings the file 'm.c', which does not begin with 'm_on_npu', its prefix",
     ),
     "a file of the core's": (
-        lambda module, prefix: Code(symbols=symbols(module, prefix), sources={f"{prefix}_functions.h": ""}),
+        lambda module, prefix: TargetCode(symbols=symbols(module, prefix), sources={f"{prefix}_functions.h": ""}),
         "the plugin's file 'm_on_npu_functions.h' has the name of one that the core writes",
     ),
     "an object of nothing": (
-        lambda module, prefix: Code(symbols=symbols(module, prefix), objects={f"{prefix}.o": b"\x7fELF"}),
+        lambda module, prefix: TargetCode(symbols=symbols(module, prefix), objects={f"{prefix}.o": b"\x7fELF"}),
         "brings the object 'm_on_npu.o', which is none for ",
     ),
     "a machine": (
-        lambda module, prefix: Code(machine="aarch64-linux-gnu"),
+        lambda module, prefix: TargetCode(machine="aarch64-linux-gnu"),
         "says of an accelerator's loops what machine runs them: that is the host's to say",
     ),
     "a header for the host": (
-        lambda module, prefix: Code(headers={"npu.h": ""}),
+        lambda module, prefix: TargetCode(headers={"npu.h": ""}),
         "brings the header 'npu.h' for the host's intrinsics: an accelerator's are among Runtime.sources",
     ),
-    "a flag": (lambda module, prefix: Code(cflags=("-fplugin=x",)), "wants the compiler flag '-fplugin=x'"),
+    "a flag": (lambda module, prefix: TargetCode(cflags=("-fplugin=x",)), "wants the compiler flag '-fplugin=x'"),
 }
 
 
@@ -300,8 +302,8 @@ def rectifying(kind: str, least: int) -> list[PluginEntry]:
     """A host whose ReLU is a macro of its own header."""
     body = f"for (int k = 0; k < 6; k++) (y)[k] = (x)[k] > 0 ? (x)[k] : {least};"
     text = f"#define RECTIFY(y, x) do {{ {body} }} while (0)\n"
-    relu = Strategy("nn.relu", lambda fusion, target: Lowered(parse_func(textwrap.dedent(RECTIFY))[1]))
-    code = Code(headers={"rectify.h": text, "unused.h": ""})
+    relu = Strategy("nn.relu", lambda fusion, target: LoweredKernel(parse_func(textwrap.dedent(RECTIFY))[1]))
+    code = TargetCode(headers={"rectify.h": text, "unused.h": ""})
     return entry_of(host_kind(kind), strategies=lambda: [relu], tir_to_runtime=lambda: code)
 
 
@@ -326,14 +328,16 @@ def test_two_hosts_that_bring_different_headers_of_one_name() -> None:
 def test_an_object_for_another_machine() -> None:
     skip_without("arm-none-eabi-gcc")
 
-    def answer(module: IRModule, target: Target, prefix: str) -> Code:
+    def answer(module: IRModule, target: Target, prefix: str) -> TargetCode:
         return own_object(module, target, prefix, ("arm-none-eabi-gcc", "-mcpu=cortex-m4"))
 
     with pytest.raises(PluginError, match=r"brings the object 'm_on_npu\.o', which is none for "):
         artifact(asked(answer))
 
-    def cortex(module: IRModule) -> Code:
-        return Code(cc="arm-none-eabi-gcc", machine="arm-none-eabi cortex-m4", cflags=("-mthumb", "-mcpu=cortex-m4"))
+    def cortex(module: IRModule) -> TargetCode:
+        return TargetCode(
+            cc="arm-none-eabi-gcc", machine="arm-none-eabi cortex-m4", cflags=("-mthumb", "-mcpu=cortex-m4")
+        )
 
     npu, host = toy("npu", "nn.relu", tir_to_runtime=answer), entry_of(host_kind("board"), tir_to_runtime=cortex)
     made = artifact(resolve_targets(["npu", "board"], PluginHost(lambda: [*npu, *host])))
@@ -341,7 +345,9 @@ def test_an_object_for_another_machine() -> None:
 
 
 def test_a_symbol_that_nobody_defines(compilers: tuple[str, ...]) -> None:
-    members = asked(lambda module, prefix: Code(symbols=symbols(module, prefix), sources={f"{prefix}.c": "int x;\n"}))
+    members = asked(
+        lambda module, prefix: TargetCode(symbols=symbols(module, prefix), sources={f"{prefix}.c": "int x;\n"})
+    )
     with pytest.raises(PluginError, match="names the symbol 'm_on_npu_own_relu', which no file defines") as caught:
         artifact(members).run(inputs_of(MODEL.main))
     assert "Code.symbols['relu'] of target 'npu'" in str(caught.value)
@@ -349,7 +355,7 @@ def test_a_symbol_that_nobody_defines(compilers: tuple[str, ...]) -> None:
 
 def test_it_is_linked_with_its_libraries() -> None:
     none = Library("no_such_library_anywhere")
-    members = asked(lambda module, prefix: Code(symbols=symbols(module, prefix), libraries=(none,)))
+    members = asked(lambda module, prefix: TargetCode(symbols=symbols(module, prefix), libraries=(none,)))
     with pytest.raises(ToolchainError, match="no_such_library_anywhere") as caught:
         artifact(members)
     assert "'npu'" in str(caught.value)
@@ -375,4 +381,4 @@ def test_it_is_linked_with_its_libraries() -> None:
 )
 def test_fields(fields: dict[str, object], reason: str) -> None:
     with pytest.raises(PluginError, match=re.escape(reason)):
-        Code(**fields)  # type: ignore[arg-type]  # what no type checker would let pass
+        TargetCode(**fields)  # type: ignore[arg-type]  # what no type checker would let pass

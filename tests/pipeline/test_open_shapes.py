@@ -226,7 +226,7 @@ def test_lengths_beyond_an_open_number_of_steps_are_that() -> None:
     types = {"g": ((n, 1, 2), "float32"), "w": ((2, 2), "float32"), "h": ((1, 2), "float32"), "k": ((1,), "int32")}
     g, w, h, k = (Var(name, TensorType(*type_)) for name, type_ in types.items())
     made = call("nn.rnn", g, w, h, k, reverse=True)
-    module = IRModule.of({"main": Function([g, w, h, k, Var("n", TensorType((1,), "int32"))], made)})
+    module = IRModule.from_functions({"main": Function([g, w, h, k, Var("n", TensorType((1,), "int32"))], made)})
     artifact = uma.build(module, "c")
     rng = np.random.default_rng(0)
     for steps in (1, 3):
@@ -254,7 +254,7 @@ def test_a_branch_with_open_extents_is_refused_by_its_layer() -> None:
     yes, no = (GlobalVar(name, function.type) for name, function in branches.items())
     made = Call(If(yes, no), [go, x])
     main = Function([go, x, held], made)
-    module = IRModule.of({"main": main, **branches}, Spans({made: ["choice"]}))
+    module = IRModule.from_functions({"main": main, **branches}, Spans({made: ["choice"]}))
     with pytest.raises(ModelError) as caught:
         uma.build(module, "c")
     assert caught.value.what == "a branch or a loop takes no open extents yet"
@@ -316,11 +316,11 @@ def test_an_extent_is_a_parameter_of_the_module() -> None:
     n = Extent.of(Symbol("n", 1, 4))
     x = Var("x", TensorType((n, 2), "float32"))
     with pytest.raises(uma.errors.InternalError) as caught:
-        uma.build(IRModule.of({"main": Function([x], call("nn.relu", x))}), "c")
+        uma.build(IRModule.from_functions({"main": Function([x], call("nn.relu", x))}), "c")
     assert "there is no parameter 'n' of int32 (1,) for the extent n[1:4]" in caught.value.what
     held, wider = Var("n", TensorType((1,), "int32")), Extent.of(Symbol("n", 1, 5))
     y = Var("y", TensorType((wider, 2), "float32"))
     with pytest.raises(uma.errors.InternalError) as other:
-        uma.build(IRModule.of({"main": Function([x, y, held], call("nn.relu", x))}), "c")
+        uma.build(IRModule.from_functions({"main": Function([x, y, held], call("nn.relu", x))}), "c")
     assert "the extent n[1:5] is n[1:4] elsewhere" in other.value.what
-    assert "n[1:4]" in print_module(IRModule.of({"main": Function([x, held], call("nn.relu", x))}))[0]
+    assert "n[1:4]" in print_module(IRModule.from_functions({"main": Function([x, held], call("nn.relu", x))}))[0]

@@ -80,7 +80,7 @@ def one_kernel(module: IRModule) -> IRModule:
             body = substitute(made.op.body, given)
             made = Call(Function(params, body, {"Primitive": "1"}), [*first.args, *others.values()])
             spans.add(made, [*spans[first], *module.spans[expr]])
-        spans.moved(expr, made)
+        spans.record_rewrite(expr, made)
         done[expr] = made
     return module.with_main(Function(module.main.params, done[module.main.body]), spans)
 

@@ -81,6 +81,6 @@ def test_functions_have_no_pins_then_either() -> None:
         assert function.body.op.attrs == (("Composite", "npu.relu"),)
         assert function.body.op.body is call("nn.relu", p)
     both = call("add", call("nn.relu", X).pinned("one"), call("nn.relu", X).pinned("two"))
-    assert unpinned(IRModule.of({"main": Function([X], both)})).main.body is call(
+    assert unpinned(IRModule.from_functions({"main": Function([X], both)})).main.body is call(
         "add", call("nn.relu", X), call("nn.relu", X)
     )

@@ -19,7 +19,7 @@ from tests._support.te_lowerings import lowered
 import uma
 from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.hookspecs import Lowered, Pass, Pattern, Refuse
+from uma.hookspecs import LoweredKernel, Pass, Pattern, Refuse
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
@@ -183,7 +183,7 @@ class TestWrong:
         )
 
     def test_what_a_target_refuses(self) -> None:
-        def lower(match: Match, target: Target) -> Lowered:
+        def lower(match: Match, target: Target) -> LoweredKernel:
             if target.get_attr("lanes") == 4:
                 raise Refuse("four lanes are too few")
             return lowered(match.function)
@@ -236,7 +236,7 @@ class TestFunctions:
         inner = function("plain", call("add", P, P))
         var = GlobalVar("kept", func_type(inner))
         body = call("multiply", Call(var, [Call(var, [X])]), X)
-        module = IRModule.of({"main": Function([X], body), "kept": inner})
+        module = IRModule.from_functions({"main": Function([X], body), "kept": inner})
         build, _ = checked(module, two())
         assert [(op.op, op.owner, op.pin) for op in explain(build).ops] == [
             ("add", None, "plain"),
@@ -248,21 +248,21 @@ class TestFunctions:
 
     def test_main_for_the_host(self) -> None:
         body = call("add", call("nn.relu", X).pinned("two"), X)
-        module = IRModule.of({"main": Function([X], body, {"Compiler": "plain", "global_symbol": "m"})})
+        module = IRModule.from_functions({"main": Function([X], body, {"Compiler": "plain", "global_symbol": "m"})})
         build, _ = checked(module, two())
         assert [(op.owner, op.pin) for op in explain(build).ops] == [("two", "two"), (None, "plain")]
         assert build.placement is not None
         assert dict(build.placement.source.main.attrs) == {"global_symbol": "m"}
 
     def test_main_for_an_accelerator(self) -> None:
-        module = IRModule.of({"main": Function([X], call("nn.relu", X), {"Compiler": "two"})})
+        module = IRModule.from_functions({"main": Function([X], call("nn.relu", X), {"Compiler": "two"})})
         with pytest.raises(ModelError, match="main is a function for 'two'"):
             built(module, two())
 
     def test_layers_inside_keep_their_names(self) -> None:
         total = call("add", P, P)
         made = Call(function("plain", total), [X])
-        module = IRModule.of({"main": Function([X], made)}, Spans({total: ["inner"], made: ["outer"]}))
+        module = IRModule.from_functions({"main": Function([X], made)}, Spans({total: ["inner"], made: ["outer"]}))
         build, _ = checked(module, two())
         assert [op.layers for op in explain(build).ops] == [("inner",)]
 
@@ -288,7 +288,7 @@ class TestFunctions:
         inner = function("plain", call("add", P, P))
         var = GlobalVar("kept", func_type(inner))
         other = function("two", Call(var, [P]))
-        module = IRModule.of({"main": Function([X], Call(other, [Call(var, [X])])), "kept": inner})
+        module = IRModule.from_functions({"main": Function([X], Call(other, [Call(var, [X])])), "kept": inner})
         with pytest.raises(ModelError, match="the model has a function for 'plain', which is no accelerator"):
             built(module, two())
 
@@ -297,7 +297,7 @@ class TestFunctions:
         inner = function("two", call("nn.relu", P))
         callee: Any = GlobalVar("own", func_type(inner)) if named else inner
         functions = {"main": Function([X], Call(callee, [X])), **({"own": inner} if named else {})}
-        module = IRModule.of(functions, Spans({inner.body: ["act"]}))
+        module = IRModule.from_functions(functions, Spans({inner.body: ["act"]}))
         assert owners({"act": "two"}, two(), module) == {"act": "two"}
         with pytest.raises(RequirementError) as caught:
             pinned({"act": "one"}, two(), module)
@@ -335,7 +335,7 @@ class TestPasses:
                 is_relu = isinstance(expr, Call) and expr.op_name == "nn.relu"
                 return call("maximum", expr.args[0], expr.args[0]) if is_relu else None  # type: ignore[attr-defined]  # a relu is a call
 
-            body = rewrite(module.main.body, rule, spans.moved)
+            body = rewrite(module.main.body, rule, spans.record_rewrite)
             return module.with_main(Function(module.main.params, body), spans)
 
         assert self.build(act) == [None, None, None]
@@ -383,7 +383,7 @@ def doubler(sources: Callable[[Target], dict[str, str]] = lambda target: {}) -> 
         Attribute("base", int, help="where its registers are"),
     )
     double = Pattern(
-        "fake.double", op("add")(value, value), lower=lambda match, target: Lowered(fake_device.doubling(4))
+        "fake.double", op("add")(value, value), lower=lambda match, target: LoweredKernel(fake_device.doubling(4))
     )
     return host_of(entry_of(kind, patterns=lambda: [double], runtime=runtime))
 
@@ -449,7 +449,7 @@ class TestTwoOfOneKind:
             seen.append(("patterns", target.name, target.get_attr("lanes")))
             return [taking("npu", "nn.relu", lambda function: lower(function, Target.current()))]
 
-        def lower(function: Function, target: Target) -> Lowered:
+        def lower(function: Function, target: Target) -> LoweredKernel:
             seen.append(("lower", target.name, target.get_attr("lanes")))
             return lowered(function)
 

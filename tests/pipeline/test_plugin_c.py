@@ -15,9 +15,9 @@ from tests._support.plugins import accelerator, entry_of, host_kind, module_of
 
 import uma.testing
 from uma.artifact import Artifact, compiled
-from uma.contract.region import TakenMatch
+from uma.contract.region import RegionMatch
 from uma.errors import PluginError, ToolchainError
-from uma.hookspecs import Code, Lowered, Pattern, Routine, Runtime, Strategy
+from uma.hookspecs import LoweredKernel, Pattern, Routine, Runtime, Strategy, TargetCode
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
@@ -63,7 +63,7 @@ INTRINSIC = """
 def library(source: str = SOURCE, header: str = HEADER, text: str = "NPU_RELU({x}, {y}, {n})") -> list[PluginEntry]:
     """An accelerator whose ReLU is a routine in C."""
 
-    def relu(match: TakenMatch, target: Target) -> Extern:
+    def relu(match: RegionMatch, target: Target) -> Extern:
         tensor = match.function.body.tensor
         x, y = Buffer("x", tensor.shape, "int32"), Buffer("y", tensor.shape, "int32")
         return Extern((Param(x, "input"), Param(y, "output")), "relu", {"n": tensor.size})
@@ -76,8 +76,8 @@ def library(source: str = SOURCE, header: str = HEADER, text: str = "NPU_RELU({x
 def host(header: str, statement: str = "RECTIFY({y}, {x})") -> list[PluginEntry]:
     """A host whose ReLU is an intrinsic of a header of its own."""
     text = textwrap.dedent(INTRINSIC).replace("RECTIFY({y}, {x})", statement)
-    relu = Strategy("nn.relu", lambda fusion, target: Lowered(parse_func(text)[1]))
-    code = Code(headers={"rectify.h": header})
+    relu = Strategy("nn.relu", lambda fusion, target: LoweredKernel(parse_func(text)[1]))
+    code = TargetCode(headers={"rectify.h": header})
     return entry_of(host_kind("own"), strategies=lambda: [relu], tir_to_runtime=lambda: code)
 
 

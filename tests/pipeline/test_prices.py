@@ -19,7 +19,7 @@ from uma.errors import ModelError, NoCompilerError, PluginError, UsageError
 from uma.hookspecs import Cost
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
-from uma.partition import Collage, CostTable, Decision, Planned, Problem
+from uma.partition import Collage, CostTable, Decision, Problem, SavedPlan
 from uma.partition.collage import plan_record
 from uma.partition.collage.prices import Clock
 from uma.pipeline import build
@@ -322,7 +322,7 @@ class TestBuilt:
         chosen = resolve_targets(targets, default_host(), Collage(table(told)))
         _, decision = decided(chosen)
         assert [one[0] for one in priced(decision)] == ["other: nn.relu@0", "other: add@1", "c: nn.relu@2"]
-        plan = Planned(json.loads(json.dumps(plan_record(decision, chosen.texts, chosen.versions))))
+        plan = SavedPlan(json.loads(json.dumps(plan_record(decision, chosen.texts, chosen.versions))))
         for partition in (Collage(table(told)), plan):
             artifact = build(CHAIN, targets, partition=partition)
             assert [call.host for call in artifact.record.calls] == ["other", "other", "c"]
@@ -359,7 +359,7 @@ class TestPlans:
 
     def replayed(self, plan: dict[str, Any], module: IRModule = CHAIN, *ops: str) -> Build:
         host = PluginHost(lambda: [*toy("npu", *(ops or ("nn.relu", "add"))), *entry_of(HOST)])
-        made = Build("m", resolve_targets(["npu", "plain"], host, Planned(plan)))
+        made = Build("m", resolve_targets(["npu", "plain"], host, SavedPlan(plan)))
         made.run(module)
         return made
 
@@ -383,9 +383,9 @@ class TestPlans:
         told = table({f"c: {name}": {"ns": 4 if " " not in name else 50} for name in names})
         chosen = resolve_targets("c", default_host(), Collage(told))
         _, decision = decided(chosen)
-        plan = Planned(plan_record(decision, chosen.texts, chosen.versions))
+        plan = SavedPlan(plan_record(decision, chosen.texts, chosen.versions))
         assert len(build(CHAIN, "c", partition=plan).record.calls) == 3
-        assert str(plan) == "the plan" and str(Planned({}, "p.json")) == "the plan p.json"
+        assert str(plan) == "the plan" and str(SavedPlan({}, "p.json")) == "the plan p.json"
 
     def test_another_model(self) -> None:
         with pytest.raises(UsageError, match="the plan is for another model: op 1 of the model is 'multiply Tensor"):
@@ -418,7 +418,7 @@ class TestPlans:
 
         patterns = [taking("npu", "nn.relu"), taking("npu", "add", refuses)]
         host = PluginHost(lambda: [*toy("npu", patterns=lambda: patterns), *entry_of(HOST)])
-        made = Build("m", resolve_targets(["npu", "plain"], host, Planned(self.plan())))
+        made = Build("m", resolve_targets(["npu", "plain"], host, SavedPlan(self.plan())))
         with pytest.raises(
             UsageError, match=r"the plan does not fit: 'npu' does not take 'npu: nn\.relu@0 add@1"
         ) as error:
@@ -426,7 +426,7 @@ class TestPlans:
         assert "not any more" in str(error.value)
 
     def test_other_targets_and_versions(self) -> None:
-        plan = Planned(self.plan(), "p.json")
+        plan = SavedPlan(self.plan(), "p.json")
         texts, versions = plan.record["targets"], plan.record["plugins"]
         assert plan.differences(texts, versions) == []
         assert plan.differences({**texts, "npu": "npu -launch_ns=1"}, {**versions, "uma-npu": "2.0"}) == [
@@ -455,13 +455,13 @@ class TestPlans:
     def test_files_that_hold_none(self, change: dict[str, Any], tmp_path: Path) -> None:
         path = tmp_path / "plan.json"
         path.write_text(json.dumps(self.plan()))
-        assert Planned.read(path).record == self.plan()
+        assert SavedPlan.read(path).record == self.plan()
         path.write_text(json.dumps(self.plan(**change)))
         what = (
             "is of version 2, and this UMA repeats those of version 1" if "plan_version" in change else "holds no plan"
         )
         with pytest.raises(UsageError, match=what):
-            Planned.read(path)
+            SavedPlan.read(path)
 
 
 class TestTables:

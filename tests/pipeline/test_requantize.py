@@ -13,7 +13,7 @@ from tests._support.plugins import members_of, module_of, toy
 
 import uma
 from uma.errors import UsageError
-from uma.partition import Consent
+from uma.partition import RoundingOptIn
 from uma.pipeline.loading import load_model
 from uma.pipeline.requantize import consent_to, project_requantize
 from uma.program import Program
@@ -31,7 +31,7 @@ def net(tmp_path: Path) -> Path:
     return path
 
 
-def consent(net: Path, requantize: Any) -> Consent | None:
+def consent(net: Path, requantize: Any) -> RoundingOptIn | None:
     return load_model(net, members_of(fixed_npu("npu", EVEN)), requantize=requantize).consent
 
 

@@ -146,7 +146,9 @@ def test_what_has_no_rows_is_in_no_chain_and_says_why() -> None:
     x = Var("x", TensorType((1, 8, 8, 4), "int8"))
     pooled = call("nn.max_pool2d", x, pool_size=(2, 2))
     kernel = const(np.ones((3, 7 * 7 * 4), np.int8))
-    module = IRModule.of({"main": Function([x], call("qnn.dense", call("reshape", pooled, newshape=(1, 196)), kernel))})
+    module = IRModule.from_functions(
+        {"main": Function([x], call("qnn.dense", call("reshape", pooled, newshape=(1, 196)), kernel))}
+    )
     _, rows = frontier(module)
     assert [end.reason for end in rows.ends] == ["neither what it reads nor what it makes has several rows"]
     assert len(rows.points) == 1
@@ -156,7 +158,7 @@ def test_states_are_whole() -> None:
     x, old = Var("x", TensorType((1, 8, 8, 4), "int8")), Var("old", TensorType((1, 8, 8, 4), "int8"))
     largest = call("maximum", x, old)
     made = call("nn.max_pool2d", call("nn.max_pool2d", largest, pool_size=(2, 2)), pool_size=(2, 2))
-    module = IRModule.of({"main": Function([x, old], Tuple([made, largest]))})
+    module = IRModule.from_functions({"main": Function([x, old], Tuple([made, largest]))})
     members = resolve_targets("c", default_host())
     loaded = load_model(module, members, states={"old": "output1"})
     artifact = finish_build(start_build(loaded, members, frontier=True), loaded)

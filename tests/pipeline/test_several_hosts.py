@@ -23,7 +23,7 @@ from tests._support.te_lowerings import lowered
 import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.hookspecs import Code, Fusion, Pass, Refuse, Strategy
+from uma.hookspecs import TargetCode, Fusion, Pass, Refuse, Strategy
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
@@ -207,7 +207,7 @@ def test_random_models_and_pins(module: IRModule, random: Any, seed: int) -> Non
 
     main = module.main
     body = rewrite(main.body, rule)
-    again = IRModule.of({"main": Function(main.params, body)})
+    again = IRModule.from_functions({"main": Function(main.params, body)})
     program = lower_loaded(load_model(again, name="m"), hosts())
     assert isinstance(program, Program)
     inputs, expected, largest = values_of(module, seed)
@@ -258,7 +258,7 @@ class TestForms:
             done: dict[Expr, Expr] = {}
             for expr in post_order(main.body):
                 done[expr] = without_pin(with_children(expr, [done[child] for child in children(expr)]))
-                spans.moved(expr, done[expr])
+                spans.record_rewrite(expr, done[expr])
             return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
 
         members = hosts(passes=lambda: [Pass("TIR_1", "forget", forget)])
@@ -389,9 +389,9 @@ def test_labels_that_would_be_one_file() -> None:
 def test_code_is_asked_for_what_the_host_runs() -> None:
     asked: dict[str, list[str]] = {}
 
-    def tir_to_runtime(module: IRModule, target: Target) -> Code:
+    def tir_to_runtime(module: IRModule, target: Target) -> TargetCode:
         asked[target.name] = [var.name for var in module.functions]
-        return Code(cflags=("-O0",))
+        return TargetCode(cflags=("-O0",))
 
     members = hosts(tir_to_runtime=tir_to_runtime)
     artifact = build_loaded(load_model(pinned({"second": "other"}, members), name="m"), members)
@@ -428,7 +428,7 @@ def test_two_cpus_of_one_machine_in_one_artifact(name: str, models: Path) -> Non
 
 
 def test_no_one_process_runs_what_is_for_several_machines() -> None:
-    members = hosts(tir_to_runtime=lambda: Code(cc="arm-none-eabi-gcc", machine="arm-none-eabi cortex-m0"))
+    members = hosts(tir_to_runtime=lambda: TargetCode(cc="arm-none-eabi-gcc", machine="arm-none-eabi cortex-m0"))
     artifact = build_loaded(load_model(pinned({"second": "other"}, members), name="m"), members)
     with pytest.raises(UsageError) as caught:
         artifact.run({"x": np.zeros((2, 4), np.int32)})

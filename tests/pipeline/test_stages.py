@@ -28,7 +28,7 @@ from uma.tir.form.nodes import PrimFunc
 T = TensorType((2, 3), "float32")
 X = Var("x", T)
 RELU = call("nn.relu", X)
-MODULE = IRModule.of({"main": Function([X], call("reshape", call("clip", X, a_min=0), newshape=(6,)))})
+MODULE = IRModule.from_functions({"main": Function([X], call("reshape", call("clip", X, a_min=0), newshape=(6,)))})
 
 
 def trace(form: Form, until: str = STAGES[-1]) -> dict[str, Form]:
@@ -113,7 +113,9 @@ def test_the_text_of_several_results_of_several_dimensions_prints_itself_again()
     x = Var("x", TensorType((2, 3, 4), "float32"))
     halves = call("split", x, indices=(2,), axis=2)
     body = call("subtract", TupleGetItem(halves, 0), TupleGetItem(halves, 1))
-    check_texts(IRModule.of({"main": Function([x], body)}, Spans({halves: ["halves"], body: ["difference"]})))
+    check_texts(
+        IRModule.from_functions({"main": Function([x], body)}, Spans({halves: ["halves"], body: ["difference"]}))
+    )
 
 
 QUICK = ("mlperf-tiny/ad01_int8.tflite", "others/okay_nabu.tflite")
@@ -152,7 +154,7 @@ def test_all_loops_are_simplified() -> None:
 
 def test_a_module_that_is_unsound_is_found_at_its_first_stage() -> None:
     body = Call(GlobalVar("g", FuncType((T,), T)), [X])
-    module = IRModule.of({"main": Function([X], body)}, Spans({body: ("layer",)}))
+    module = IRModule.from_functions({"main": Function([X], body)}, Spans({body: ("layer",)}))
     with pytest.raises(InternalError, match="call of 'g', which the module does not have") as caught:
         run(module, "m")
     assert caught.value.where == "stage 'import', main, layer"
@@ -160,7 +162,7 @@ def test_a_module_that_is_unsound_is_found_at_its_first_stage() -> None:
 
 def test_a_fault_names_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(module: IRModule, patterns: PatternTable) -> IRModule:
-        return IRModule.of({"main": Function([], RELU)})
+        return IRModule.from_functions({"main": Function([], RELU)})
 
     def worse(module: IRModule, patterns: PatternTable) -> IRModule:
         raise InternalError("it cannot be", hint="give up")

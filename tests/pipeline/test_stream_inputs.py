@@ -123,12 +123,12 @@ def channels_first() -> IRModule:
     net = RowNet(6, 8, 3)
     x = Var("x", TensorType((1, 3, 6, 8), "int8"))
     module = net.module(net.conv(call("transpose", x, axes=(0, 2, 3, 1)), 4))
-    return IRModule.of({"main": Function([x], module.main.body)}, module.spans)
+    return IRModule.from_functions({"main": Function([x], module.main.body)}, module.spans)
 
 
 def dense() -> IRModule:
     x = Var("x", TensorType((4, 8), "float32"))
-    return IRModule.of({"main": Function([x], call("add", x, x))})
+    return IRModule.from_functions({"main": Function([x], call("add", x, x))})
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_dump_has_the_strips_and_is_built_on(tmp_path: Path) -> None:
 
 def test_forms_that_are_past_it(tmp_path: Path) -> None:
     x = Var("x", TensorType((1, 8, 8, 2), "float32"))
-    model = IRModule.of({"main": Function([x], call("nn.max_pool2d", x, pool_size=(2, 2)))})
+    model = IRModule.from_functions({"main": Function([x], call("nn.max_pool2d", x, pool_size=(2, 2)))})
     uma.build(model, HOST, stop_after="sequence", dump=tmp_path)
     with pytest.raises(UsageError, match="a form that was lowered already is not computed in strips"):
         uma.build(next(tmp_path.glob("*-flatten.py")), HOST, strips=2)
@@ -145,9 +145,9 @@ def refused(model: IRModule, strips: int | str = 2) -> str:
 
 def test_why_there_are_none() -> None:
     x = Var("x", TensorType((1, 16), "float32"))
-    assert "there is no picture" in refused(IRModule.of({"main": Function([x], call("nn.relu", x))}))
+    assert "there is no picture" in refused(IRModule.from_functions({"main": Function([x], call("nn.relu", x))}))
     x = Var("x", TensorType((1, 4, 6, 2), "float32"))
-    softmax = IRModule.of({"main": Function([x], call("nn.softmax", x, axis=2))})
+    softmax = IRModule.from_functions({"main": Function([x], call("nn.softmax", x, axis=2))})
     assert "softmax: it is not computed by windows, nor element by element" in refused(softmax)
     assert "nothing of a model with branches or loops runs row by row" in refused(parse_module(EXAMPLE))
     assert "10 columns are too few for them" in refused(wide(), "11:layer11")
@@ -161,7 +161,7 @@ def test_a_layer_that_is_no_end() -> None:
     x = Var("x", TensorType((1, 8, 8, 2), "float32"))
     once = call("nn.max_pool2d", x, pool_size=(2, 2))
     twice = call("nn.max_pool2d", once, pool_size=(2, 2))
-    model = named(IRModule.of({"main": Function([x], Tuple([call("nn.softmax", twice), once]))}))
+    model = named(IRModule.from_functions({"main": Function([x], Tuple([call("nn.softmax", twice), once]))}))
     assert "layer1: others use what is computed before it" in refused(model, "2:layer1")
     assert "layer2: it is not computed by windows" in refused(model, "2:layer2")
 

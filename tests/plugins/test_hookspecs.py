@@ -21,7 +21,7 @@ from uma import hookspecs
 from uma.cli import main
 from uma.codegen.devices import Device
 from uma.errors import PluginError
-from uma.hookspecs import Claims, Code, Cost, CustomLayer, CustomTensor
+from uma.hookspecs import Claims, Cost, CustomLayer, CustomTensor, TargetCode
 from uma.lowering.members import Members
 from uma.pipeline.custom import CustomImporters
 from uma.pipeline.driver import make_artifact
@@ -91,7 +91,7 @@ def test_the_example_of_tir_to_runtime_works(tmp_path: Path, monkeypatch: pytest
     host = host_of(load_example("tir_to_runtime", "my_host", tmp_path, monkeypatch))
     plugin = host.plugin_for("my_host")
     code = plugin.call("tir_to_runtime", module=object(), prefix="m_on_x", target=host.target("my_host -opt=1"))
-    assert code == Code(cflags=("-O1",), cc="gcc")
+    assert code == TargetCode(cflags=("-O1",), cc="gcc")
 
 
 def test_the_example_of_patterns_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_the_example_of_passes_works(tmp_path: Path, monkeypatch: pytest.MonkeyP
     host = host_of(load_example("passes", "my_device", tmp_path, monkeypatch))
     [tidy] = host.plugin_for("my_device").call("passes", target=host.target("my_device"))
     once = call("nn.relu", X)
-    module = IRModule.of({"main": Function([X], call("nn.relu", once))})
+    module = IRModule.from_functions({"main": Function([X], call("nn.relu", once))})
     assert tidy.fn(module.read_only()).main.body is once
 
 
@@ -229,10 +229,10 @@ def test_what_is_not_typed_is_found(checker: str, tmp_path: Path) -> None:
 
 
 def test_code_says_nothing_by_default() -> None:
-    assert Code() == Code(cflags=(), cc=None)
+    assert TargetCode() == TargetCode(cflags=(), cc=None)
     listed: Any = ["-O2", "-g"]
-    assert Code(cflags=listed).cflags == ("-O2", "-g")
-    assert hash(Code(cflags=listed)) == hash(Code(cflags=("-O2", "-g")))
+    assert TargetCode(cflags=listed).cflags == ("-O2", "-g")
+    assert hash(TargetCode(cflags=listed)) == hash(TargetCode(cflags=("-O2", "-g")))
 
 
 def test_specifications_are_never_run() -> None:

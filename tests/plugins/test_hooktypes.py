@@ -10,22 +10,22 @@ import pytest
 
 from uma.errors import PluginError
 from uma.hookspecs import (
+    BitField,
     Clock,
-    Code,
     Cost,
     Exporter,
-    Field,
     Implementation,
     LaunchQueue,
     Library,
-    Lowered,
-    Parts,
+    LoweredKernel,
+    PartCounters,
     Pass,
     Refuse,
     Register,
     Routine,
     Runtime,
     Strategy,
+    TargetCode,
 )
 from uma.relay import IRModule
 from uma.tir import Machine, PrimFunc, te
@@ -51,16 +51,16 @@ DRIVERLESS: dict[str, Any] = {
     "clock": None,
 }
 GOOD: dict[type, dict[str, Any]] = {
-    Code: {},
+    TargetCode: {},
     Pass: {"phase": "TIR_0", "name": "tidy", "fn": same},
     Cost: {"cycles": 12.5, "bytes_moved": 3, "energy_j": 0.0},
     Exporter: {"name": "my_device.flash-image", "help": "what is flashed", "export": lambda artifact, folder: None},
     Library: {"name": "stdc++", "package": "a.wheel_of-it", "symbols": ("f", "g")},
     Strategy: {"name": "nn.relu", "lower": lambda function, target: None},
     Implementation: {"bus": "my_sim_bus"},
-    Routine: {"name": "start", "call": "f({device}, {x}, {bases})", "fields": (Field("a", 8),), "ports": ("axi",)},
+    Routine: {"name": "start", "call": "f({device}, {x}, {bases})", "fields": (BitField("a", 8),), "ports": ("axi",)},
     LaunchQueue: {"name": "commands", "depth": 2, "wait": "w({device}, {pending})"},
-    Parts: {"count": 16, "counters": ("cycles", "reads")},
+    PartCounters: {"count": 16, "counters": ("cycles", "reads")},
     Register: {"offset": 0x18, "name": "STATUS", "reads": "status"},
     Clock: {"hz": 250e3, "cycles": "cycles", "busy": "array_cycles"},
     Runtime: {
@@ -121,29 +121,37 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
             DRIVERLESS | {"registers": (Register(0, "A"),)},
             "Runtime.registers is for a device, and there is no",
         ),
-        (Code, {"cflags": "-O3"}, "Code.cflags must be a tuple of strings"),
-        (Code, {"cflags": None}, "Code.cflags must be a tuple of strings"),
-        (Code, {"cflags": (3,)}, "Code.cflags: 3 is no compiler flag"),
-        (Code, {"cflags": ("-O3", "main.c")}, "Code.cflags: 'main.c' is no compiler flag"),
-        (Code, {"cflags": ("-O3\n",)}, r"Code.cflags: '-O3\n' is no compiler flag"),
-        (Code, {"machine": 3}, "Code.machine is 3, not a text"),
-        (Code, {"machine": "/bin/sh"}, "Code: '/bin/sh' names no machine"),
-        (Code, {"machine": "s390x-linux-gnu"}, "Code: 's390x-linux-gnu' is a machine that stores the highest byte"),
-        (Code, {"clock_hz": 80e6}, "Code.clock_hz is for another machine, and none is named"),
+        (TargetCode, {"cflags": "-O3"}, "Code.cflags must be a tuple of strings"),
+        (TargetCode, {"cflags": None}, "Code.cflags must be a tuple of strings"),
+        (TargetCode, {"cflags": (3,)}, "Code.cflags: 3 is no compiler flag"),
+        (TargetCode, {"cflags": ("-O3", "main.c")}, "Code.cflags: 'main.c' is no compiler flag"),
+        (TargetCode, {"cflags": ("-O3\n",)}, r"Code.cflags: '-O3\n' is no compiler flag"),
+        (TargetCode, {"machine": 3}, "TargetCode.machine is 3, not a text"),
+        (TargetCode, {"machine": "/bin/sh"}, "Code: '/bin/sh' names no machine"),
+        (
+            TargetCode,
+            {"machine": "s390x-linux-gnu"},
+            "Code: 's390x-linux-gnu' is a machine that stores the highest byte",
+        ),
+        (TargetCode, {"clock_hz": 80e6}, "TargetCode.clock_hz is for another machine, and none is named"),
         *(
             (
-                Code,
+                TargetCode,
                 {"machine": "aarch64-linux-gnu", "clock_hz": hz},
-                f"Code.clock_hz is {hz}, not a number of at least 1",
+                f"TargetCode.clock_hz is {hz}, not a number of at least 1",
             )
             for hz in (0.5, True, float("nan"), float("inf"))
         ),
-        (Code, {"runner": "qemu-arm"}, "Code: 'qemu-arm' is for another machine, and none is named"),
-        (Code, {"machine": "aarch64-linux-gnu", "runner": "qemu-arm"}, "Code: qemu-arm runs what is compiled for arm"),
-        (Code, {"cc": "/usr/bin/gcc"}, "Code.cc: '/usr/bin/gcc' is no name of a compiler"),
-        (Code, {"cc": "-gcc"}, "Code.cc: '-gcc' is no name of a compiler"),
-        (Code, {"cc": 12}, "Code.cc: 12 is no name of a compiler"),
-        (Code, {"cc": "gcc -O3"}, "Code.cc: 'gcc -O3' is no name of a compiler"),
+        (TargetCode, {"runner": "qemu-arm"}, "Code: 'qemu-arm' is for another machine, and none is named"),
+        (
+            TargetCode,
+            {"machine": "aarch64-linux-gnu", "runner": "qemu-arm"},
+            "Code: qemu-arm runs what is compiled for arm",
+        ),
+        (TargetCode, {"cc": "/usr/bin/gcc"}, "Code.cc: '/usr/bin/gcc' is no name of a compiler"),
+        (TargetCode, {"cc": "-gcc"}, "Code.cc: '-gcc' is no name of a compiler"),
+        (TargetCode, {"cc": 12}, "Code.cc: 12 is no name of a compiler"),
+        (TargetCode, {"cc": "gcc -O3"}, "Code.cc: 'gcc -O3' is no name of a compiler"),
         (Pass, {"name": "Tidy"}, "'Tidy' cannot name a pass"),
         (Pass, {"name": None}, "cannot name a pass"),
         (Pass, {"phase": "TIR_4"}, "pass 'tidy' is for phase 'TIR_4', which there is not"),
@@ -174,15 +182,15 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Runtime, {"machine": ()}, "Runtime.machine is a value of type tuple, not a record Machine"),
         (Runtime, DRIVERLESS | {"machine": Machine()}, "Runtime.machine is for a device, and there is no driver"),
         (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
-        *((Parts, {"count": n}, f"Parts.count is {n!r}") for n in (0, 4097, 2.0)),
-        (Parts, {"counters": "cycles"}, "Parts.counters is 'cycles'"),
-        (Parts, {"counters": ()}, "Parts.counters is "),
-        (Parts, {"counters": ("a b",)}, "Parts.counters is 'a b', not an identifier of C"),
-        (Parts, {"locates_faults": 1}, "Parts.locates_faults is 1"),
+        *((PartCounters, {"count": n}, f"PartCounters.count is {n!r}") for n in (0, 4097, 2.0)),
+        (PartCounters, {"counters": "cycles"}, "PartCounters.counters is 'cycles'"),
+        (PartCounters, {"counters": ()}, "PartCounters.counters is "),
+        (PartCounters, {"counters": ("a b",)}, "PartCounters.counters is 'a b', not an identifier of C"),
+        (PartCounters, {"locates_faults": 1}, "PartCounters.locates_faults is 1"),
         *((Clock, {"hz": hz}, "Clock.hz is ") for hz in (0, -1.0, float("inf"), float("nan"), "1", True)),
         (Clock, {"cycles": "a b"}, "a counter of Clock is 'a b', not an identifier of C"),
         (Clock, {"busy": ""}, "a counter of Clock is '', not an identifier of C"),
-        (Runtime, {"parts": (4, ("cycles",))}, "Runtime.parts is a value of type tuple, not a record Parts"),
+        (Runtime, {"parts": (4, ("cycles",))}, "Runtime.parts is a value of type tuple, not a record PartCounters"),
         (Runtime, {"clock": 250e3}, "Runtime.clock is 250000.0, not a record Clock"),
         (
             Runtime,
@@ -208,7 +216,7 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Routine, {"call": "f({device}); g()"}, "call of routine 'start': ';' cannot stand in an expression of C"),
         (Routine, {"call": "f({device}"}, "call of routine 'start': it is not one expression: mind brackets"),
         (Routine, {"fields": "ab"}, "fields of routine 'start' are 'ab', not a tuple of Field"),
-        (Routine, {"fields": (Field("a", 8), Field("a", 9))}, "routine 'start' has two fields of one name"),
+        (Routine, {"fields": (BitField("a", 8), BitField("a", 9))}, "routine 'start' has two fields of one name"),
         (Routine, {"call": "f({bases})"}, "routine 'start' takes bases and no device"),
         (Routine, {"call": "f({n_bases})"}, "routine 'start' takes bases and no device"),
         (Routine, {"ports": ("a-b",)}, "a port of routine 'start' is 'a-b', not an identifier of C"),
@@ -235,7 +243,7 @@ def scaled() -> te.Kernel:
 
 def test_lowered_pairs_loops_with_their_constants() -> None:
     kernel = scaled()
-    made = Lowered(kernel.func, kernel.bind())
+    made = LoweredKernel(kernel.func, kernel.bind())
     assert isinstance(made.func, PrimFunc)
     assert [c.tolist() for c in made.constants] == [[0, 1, 2, 3]]
 
@@ -243,15 +251,15 @@ def test_lowered_pairs_loops_with_their_constants() -> None:
 @pytest.mark.parametrize(
     ("func", "constants", "message"),
     [
-        ("scaled", (), "Lowered.func is 'scaled', not a PrimFunc"),
-        (scaled().func, (), "Lowered.constants are (), the function takes (float32[4])"),
-        (scaled().func, (np.zeros(4),), "Lowered.constants are (float64[4]), the function takes (float32[4])"),
-        (scaled().func, ([0, 0, 0, 0],), "Lowered.constants are (list[]), the function takes (float32[4])"),
+        ("scaled", (), "LoweredKernel.func is 'scaled', not a PrimFunc"),
+        (scaled().func, (), "LoweredKernel.constants are (), the function takes (float32[4])"),
+        (scaled().func, (np.zeros(4),), "LoweredKernel.constants are (float64[4]), the function takes (float32[4])"),
+        (scaled().func, ([0, 0, 0, 0],), "LoweredKernel.constants are (list[]), the function takes (float32[4])"),
     ],
 )
 def test_lowered_that_does_not_fit_is_the_plugins_fault(func: Any, constants: Any, message: str) -> None:
     with pytest.raises(PluginError) as caught:
-        Lowered(func, constants)
+        LoweredKernel(func, constants)
     assert message in str(caught.value)
 
 

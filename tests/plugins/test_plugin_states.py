@@ -72,7 +72,7 @@ def test_one_distribution_may_have_several_plugins() -> None:
 
 
 class TestPluginAPI:
-    @pytest.mark.parametrize("version", [(MAJOR, MINOR), hookspecs.BREAKS, None])
+    @pytest.mark.parametrize("version", [(MAJOR, MINOR), hookspecs.LAST_BREAKING_VERSION, None])
     def test_one_that_this_core_has(self, version: object) -> None:
         entry = module_entry("npu", UMA_PLUGIN_API=version)
         assert PluginHost(lambda: [entry]).plugin_for("npu").notes == ()
@@ -88,11 +88,11 @@ class TestPluginAPI:
 
     @pytest.mark.parametrize("version", [(0, 0), (0, 4)])
     def test_one_from_before_a_break_is_refused_and_told_where_the_table_is(self, version: tuple[int, int]) -> None:
-        assert version < hookspecs.BREAKS
+        assert version < hookspecs.LAST_BREAKING_VERSION
         entry = module_entry("npu", UMA_PLUGIN_API=version)
         with pytest.raises(PluginError) as caught:
             PluginHost(lambda: [entry]).plugin_for("npu")
-        broke = "{}.{}".format(*hookspecs.BREAKS)
+        broke = "{}.{}".format(*hookspecs.LAST_BREAKING_VERSION)
         assert caught.value.what == (
             f"plugin uma-npu 1.0 is for plugin API 0.{version[1]}, this is {MAJOR}.{MINOR}, and {broke} broke with "
             "what was before"

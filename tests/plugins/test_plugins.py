@@ -14,13 +14,13 @@ import pytest
 
 import uma.plugins
 from uma.errors import PluginError, UsageError
-from uma.hookspecs import PLUGIN_API_VERSION, Code
+from uma.hookspecs import PLUGIN_API_VERSION, TargetCode
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.target import Target, TargetKind
 from uma.version import __version__
 
 HEADER = """
-from uma.hookspecs import Code, hookimpl
+from uma.hookspecs import TargetCode, hookimpl
 from uma.target import Attribute, Target, TargetKind
 """
 
@@ -33,7 +33,7 @@ def register_target():
 
 @hookimpl
 def tir_to_runtime(module, target):
-    return Code(cflags=(f"-DDIM={target.get_attr('dim')}",))
+    return TargetCode(cflags=(f"-DDIM={target.get_attr('dim')}",))
 """
 )
 
@@ -192,8 +192,8 @@ def test_a_plugin_may_bring_aliases_beside_its_kinds(write: Write) -> None:
         *(PluginEntry(n, module, "uma-duo", "1") for n in ("npu", "duo")), entry("good", write("good", GOOD))
     )
     assert [*host.kinds()] == ["duo", "good", "npu"] and host.hosts() == ()
-    assert host.named("duo") is host.plugin_for("duo").aliases["duo"] and host.named("npu") is host.kind("npu")
-    assert host.named("composite").help == "a host and its devices"
+    assert host.lookup("duo") is host.plugin_for("duo").aliases["duo"] and host.lookup("npu") is host.kind("npu")
+    assert host.lookup("composite").help == "a host and its devices"
     with pytest.raises(UsageError, match="'duo' is no target kind: it stands for a whole target"):
         host.kind("duo")
     with pytest.raises(UsageError, match="'good' cannot be the host of 'npu'"):
@@ -398,22 +398,24 @@ def call(host: PluginHost, kind: str, module: object = None) -> Any:
 def test_a_hook_goes_to_the_owner_only(write: Write) -> None:
     host = host_of(
         entry("good", write("good", GOOD)),
-        entry("hooked", write("hooked", HOOKED.format("return Code(cc='clang')"))),
+        entry("hooked", write("hooked", HOOKED.format("return TargetCode(cc='clang')"))),
         entry("silent", write("silent", kind_source("silent"))),
     )
     host.kinds()
-    assert call(host, "good") == Code(cflags=("-DDIM=8",))
-    assert call(host, "hooked") == Code(cc="clang")
+    assert call(host, "good") == TargetCode(cflags=("-DDIM=8",))
+    assert call(host, "hooked") == TargetCode(cc="clang")
     assert call(host, "silent") is None
 
 
 def test_the_current_target_is_set_while_a_hook_runs(write: Write) -> None:
     host = host_of(
-        entry("hooked", write("hooked", HOOKED.format("return Code(cflags=(f'-D{Target.current() is target}',))"))),
+        entry(
+            "hooked", write("hooked", HOOKED.format("return TargetCode(cflags=(f'-D{Target.current() is target}',))"))
+        ),
         entry("good", write("good", GOOD)),
     )
     with host.target("good") as outer:
-        assert call(host, "hooked") == Code(cflags=("-DTrue",))
+        assert call(host, "hooked") == TargetCode(cflags=("-DTrue",))
         assert Target.current() is outer
 
 
@@ -423,7 +425,7 @@ def test_the_current_target_is_set_while_a_hook_runs(write: Write) -> None:
         ("1 / 0", "failed in hook tir_to_runtime: ZeroDivisionError", ZeroDivisionError),
         ("raise SystemExit(0)", "failed in hook tir_to_runtime: SystemExit: 0", SystemExit),
         ("return ['-O3']", "gave a value of type list from hook tir_to_runtime", None),
-        ("yield Code()", "gave a value of type generator from hook tir_to_runtime", None),
+        ("yield TargetCode()", "gave a value of type generator from hook tir_to_runtime", None),
         ("return ''", "gave '' from hook tir_to_runtime", None),
     ],
 )

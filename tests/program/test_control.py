@@ -22,9 +22,9 @@ from uma.program import (
     Rows,
     Step,
     Wait,
-    check_plan,
     plan,
     verify,
+    verify_plan,
 )
 from uma.program.control import blocks, live_after
 from uma.program.order import Event, order_faults
@@ -92,7 +92,7 @@ LOOP = of(
 def test_good_programs() -> None:
     for program in (BRANCH, LOOP):
         verify(program)
-        check_plan(program, plan(program))
+        verify_plan(program, plan(program))
         text, constants = print_program(program)
         assert parse_program(text, constants) == program
 
@@ -236,7 +236,7 @@ def test_what_a_turn_uses_first_is_kept_for_the_next() -> None:
     """``w`` is used by the first step of a turn, and never behind it: all the same nothing takes its memory."""
     verify(CONSTANT_IN_LOOP)
     memory = plan(CONSTANT_IN_LOOP)
-    check_plan(CONSTANT_IN_LOOP, memory)
+    verify_plan(CONSTANT_IN_LOOP, memory)
     w = memory.offsets["w"]
     assert all(abs(memory.offsets[name] - w) >= 16 for name in "tuv")
 
@@ -246,13 +246,13 @@ def test_a_plan_that_gives_it_away_is_refused() -> None:
     for one, other in (("v", "w"), ("u", "t"), ("u", "w")):
         offsets = {**memory.offsets, one: memory.offsets[other]}
         with pytest.raises(InternalError) as caught:
-            check_plan(CONSTANT_IN_LOOP, replace(memory, offsets=offsets))
+            verify_plan(CONSTANT_IN_LOOP, replace(memory, offsets=offsets))
         assert "which is live too" in str(caught.value)
 
 
 def test_branches_share_memory() -> None:
     memory = plan(BRANCH)
-    check_plan(BRANCH, memory)
+    verify_plan(BRANCH, memory)
     assert memory.arena_bytes < 3 * 16 + 4
     shared = Plan({**memory.offsets, "t": 16, "v": 16, "u": 32, "c": 0}, {"ram": 48}, {"ram": 48})
-    check_plan(BRANCH, shared)
+    verify_plan(BRANCH, shared)

@@ -10,7 +10,7 @@ from tests._support import stream_device as lag
 from tests._support.programs import kernel
 
 from uma.errors import InternalError, TextError
-from uma.program import Buffer, Call, Program, Queue, Step, Wait, check_plan, live_ranges, place_waits, plan, verify
+from uma.program import Buffer, Call, Program, Queue, Step, Wait, live_ranges, place_waits, plan, verify, verify_plan
 from uma.program.hazards import finish_positions
 from uma.program.order import Event, Touch, order_faults
 from uma.program.text import parse_program, print_program
@@ -92,7 +92,7 @@ def test_waits_stand_where_they_must(calls: tuple[str, ...], expected: str) -> N
     program = made(*calls, outputs="y z w")
     assert shown(program) == expected
     verify(program)
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
 
 
 def test_a_state_is_not_written_while_it_is_read() -> None:
@@ -129,17 +129,17 @@ class TestLives:
     def test_an_output_takes_the_memory_of_an_input_in_flight_on_its_own_queue(self) -> None:
         program = made("npu.a: x -> t", "npu.a: t -> u", "npu.a: u -> y", in_place=True)
         memory = plan(program)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         assert memory.arena_bytes == 16
 
     def test_an_output_does_not_take_the_memory_that_another_queue_still_reads(self) -> None:
         program = made("npu.b: x -> t", "npu.a: t -> y", ": t -> u", ": u -> z", outputs="y z", in_place=True)
         assert shown(program) == "0 b0 1 2 3 a0"
         memory = plan(program)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         assert memory.offsets["t"] != memory.offsets["u"]
         with pytest.raises(InternalError) as caught:
-            check_plan(program, replace(memory, offsets={"t": 0, "u": 0}))
+            verify_plan(program, replace(memory, offsets={"t": 0, "u": 0}))
         assert caught.value.what == (
             "writes 'u', the memory of 't', which step 2 (f1) on queue 'a' of 'npu' may still read: a wait is missing"
         )
@@ -148,9 +148,9 @@ class TestLives:
     def test_an_output_in_the_place_of_an_input_that_does_not_allow_it(self) -> None:
         program = made("npu.a: x -> t", "npu.a: t -> u", "npu.a: u -> y")
         memory = plan(program)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         with pytest.raises(InternalError) as caught:
-            check_plan(program, replace(memory, offsets={"t": 0, "u": 0}))
+            verify_plan(program, replace(memory, offsets={"t": 0, "u": 0}))
         assert str(caught.value).startswith("'u' overlaps 't', which is live too\n  where: program 'p', step 1 (f1)")
 
 

@@ -13,7 +13,7 @@ from tests._support.model_c import random_inputs, run_example
 
 from uma.codegen import emit_model
 from uma.errors import InternalError
-from uma.program import Buffer, Call, Plan, Program, by_rows, check_plan, plan, verify
+from uma.program import Buffer, Call, Plan, Program, by_rows, plan, verify, verify_plan
 from uma.program.overlaps import with_those_in_use
 from uma.program.program import Role
 from uma.program.rows import overlaps
@@ -136,12 +136,12 @@ def interpreted(program: Program, memory: Plan, inputs: dict[str, np.ndarray]) -
 def test_a_window_costs_a_row_and_a_pixel() -> None:
     program = network((12, 12, 8), [("window", 0)])
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     distance = (12 + 1) * 8
     assert memory.pool_bytes == memory.lower_bound == {"ram": 12 * 12 * 8 + distance}
     apart = plan(program, reuse=False)
     assert apart.pool_bytes == {"ram": 2 * 12 * 12 * 8}
-    check_plan(program, apart)
+    verify_plan(program, apart)
 
 
 def test_strides_and_fewer_channels_cost_nothing() -> None:
@@ -155,10 +155,10 @@ def test_strides_and_fewer_channels_cost_nothing() -> None:
 def test_one_element_less_is_refused_with_the_numbers() -> None:
     program = network((12, 12, 8), [("window", 0)])
     size, distance = 12 * 12 * 8, (12 + 1) * 8
-    check_plan(program, Plan({"t0": distance, "t1": 0}, {"ram": size + distance}, {"ram": 0}))
+    verify_plan(program, Plan({"t0": distance, "t1": 0}, {"ram": size + distance}, {"ram": 0}))
     for less in (1, 8, distance):
         with pytest.raises(InternalError) as caught:
-            check_plan(program, Plan({"t0": distance - less, "t1": 0}, {"ram": size + distance}, {"ram": 0}))
+            verify_plan(program, Plan({"t0": distance - less, "t1": 0}, {"ram": size + distance}, {"ram": 0}))
         what = f"'t1' overlaps 't0', which begins {distance - less} bytes behind it: it must be {distance} or more"
         assert what in str(caught.value) and "step 1" in str(caught.value)
 
@@ -169,10 +169,10 @@ def test_what_a_function_claims_is_not_believed() -> None:
     claims = replace(program.functions[name], overlaps=(("y", "x", 8),))  # type: ignore[arg-type]  # a `PrimFunc`
     liar = replace(program, functions={**program.functions, name: claims})
     with pytest.raises(InternalError, match="begins 8 bytes behind it: it must be 104 or more"):
-        check_plan(liar, plan(liar))
+        verify_plan(liar, plan(liar))
     silent = replace(program, functions={**program.functions, name: replace(claims, overlaps=())})
     with pytest.raises(InternalError, match="'t1' overlaps 't0', which is live too"):
-        check_plan(silent, plan(program))
+        verify_plan(silent, plan(program))
 
 
 def test_what_is_needed_later_is_not_written_over() -> None:
@@ -182,10 +182,10 @@ def test_what_is_needed_later_is_not_written_over() -> None:
     twice = replace(program, steps=(first, second, replace(second, args=("t0", "t2")), last))
     twice = replace(twice, buffers=(*program.buffers, Buffer("t2", "intermediate", (12, 12, 8), "int8")))
     memory = plan(twice)
-    check_plan(twice, memory)
+    verify_plan(twice, memory)
     assert memory.pool_bytes["ram"] == 2 * 12 * 12 * 8 + 104, "the second over t0, the first apart"
     with pytest.raises(InternalError, match="'t1' overlaps 't0', which is live too"):
-        check_plan(twice, Plan({"t0": 104, "t1": 0, "t2": 1256}, {"ram": 2408}, {"ram": 0}))
+        verify_plan(twice, Plan({"t0": 104, "t1": 0, "t2": 1256}, {"ram": 2408}, {"ram": 0}))
 
 
 def test_restrict_goes_where_a_plan_overlaps_two_and_nowhere_else() -> None:
@@ -217,7 +217,7 @@ def test_the_result_of_rows_lies_over_what_they_use_up(tmp_path: Path) -> None:
     program = network((12, 12, 8), [("window", 0), ("window", 0), ("pointwise", 8)])
     rows = by_rows_of(program, 1, 3)
     memory = plan(rows)
-    check_plan(rows, memory)
+    verify_plan(rows, memory)
     size, behind = 12 * 12 * 8, memory.offsets["t0"] - memory.offsets["t3"]
     assert -size < behind < size and memory.pool_bytes["ram"] < 2 * size
     inputs = random_inputs(program)
@@ -230,9 +230,9 @@ def test_the_result_of_rows_lies_over_what_they_use_up(tmp_path: Path) -> None:
     assert distance == 0
     lines = {name: at + 2 * size for name, at in memory.offsets.items() if name not in ("t0", "t3")}
     there = replace(memory, offsets={"t0": 0, "t3": 0, **lines}, pool_bytes={"ram": 4 * size})
-    check_plan(rows, there)
+    verify_plan(rows, there)
     with pytest.raises(InternalError, match="'t0'"):
-        check_plan(rows, replace(there, offsets={**there.offsets, "t3": 1}))
+        verify_plan(rows, replace(there, offsets={**there.offsets, "t3": 1}))
 
 
 def random_layers(rng: random.Random) -> tuple[Shape, list[tuple[str, int]]]:
@@ -246,7 +246,7 @@ def test_random_networks_lose_nothing(seed: int) -> None:
     rng = random.Random(seed)
     program = network(*random_layers(rng), alignment=rng.choice((1, 4, 16)))
     memory, apart = plan(program), plan(program, reuse=False)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     assert memory.pool_bytes["ram"] <= apart.pool_bytes["ram"]
     inputs = random_inputs(program, seed)
     found, wanted = (interpreted(program, one, inputs) for one in (memory, apart))

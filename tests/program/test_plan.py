@@ -18,7 +18,7 @@ from tests._support.programs import kernel, live_ranges, programs
 
 from uma.errors import InternalError
 from uma.pipeline.io import with_io
-from uma.program import Buffer, Call, End, Loop, Plan, Program, check_plan, plan, verify
+from uma.program import Buffer, Call, End, Loop, Plan, Program, plan, verify, verify_plan
 from uma.program.plan import live_ranges as live_ranges_of
 
 
@@ -163,7 +163,7 @@ def optimum(program: Program, bound: int) -> int:
 @given(programs())
 def test_plans_of_random_programs_are_sound(program: Program) -> None:
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     run_on_bytes(program, memory)
     assert memory == plan(program)
     for pool, size in memory.pool_bytes.items():
@@ -175,11 +175,11 @@ def test_plans_with_inputs_and_outputs_in_the_arena_are_sound(program: Program) 
     program = with_io(program, "arena")
     verify(program)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     run_on_bytes(program, memory)
     assert memory.lower_bound["ram"] <= memory.pool_bytes["ram"] <= first_fit(program)
     apart = plan(program, reuse=False)
-    check_plan(program, apart)
+    verify_plan(program, apart)
     run_on_bytes(program, apart)
 
 
@@ -199,7 +199,7 @@ def test_small_plans_are_optimal(program: Program) -> None:
 @given(programs(max_steps=30))
 def test_memory_of_its_own_for_every_buffer(program: Program) -> None:
     memory = plan(program, reuse=False)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     spans = sorted((memory.offsets[buffer.name], buffer.nbytes) for buffer in arena(program))
     assert all(low + size <= high for (low, size), (high, _) in itertools.pairwise(spans))
 
@@ -283,7 +283,7 @@ def test_memory_shared_in_place_costs_nothing() -> None:
     program = Program("net", tuple(buffers), tuple(steps), functions)
     verify(program)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     assert memory.pool_bytes == memory.lower_bound == {"ram": 144}
 
 
@@ -293,20 +293,20 @@ def test_pools_are_planned_apart() -> None:
         program, buffers=tuple(replace(b, pool="sram") if b.name in ("t1", "t2") else b for b in program.buffers)
     )
     memory = plan(mixed)
-    check_plan(mixed, memory)
+    verify_plan(mixed, memory)
     assert memory.pool_bytes == {"ram": 32, "sram": 24}
 
 
 def test_a_program_without_intermediates_needs_no_arena() -> None:
     memory = plan(chain([]))
     assert memory == Plan({}, {}, {})
-    check_plan(chain([]), memory)
+    verify_plan(chain([]), memory)
 
 
 def test_a_thousand_buffers() -> None:
     program = skipping(1000, seed=2)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     assert memory.pool_bytes["ram"] <= 1.01 * memory.lower_bound["ram"]
 
 
@@ -316,7 +316,7 @@ def test_long_programs(count: int) -> None:
     program = chain([chance.choice((8, 16, 100, 256, 1000)) for _ in range(count)], in_place=True)
     verify(program)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     assert memory.pool_bytes == memory.lower_bound
 
 
@@ -347,7 +347,7 @@ def test_states_have_a_pool_of_their_own() -> None:
     program = with_states(1, 3, 2, 4)
     verify(program)
     made = plan(program)
-    check_plan(program, made)
+    verify_plan(program, made)
     assert made.state_bytes == made.pool_bytes["state"] == made.lower_bound["state"] == 4 * (1 + 4 + 2 + 4)
     assert made.arena_bytes == 0 and made.host_pools == ()
     assert made.offsets == {"h1": 0, "h3": 16, "h0": 32, "h2": 36}
@@ -369,15 +369,15 @@ class TestPlacedInputsAndOutputs:
         buffers = (Buffer("z", "input", (9,), "int32"), *chain([4, 4, 4]).buffers)
         program = with_io(replace(self.program, buffers=buffers), "arena")
         memory = plan(program)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         assert abs(memory.offsets["z"] - memory.offsets["x"]) >= 4
         with pytest.raises(InternalError, match="input 'x' overlaps input 'z': the caller writes both before the run"):
-            check_plan(program, replace(memory, offsets={**memory.offsets, "x": memory.offsets["z"]}))
+            verify_plan(program, replace(memory, offsets={**memory.offsets, "x": memory.offsets["z"]}))
 
     def test_an_input_that_a_loop_reads_is_kept_for_its_next_turn(self) -> None:
         program = with_io(looping(), "arena")
         memory = plan(program)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         ranges = live_ranges_of(program)
         end = len(program.steps) - 1
         assert ranges["x"][0] == -1 and ranges["x"][1] >= end - 1
@@ -390,7 +390,7 @@ class TestPlacedInputsAndOutputs:
         memory = plan(program)
         assert memory.arena_bytes == 32 and memory.offsets["x"] == memory.offsets["y"]
         with pytest.raises(InternalError, match="'z' overlaps 'y', which is live too"):
-            check_plan(program, replace(memory, offsets={"x": 0, "y": 0, "z": 0}))
+            verify_plan(program, replace(memory, offsets={"x": 0, "y": 0, "z": 0}))
 
 
 class TestCheckPlan:
@@ -400,10 +400,10 @@ class TestCheckPlan:
     def refuses(self, what: str, program: Program | None = None, **changes: Any) -> None:
         faulty = replace(self.good, **changes)
         with pytest.raises(InternalError, match=what):
-            check_plan(program or self.program, faulty)
+            verify_plan(program or self.program, faulty)
 
     def test_accepts_the_planner(self) -> None:
-        check_plan(self.program, self.good)
+        verify_plan(self.program, self.good)
 
     def test_buffer_without_offset(self) -> None:
         self.refuses("'t1' has no offset", offsets={"t0": 0, "t2": 0})
@@ -443,7 +443,7 @@ class TestCheckPlan:
         )
 
     def test_overlap_with_permission(self) -> None:
-        check_plan(chain([4, 4, 4], in_place=True), replace(self.good, offsets={"t0": 0, "t1": 0, "t2": 0}))
+        verify_plan(chain([4, 4, 4], in_place=True), replace(self.good, offsets={"t0": 0, "t1": 0, "t2": 0}))
 
     def test_overlap_with_an_input_that_is_still_needed(self) -> None:
         program = chain([4, 4, 4], in_place=True)
@@ -454,5 +454,5 @@ class TestCheckPlan:
             functions={**program.functions, "add": add},
         )
         verify(later)
-        check_plan(later, plan(later))
+        verify_plan(later, plan(later))
         self.refuses("'t1' overlaps 't0', which is live too", program=later, offsets={"t0": 0, "t1": 0, "t2": 16})

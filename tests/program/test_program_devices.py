@@ -14,7 +14,7 @@ from tests._support import fake_device as fake
 from tests._support.programs import interpret_program, kernel
 
 from uma.errors import InternalError, ModelError, TextError
-from uma.program import Call, Program, check_plan, plan, verify
+from uma.program import Call, Program, plan, verify, verify_plan
 from uma.program.text import parse_program, print_program
 from uma.tir.form import nodes as tir
 
@@ -96,7 +96,7 @@ def replace_memory(memory: tir.Memory, **changes: int) -> tir.Memory:
 class TestPlan:
     def test_each_memory_of_each_device_is_a_pool(self) -> None:
         memory = plan(GOOD)
-        check_plan(GOOD, memory)
+        verify_plan(GOOD, memory)
         assert memory.pool_bytes == {"ram": 32, "npu0.spad": 32, "npu1.spad": 32}
         assert (memory.arena_bytes, memory.host_pools) == (32, ("ram",))
 
@@ -104,14 +104,14 @@ class TestPlan:
         """However many steps there are, each finds all of a device's memory."""
         program = fake.chain(*["npu"] * 9, count=32)
         memory = plan(program, reuse=False)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         assert memory.pool_bytes == {"ram": 8 * 128, "npu.spad": 256}
 
     @given(st.lists(st.sampled_from((None, "a", "b")), min_size=1, max_size=8), st.integers(1, 32), st.booleans())
     def test_plans_are_sound(self, labels: list[str | None], count: int, reuse: bool) -> None:
         program = fake.chain(*labels, count=count, host=kernel([count], count))
         memory = plan(program, reuse=reuse)
-        check_plan(program, memory)
+        verify_plan(program, memory)
         for label in program.devices:
             used = memory.pool_bytes[f"{label}.spad"]
             assert used <= fake.SPAD_BYTES and used == memory.lower_bound[f"{label}.spad"]
@@ -132,9 +132,9 @@ class TestPlan:
         program = fake.chain("npu", count=32)
         good = plan(program)
         with pytest.raises(InternalError, match="memory 'spad' of device 'npu' has 256 bytes, not 260"):
-            check_plan(program, replace(good, pool_bytes={**good.pool_bytes, "npu.spad": 260}))
+            verify_plan(program, replace(good, pool_bytes={**good.pool_bytes, "npu.spad": 260}))
         with pytest.raises(InternalError, match="overlaps 'a0'"):
-            check_plan(program, replace(good, offsets={**good.offsets, "s0": 64, "a0": 0}))
+            verify_plan(program, replace(good, offsets={**good.offsets, "s0": 64, "a0": 0}))
 
 
 class TestText:

@@ -15,7 +15,7 @@ from tests._support.row_programs import Builder, add, conv, interpret_rows, poin
 
 from uma.errors import InternalError
 from uma.pipeline.io import with_io
-from uma.program import Plan, Program, Rows, by_rows, chain_fault, check_plan, plan, verify
+from uma.program import Plan, Program, Rows, by_rows, chain_fault, plan, verify, verify_plan
 from uma.program.step_order import reordered
 from uma.tir.proofs.overlap import with_overlaps
 
@@ -90,7 +90,7 @@ def test_random_networks_give_the_same_in_less_memory(seed: int) -> None:
         verify(made)
         chains += made.steps.count(Rows())
         memory = plan(made)
-        check_plan(made, memory)
+        verify_plan(made, memory)
         over += memory.arena_bytes < sum(b.nbytes for b in made.buffers if b.name in memory.offsets)
         got = interpret_in_arena(made, memory, inputs)
         assert all((got[name] == wanted[name]).all() for name in wanted) and got.keys() == wanted.keys()
@@ -127,11 +127,11 @@ def test_an_element_less_is_refused_and_wrong(seed: int) -> None:
                 continue  # they need not lie apart at all
             given = random_inputs(rng, program)
             memory = placed(program, out, x, distance)
-            check_plan(program, memory)
+            verify_plan(program, memory)
             assert is_same(program, memory, given), (out, x, distance)
             memory = placed(program, out, x, distance - 4)
             with pytest.raises(InternalError, match=f"{out!r} overlaps {x!r}"):
-                check_plan(program, memory)
+                verify_plan(program, memory)
             # A wrong element may have the right value by chance, or count for nothing.
             others = (random_inputs(rng, program) for _ in range(20))
             assert not all(is_same(program, memory, one) for one in (given, *others)), (out, x, distance)

@@ -14,7 +14,7 @@ from tests._support.stream_device import DEPTH
 from tests._support.stream_programs import LABELS, checked_plan, offloaded, run_out_of_step, waits, without
 
 from uma.errors import InternalError
-from uma.program import Program, Wait, check_plan, plan, verify
+from uma.program import Program, Wait, plan, verify, verify_plan
 from uma.program.text import parse_program, print_program
 
 PLACES = st.sampled_from([None, None, *((label, queue) for label in LABELS for queue in (None, "a", "b", "a", "b"))])
@@ -68,7 +68,7 @@ def test_every_wait_is_needed(case: tuple[Program, Program, int]) -> None:
             steps = [*program.steps[:position], replace(wait, pending=wait.pending + 1), *program.steps[position + 1 :]]
             broken.append(replace(program, steps=tuple(steps)))
         for one in broken:
-            for find in (verify, lambda wrong: check_plan(wrong, memory)):
+            for find in (verify, lambda wrong: verify_plan(wrong, memory)):
                 with pytest.raises(InternalError, match=r"may still|takes 2 launches|is never waited for"):
                     find(one)
 

@@ -14,10 +14,10 @@ from tests._support.stream_programs import FIELDS_OF
 
 from uma.codegen.weights import assemble
 from uma.errors import InternalError, PluginError
-from uma.program import Buffer, Call, Plan, Program, check_plan, plan, relocate, verify
+from uma.program import Buffer, Call, Plan, Program, plan, relocate, verify, verify_plan
 from uma.program.constants import lay_out
 from uma.program.relocate import base_buffers
-from uma.relay import Blob, Extern, Field, Relocation
+from uma.relay import BitField, Blob, Extern, Relocation
 from uma.tir import Buffer as TirBuffer
 from uma.tir import Memory, Param
 
@@ -93,7 +93,7 @@ class TestBases:
         program = one_call(Extern(params, "run", blobs=(blob,), memories=(SPAD,)))
         verify(program)
         memory = plan(program)
-        [data] = relocate(program, memory, {"f": {"f": Field("f", 32)}}).values()
+        [data] = relocate(program, memory, {"f": {"f": BitField("f", 32)}}).values()
         assert struct.unpack("<2I", data[:8]) == (memory.offsets["s"], memory.offsets["t"] + 12)
         assert {memory.offsets["s"], memory.offsets["t"]} == {0, 16}
 
@@ -120,7 +120,7 @@ def test_the_same_stream_at_other_addresses(t: int, u: int, w: int) -> None:
 def test_the_bits_around_a_field_stay() -> None:
     blob = Blob("c", b"\xff" * 6, relocations=(Relocation(1, "f", "x", value="base"), Relocation(3, "g", "y", 12)))
     program = one_call(Extern((param("x", "input"), param("y", "output")), "run", blobs=(blob,)))
-    fields = {"f": Field("f", 5, lsb=3, word_bytes=1), "g": Field("g", 4, lsb=10, word_bytes=3, unit=4)}
+    fields = {"f": BitField("f", 5, lsb=3, word_bytes=1), "g": BitField("g", 4, lsb=10, word_bytes=3, unit=4)}
     data = relocate(program, plan(program), {"f": fields})["c"]
     assert data == bytes([0xFF, 2 << 3 | 7, 0xFF, 0xFF, 0b11001111, 0xFF])
 
@@ -128,29 +128,29 @@ def test_the_bits_around_a_field_stay() -> None:
 MISFITS = {
     "too large": (
         Relocation(0, "f", "y", 16),
-        Field("f", 4),
+        BitField("f", 4),
         "the offset of 'y' + 16 does not fit field 'f' at byte 0 of blob 'c': 16 is more than 15",
     ),
     "signed": (
         Relocation(0, "f", "y", 8),
-        Field("f", 4, signed=True),
+        BitField("f", 4, signed=True),
         "the offset of 'y' + 8 does not fit field 'f' at byte 0 of blob 'c': 8 is more than 7",
     ),
     "unit": (
         Relocation(4, "f", "y", 2),
-        Field("f", 8, unit=4),
+        BitField("f", 8, unit=4),
         "the offset of 'y' + 2 does not fit field 'f' at byte 4 of blob 'c': 2 is no multiple of 4",
     ),
     "base": (
         Relocation(0, "f", "y", value="base"),
-        Field("f", 1),
+        BitField("f", 1),
         "the number of the base of 'y' does not fit field 'f' at byte 0 of blob 'c': 3 is more than 1",
     ),
 }
 
 
 @pytest.mark.parametrize("relocation, field, what", MISFITS.values(), ids=MISFITS)
-def test_what_does_not_fit_names_everything(relocation: Relocation, field: Field, what: str) -> None:
+def test_what_does_not_fit_names_everything(relocation: Relocation, field: BitField, what: str) -> None:
     blob = Blob("c", bytes(8), relocations=(relocation,))
     program = one_call(Extern((param("x", "input"), param("y", "output")), "run", blobs=(blob,)))
     with pytest.raises(PluginError) as caught:
@@ -182,7 +182,7 @@ class TestConstants:
         weights = assemble(program, plan(program), {"c": b"\1" * 8})
         assert weights.data == b"\1" * 8 + bytes(16)
         with pytest.raises(InternalError, match="constant 'd' overlaps 'c'"):
-            check_plan(program, replace(plan(program), constants={"c": 0, "d": 0}))
+            verify_plan(program, replace(plan(program), constants={"c": 0, "d": 0}))
 
     @pytest.mark.parametrize(
         ("constants", "nbytes", "what"),
@@ -197,4 +197,4 @@ class TestConstants:
     def test_places_are_checked(self, constants: dict[str, int], nbytes: int, what: str) -> None:
         program = self.program(self.A, self.B)
         with pytest.raises(InternalError, match=what):
-            check_plan(program, Plan({}, {}, {}, constants, nbytes))
+            verify_plan(program, Plan({}, {}, {}, constants, nbytes))

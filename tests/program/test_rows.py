@@ -33,7 +33,6 @@ from uma.program import (
     Rows,
     by_rows,
     chain_fault,
-    check_plan,
     formed,
     live_ranges,
     parse_program,
@@ -41,6 +40,7 @@ from uma.program import (
     print_program,
     raised,
     verify,
+    verify_plan,
 )
 from uma.program.rows import Run, chain, overlaps, schedule
 from uma.tir.form import nodes as tir
@@ -91,7 +91,7 @@ def test_residual_blocks_are_no_special_case() -> None:
     same(residual(), program)
     same(residual(), raised(program))
     verify(raised(program))
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
 
 
 @settings(max_examples=15)
@@ -110,7 +110,7 @@ def test_random_chains_compute_what_they_do_whole(program: Program, data: st.Dat
     verify(raised(made))
     same(program, raised(made))
     for memory in (plan(made), plan(made, reuse=False)):
-        check_plan(made, memory)
+        verify_plan(made, memory)
     for name, (rows, _) in held(made).items():
         if rows > 1:
             with pytest.raises(InternalError, match=f"{name!r} holds {rows - 1} of .* rows, and rows .* are needed"):
@@ -147,7 +147,7 @@ def test_what_is_used_behind_a_block_is_whole() -> None:
     assert held(program) == {}
     assert [e.position for e in schedule(program, 0) if isinstance(e, Run)] == [1, 2, 1, 1, 2, 1, 1]
     verify(program)
-    check_plan(program, plan(program))
+    verify_plan(program, plan(program))
     same(two_results(), program)
 
 
@@ -305,7 +305,7 @@ def test_plans_that_are_wrong() -> None:
             if name != other:
                 moved = Plan({**good.offsets, name: good.offsets[other]}, {"ram": 200}, {"ram": 0})
                 with pytest.raises(InternalError, match=r"is not there where it is needed|which is live too"):
-                    check_plan(program, moved)
+                    verify_plan(program, moved)
 
 
 def test_a_result_may_be_written_over_an_input_that_dies_by_a_distance() -> None:
@@ -321,7 +321,7 @@ def test_a_result_may_be_written_over_an_input_that_dies_by_a_distance() -> None
         offsets = {**good.offsets, "t2": 8, "t0": 8 + distance, "t1": 100, "w0": 200, "w3": 200}
         made = Plan(offsets, {"ram": 400}, {"ram": 0})
         if fits:
-            check_plan(program, made)
+            verify_plan(program, made)
         else:
             with pytest.raises(InternalError, match=r"'t2' overlaps 't0'|'t0' is not there"):
-                check_plan(program, made)
+                verify_plan(program, made)

@@ -31,7 +31,6 @@ from uma.program import (
     Rows,
     by_rows,
     chain_fault,
-    check_plan,
     parse_program,
     plan,
     print_program,
@@ -39,6 +38,7 @@ from uma.program import (
     streamed,
     streams,
     verify,
+    verify_plan,
     with_copies,
 )
 from uma.program.rows import Run, chains, events
@@ -55,7 +55,7 @@ def test_rows_are_asked_for_in_order_each_once_and_few_are_held() -> None:
     program = streaming(residual())
     verify(program)
     memory = plan(program)
-    check_plan(program, memory)
+    verify_plan(program, memory)
     assert "x" not in memory.offsets
     (one,) = streams(program)
     assert (one.input, one.height, one.row_bytes, one.wanted) == ("x", 8, 8, 8)
@@ -79,7 +79,7 @@ def test_random_programs_compute_the_same(program: Program) -> None:
     assume(chain_fault(made, (0, len(made.steps) - 1), row_forms(made)) is None)
     found = streaming(program)
     verify(found)
-    check_plan(found, plan(found))
+    verify_plan(found, plan(found))
     for one in streams(found):
         (chain,) = chains(found)
         asked = [event.row for event in events(chain) if isinstance(event, Run) and event.position == one.position]

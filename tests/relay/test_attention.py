@@ -140,7 +140,7 @@ def test_what_only_resembles_it_stays(form: str) -> None:
 def test_what_is_a_result_too_stays() -> None:
     both = Tuple([dot(WEIGHTS, V), WEIGHTS])
     assert list(attentions(Graph(Function([Q, K, V], both)))) == []
-    module = IRModule.of({"main": Function([Q, K, V], both)})
+    module = IRModule.from_functions({"main": Function([Q, K, V], both)})
     assert with_attention(module).module is module
 
 

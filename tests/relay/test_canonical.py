@@ -35,7 +35,7 @@ def weights(*shape: int, dtype: str = F) -> Constant:
 
 
 def of(body: Expr, spans: Spans | None = None) -> IRModule:
-    return IRModule.of({"main": Function(free_vars(body), body)}, spans)
+    return IRModule.from_functions({"main": Function(free_vars(body), body)}, spans)
 
 
 def canonical_of(body: Expr) -> Expr:
@@ -482,7 +482,7 @@ def test_arranging_folds_nothing() -> None:
 def test_functions_keep_their_attributes_and_kernels_are_left_alone() -> None:
     inner = Function([X], reshape(X, 1, 4, 5, 3), {"Primitive": "1"})
     main = Function([X], Call(inner, [X]), {"global_symbol": "m"})
-    assert canonicalise(IRModule.of({"main": main})).main is main
+    assert canonicalise(IRModule.from_functions({"main": main})).main is main
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------
@@ -658,7 +658,7 @@ def channels_first_networks(draw: st.DrawFn) -> Function:
     elif end == "mean":
         x = call("mean", x, axis=(2, 3))
     main = Function(free_vars(x), x)
-    note(print_module(IRModule.of({"main": main}))[0])
+    note(print_module(IRModule.from_functions({"main": main}))[0])
     return main
 
 
@@ -676,9 +676,9 @@ def is_before_layers(expr: Expr) -> bool:
 
 @given(channels_first_networks(), st.integers(0, 2**16))
 def test_channels_first_networks_are_permuted_at_their_ends_only(main: Function, seed: int) -> None:
-    module = IRModule.of({"main": main})
+    module = IRModule.from_functions({"main": main})
     after = canonicalise(module).main
-    note(print_module(IRModule.of({"main": after}))[0])
+    note(print_module(IRModule.from_functions({"main": after}))[0])
     for expr in post_order(after.body):
         moved = permutation(expr)
         assert moved is None or is_before_layers(moved[0]) or expr is after.body

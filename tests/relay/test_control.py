@@ -103,9 +103,9 @@ def test_no_turn_gives_what_was_given() -> None:
 def test_what_control_flow_runs_is_called() -> None:
     main = Function([C, X], Call(If(F, G), [C, X]))
     assert global_callees(main) == [F, G]
-    verify(IRModule.of({"main": main, "f": RELU, "g": RELU}))
+    verify(IRModule.from_functions({"main": main, "f": RELU, "g": RELU}))
     with pytest.raises(InternalError) as caught:
-        verify(IRModule.of({"main": main, "f": RELU}))
+        verify(IRModule.from_functions({"main": main, "f": RELU}))
     assert "call of 'g', which the module does not have" in str(caught.value)
 
 
@@ -114,5 +114,5 @@ def test_a_function_that_a_loop_runs_in_itself_is_a_circle() -> None:
     body = Function([C, X, y], Call(Loop(BODY, 2), [C, X, y]))
     main = Function([C, X], Call(Loop(BODY, 2), [C, X, X]))
     with pytest.raises(InternalError) as caught:
-        verify(IRModule.of({"main": main, "body": body}))
+        verify(IRModule.from_functions({"main": main, "body": body}))
     assert "functions call each other in a circle: body" in str(caught.value)

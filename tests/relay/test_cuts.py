@@ -23,7 +23,7 @@ PLACES = call("cut", TupleGetItem(FOUND, 0), TupleGetItem(FOUND, 1), axis=1, ext
 
 def module(*results: Expr, names: tuple[str, ...], params: tuple[Var, ...] = (X,)) -> IRModule:
     signature = Signature(tuple(TensorInfo(p.name) for p in params), tuple(map(TensorInfo, names)))
-    return IRModule.of({"main": Function(params, Tuple(results))}, signature=signature)
+    return IRModule.from_functions({"main": Function(params, Tuple(results))}, signature=signature)
 
 
 def told(made: IRModule) -> str:

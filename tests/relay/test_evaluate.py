@@ -58,7 +58,7 @@ def test_functions_are_called() -> None:
     quadruple = Function([X], Call(double, [Call(double, [X])]))
     name = GlobalVar("quadruple", quadruple.type if isinstance(quadruple.type, FuncType) else FuncType((), T))
     main = Function([X], Call(name, [X]))
-    (result,) = evaluate(IRModule.of({"main": main, "quadruple": quadruple}), {"x": ONE})
+    (result,) = evaluate(IRModule.from_functions({"main": main, "quadruple": quadruple}), {"x": ONE})
     assert result.tolist() == [4, 8]
 
 
@@ -89,7 +89,7 @@ def test_global_functions_must_be_there_and_end() -> None:
     with pytest.raises(ModelError, match="function 'again' is not a function of the graph form"):
         evaluate(again, {"x": ONE})
     with pytest.raises(ModelError, match="function 'again' calls itself"):
-        evaluate(IRModule.of({"main": again, "again": again}), {"x": ONE})
+        evaluate(IRModule.from_functions({"main": again, "again": again}), {"x": ONE})
 
 
 def test_a_reference_that_breaks_its_word_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

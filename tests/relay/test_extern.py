@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from uma.errors import ModelError, TextError
-from uma.relay import Blob, Extern, Field, IRModule, Relocation, TensorType
+from uma.relay import BitField, Blob, Extern, IRModule, Relocation, TensorType
 from uma.relay.extern import access_of
 from uma.relay.module import func_type
 from uma.relay.text import parse_module, print_module
@@ -75,7 +75,7 @@ class TestExtern:
 
 class TestField:
     def test_bits_of_a_word_are_filled_in_and_all_others_stay(self) -> None:
-        field = Field("address", 12, lsb=4, word_bytes=2, unit=16)
+        field = BitField("address", 12, lsb=4, word_bytes=2, unit=16)
         assert field.put(0xFFFF, 0) == 0x000F
         assert field.put(0x000A, 16 * 0xABC) == 0xABCA
         assert field.largest == 16 * 4095
@@ -91,21 +91,21 @@ class TestField:
         ],
     )
     def test_what_does_not_fit(self, value: int, problem: str | None) -> None:
-        assert Field("f", 8, unit=16, signed=True).problem(value) == problem
+        assert BitField("f", 8, unit=16, signed=True).problem(value) == problem
 
     def test_a_whole_word_of_8_bytes(self) -> None:
-        field = Field("f", 64, word_bytes=8)
+        field = BitField("f", 64, word_bytes=8)
         assert field.problem(2**64 - 1) is None
         assert field.put(0, 2**64 - 1) == 2**64 - 1
 
 
 FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
-    "field name": (lambda: Field("1st", 8), "'1st' cannot name a field"),
-    "field word": (lambda: Field("f", 8, word_bytes=9), "field 'f': a word has 1 to 8 bytes"),
-    "field bits": (lambda: Field("f", 8, lsb=25), "field 'f' has 8 bits from bit 25 on, in a word of 32"),
-    "no bits": (lambda: Field("f", 0), "field 'f' has 0 bits from bit 0 on, in a word of 32"),
-    "field unit": (lambda: Field("f", 8, unit=0), "field 'f' counts in units of 0"),
-    "field sign": (lambda: Field("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]  # a number is no bool
+    "field name": (lambda: BitField("1st", 8), "'1st' cannot name a field"),
+    "field word": (lambda: BitField("f", 8, word_bytes=9), "field 'f': a word has 1 to 8 bytes"),
+    "field bits": (lambda: BitField("f", 8, lsb=25), "field 'f' has 8 bits from bit 25 on, in a word of 32"),
+    "no bits": (lambda: BitField("f", 0), "field 'f' has 0 bits from bit 0 on, in a word of 32"),
+    "field unit": (lambda: BitField("f", 8, unit=0), "field 'f' counts in units of 0"),
+    "field sign": (lambda: BitField("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]  # a number is no bool
     "relocation place": (lambda: Relocation(-1, "f", "x"), "a relocation at byte -1 is outside of any blob"),
     "relocation field": (lambda: Relocation(0, "", "x"), "a relocation at byte 0 is of a field '', which is no name"),
     "relocation symbol": (lambda: Relocation(0, "f", "class"), "a relocation at byte 0 is of a symbol 'class'"),
@@ -205,7 +205,7 @@ PLAIN = "@extern('run')\ndef f(y: Out[int8, (4,)]):\n    pass\n"
 
 
 def test_text() -> None:
-    text, constants = print_module(IRModule.of({"conv": WHOLE}))
+    text, constants = print_module(IRModule.from_functions({"conv": WHOLE}))
     assert text == TEXT
     assert {digest: array.tobytes() for digest, array in constants.items()} == {
         digest: array.tobytes() for digest, array in CONSTANTS.items()
@@ -215,7 +215,7 @@ def test_text() -> None:
 
 def test_text_of_a_small_one() -> None:
     small = Extern((Param(Buffer("y", (4,), "int8"), "output"),), "run")
-    text, _ = print_module(IRModule.of({"f": small}))
+    text, _ = print_module(IRModule.from_functions({"f": small}))
     assert text == "@extern('run')\ndef f(\n    y: Out[int8, (4,)],\n):\n    pass\n"
     assert parse_module(PLAIN)["f"] is small
 

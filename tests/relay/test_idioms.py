@@ -148,7 +148,7 @@ APART: dict[str, Expr] = {
 
 def canonical_of(body: Expr, spans: Spans | None = None) -> IRModule:
     """The canonical form, which computes the same."""
-    before = IRModule.of({"main": Function([X], body)}, spans)
+    before = IRModule.from_functions({"main": Function([X], body)}, spans)
     after = canonicalise(before)
     assert canonicalise(after).main is after.main
     inputs, expected, largest = values_of(before, 3)
@@ -191,4 +191,4 @@ def test_a_long_product_is_looked_at_once() -> None:
     body: Expr = X
     for _ in range(2_000):
         body = call("multiply", body, Y)
-    assert canonicalise(IRModule.of({"main": Function([X], body)})).main.body is body
+    assert canonicalise(IRModule.from_functions({"main": Function([X], body)})).main.body is body

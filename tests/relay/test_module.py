@@ -65,7 +65,7 @@ def test_layers_are_names() -> None:
 
 
 def test_layers_of_a_module_that_is_only_to_be_read_stay() -> None:
-    module = IRModule.of({"main": MAIN}, Spans({RELU: ["a"]})).read_only()
+    module = IRModule.from_functions({"main": MAIN}, Spans({RELU: ["a"]})).read_only()
     with pytest.raises(
         PluginError, match="the layers of a module that is only to be read cannot be added to"
     ) as caught:
@@ -88,7 +88,7 @@ def test_layers_compare_by_content() -> None:
 def test_layers_of_what_moves_and_of_what_is_kept() -> None:
     tanh = call("tanh", X)
     spans = Spans({RELU: ("a",), tanh: ("b",)})
-    spans.moved(RELU, tanh)
+    spans.record_rewrite(RELU, tanh)
     assert spans[tanh] == ("b", "a")
     assert spans.only([tanh, X]) == Spans({tanh: ("b", "a")})
 
@@ -97,10 +97,10 @@ def test_layers_of_what_moves_and_of_what_is_kept() -> None:
 
 
 def test_a_signature_made_up_for_a_function() -> None:
-    assert Signature.of(MAIN) == Signature((TensorInfo("x"),), (TensorInfo("output"),))
+    assert Signature.from_function(MAIN) == Signature((TensorInfo("x"),), (TensorInfo("output"),))
     pair = Function([X], Tuple([X, RELU]))
-    assert Signature.of(pair).outputs == (TensorInfo("output0"), TensorInfo("output1"))
-    assert Signature.of(Function([X], Tuple([X]))).outputs == (TensorInfo("output"),)
+    assert Signature.from_function(pair).outputs == (TensorInfo("output0"), TensorInfo("output1"))
+    assert Signature.from_function(Function([X], Tuple([X]))).outputs == (TensorInfo("output"),)
 
 
 def test_what_is_state_is_not_the_callers() -> None:
@@ -124,7 +124,7 @@ def test_scale_and_zero_point_come_together(given: dict[str, Any]) -> None:
 
 def test_functions_are_found_by_name() -> None:
     prim = kernel()
-    module = IRModule.of({"main": MAIN, "f": prim})
+    module = IRModule.from_functions({"main": MAIN, "f": prim})
     assert module["f"] is prim
     assert module.main is MAIN
     assert module.global_var("f") is GlobalVar("f", FuncType((T, TensorType((4,), "float32")), T))
@@ -156,7 +156,7 @@ def test_a_module_of_something_else(make: Callable[[], IRModule], what: str) -> 
 
 def test_main_is_of_the_graph_form() -> None:
     with pytest.raises(ModelError, match="main is not a function of the graph form"):
-        _ = IRModule.of({"main": kernel()}).main
+        _ = IRModule.from_functions({"main": kernel()}).main
 
 
 def test_the_type_of_a_kernel_is_inputs_and_constants_to_outputs() -> None:
@@ -167,17 +167,19 @@ def test_the_type_of_a_kernel_is_inputs_and_constants_to_outputs() -> None:
 
 
 def test_modules_are_equal_by_content() -> None:
-    assert IRModule.of({"main": MAIN}) == IRModule.of({"main": MAIN}, Spans())
-    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": MAIN}, Spans({RELU: ("a",)}))
-    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": MAIN}, None, Signature.of(MAIN))
-    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": Function([X], X)})
+    assert IRModule.from_functions({"main": MAIN}) == IRModule.from_functions({"main": MAIN}, Spans())
+    assert IRModule.from_functions({"main": MAIN}) != IRModule.from_functions({"main": MAIN}, Spans({RELU: ("a",)}))
+    assert IRModule.from_functions({"main": MAIN}) != IRModule.from_functions(
+        {"main": MAIN}, None, Signature.from_function(MAIN)
+    )
+    assert IRModule.from_functions({"main": MAIN}) != IRModule.from_functions({"main": Function([X], X)})
 
 
 def test_another_main_keeps_the_rest_and_the_layers_that_are_left() -> None:
     inner = Function([X], call("tanh", X))
     new = Function([X], Call(inner, [X]))
     spans = Spans({RELU: ("gone",), inner.body: ("inner",), new.body: ("outer",)})
-    module = IRModule.of({"f": kernel(), "main": MAIN}, spans, Signature.of(MAIN))
+    module = IRModule.from_functions({"f": kernel(), "main": MAIN}, spans, Signature.from_function(MAIN))
     changed = module.with_main(new, spans)
     assert changed.main is new
     assert [var.name for var in changed.functions] == ["main", "f"]

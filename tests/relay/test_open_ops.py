@@ -82,7 +82,7 @@ def check(function: Function, seed: int) -> bool:
     names = [buffer.name for buffer in func.buffers("input")]
     for n in (symbol.low, (symbol.low + symbol.high) // 2, symbol.high):
         values = {symbol.name: n}
-        fixed = with_extents(IRModule.of({"main": function}), values).main
+        fixed = with_extents(IRModule.from_functions({"main": function}), values).main
         call = fixed.body
         assert isinstance(call, Call) and isinstance(call.op, Op)
         arrays = [random_array(param.shape, param.dtype, seed + i) for i, param in enumerate(fixed.params)]

@@ -10,10 +10,10 @@ from uma.relay.pattern import (
     chain,
     constant,
     describe,
-    item,
     op,
     optional,
     outputs,
+    tuple_item,
     where,
     wildcard,
 )
@@ -99,7 +99,7 @@ def test_a_chain_is_shown_once() -> None:
 
 def test_several_results() -> None:
     halves = op("split")(wildcard("float32"), indices=any_, axis=-1)
-    gates = Pattern("device.gates", outputs(op("sigmoid")(item(halves, 0)), op("tanh")(item(halves, 1))))
+    gates = Pattern("device.gates", outputs(op("sigmoid")(tuple_item(halves, 0)), op("tanh")(tuple_item(halves, 1))))
     assert describe(gates).split("\n") == [
         "v1 = split(float32, indices=any, axis=-1)",
         "v2 = v1[0]",

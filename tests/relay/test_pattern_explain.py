@@ -18,13 +18,13 @@ from uma.relay.pattern import (
     any_,
     any_of,
     chain,
-    closest,
+    closest_pattern,
     constant,
-    item,
     match,
     op,
     optional,
     outputs,
+    tuple_item,
     wildcard,
 )
 
@@ -55,7 +55,7 @@ def scaled(value: Expr) -> Expr:
 
 def test_the_pattern_that_got_farthest_is_told() -> None:
     root = scaled(conv(dilation=(2, 2)))
-    told = closest(TABLE, root)
+    told = closest_pattern(TABLE, root)
     assert told.text == (
         "pattern conv came closest to qnn.requantize: "
         "qnn.conv2d: attribute dilation is (2, 2), the pattern takes (1, 1)"
@@ -68,13 +68,13 @@ def test_the_pattern_that_got_farthest_is_told() -> None:
 
 def test_a_predicate_that_fails_is_closest_of_all() -> None:
     root = scaled(call("add", conv(), const(np.ones(4, np.int32))))
-    told = closest(TABLE, root)
+    told = closest_pattern(TABLE, root)
     assert told.text == "pattern conv came closest to qnn.requantize: clause few: there is no bias"
     assert len(told.matched) == 3
 
 
 def test_among_equals_the_first_pattern_is_told() -> None:
-    told = closest(TABLE, scaled(call("cast", X, dtype="int32")))
+    told = closest_pattern(TABLE, scaled(call("cast", X, dtype="int32")))
     assert told.text == (
         "pattern dense came closest to qnn.requantize: operand 'data' of qnn.requantize is cast, "
         "the pattern takes qnn.dense"
@@ -85,13 +85,13 @@ def test_an_op_inside_of_a_pattern_is_explained_by_its_surroundings() -> None:
     inner = conv()
     biased = call("add", inner, const(np.ones(4, np.int32)))
     root = scaled(biased)
-    told = closest(TABLE, inner, Graph(root))
+    told = closest_pattern(TABLE, inner, Graph(root))
     assert (told.pattern, told.root, told.failure and told.failure.kind) == ("conv", root, "clause")
-    told = closest(TABLE, inner, Graph(call("nn.relu", inner)))
+    told = closest_pattern(TABLE, inner, Graph(call("nn.relu", inner)))
     assert told.text == "qnn.conv2d is taken by conv only on the way to qnn.requantize, which is not so here"
     assert (told.pattern, told.root, told.matched, told.failure) == (None, None, (), None)
     # Something of the pattern follows, but not as it should.
-    told = closest(TABLE, inner, Graph(scaled(call("multiply", inner, const(np.ones(4, np.int32))))))
+    told = closest_pattern(TABLE, inner, Graph(scaled(call("multiply", inner, const(np.ones(4, np.int32))))))
     assert told.text == (
         "pattern conv came closest to qnn.conv2d: operand 'data' of qnn.requantize is multiply, "
         "the pattern takes add or qnn.conv2d"
@@ -103,26 +103,26 @@ def test_a_match_beside_the_op_is_no_match_of_it() -> None:
     either = any_of(gate, op("add")(wildcard("float32"), wildcard("float32")))
     table = PatternTable([Pattern("p", op("nn.relu")(either))])
     sigmoid = call("sigmoid", F)
-    told = closest(table, sigmoid, Graph(call("nn.relu", call("add", F, sigmoid))))
+    told = closest_pattern(table, sigmoid, Graph(call("nn.relu", call("add", F, sigmoid))))
     assert told.text == "sigmoid is taken by p only on the way to nn.relu, which is not so here"
 
 
 def test_what_no_pattern_knows() -> None:
-    told = closest(TABLE, call("nn.softmax", F, axis=-1))
+    told = closest_pattern(TABLE, call("nn.softmax", F, axis=-1))
     assert told.text == "no pattern takes nn.softmax"
-    assert closest(PatternTable(), scaled(conv())).text == "no pattern takes qnn.requantize"
+    assert closest_pattern(PatternTable(), scaled(conv())).text == "no pattern takes qnn.requantize"
 
 
 def test_what_is_taken_after_all() -> None:
     root = scaled(conv())
     for expr in (root, conv()):
-        told = closest(TABLE, expr, Graph(root))
+        told = closest_pattern(TABLE, expr, Graph(root))
         assert (told.pattern, told.root, told.failure) == ("conv", root, None)
     assert told.text == "pattern conv takes qnn.conv2d"
 
 
 def test_records_are_plain_data() -> None:
-    record = to_json(closest(TABLE, scaled(conv(groups=1, strides=(2, 2)))))
+    record = to_json(closest_pattern(TABLE, scaled(conv(groups=1, strides=(2, 2)))))
     assert json.loads(json.dumps(record)) == {
         "op": "qnn.requantize",
         "pattern": "conv",
@@ -138,23 +138,23 @@ def test_records_are_plain_data() -> None:
         "text": "pattern conv came closest to qnn.requantize: "
         "qnn.conv2d: attribute strides is (2, 2), the pattern takes (1, 1)",
     }
-    assert to_json(closest(TABLE, F))["failure"] is None
+    assert to_json(closest_pattern(TABLE, F))["failure"] is None
 
 
 def test_fields_of_tuples_are_described() -> None:
     split = call("split", F, indices=(2,), axis=0)
     halves = op("split")(wildcard("float32"), indices=any_, axis=0)
-    table = PatternTable([Pattern("p", op("tanh")(item(halves, 0)))])
-    told = closest(table, call("tanh", TupleGetItem(split, 1)))
+    table = PatternTable([Pattern("p", op("tanh")(tuple_item(halves, 0)))])
+    told = closest_pattern(table, call("tanh", TupleGetItem(split, 1)))
     assert told.text.endswith("operand 'data' of tanh: the field of split is 1, the pattern takes 0")
-    told = closest(table, call("tanh", call("nn.relu", TupleGetItem(split, 1))))
+    told = closest_pattern(table, call("tanh", call("nn.relu", TupleGetItem(split, 1))))
     assert told.text.endswith("operand 'data' of tanh is nn.relu, the pattern takes a field of a tuple")
-    told = closest(
+    told = closest_pattern(
         PatternTable([Pattern("p", op("tanh")(op("sigmoid")(wildcard(any_))))]), call("tanh", TupleGetItem(split, 1))
     )
     assert told.text.endswith("operand 'data' of tanh is field 1 of split, the pattern takes sigmoid")
     pair = Var("pair", split.type)
-    told = closest(table, call("tanh", TupleGetItem(pair, 0)))
+    told = closest_pattern(table, call("tanh", TupleGetItem(pair, 0)))
     assert told.text.endswith("the tuple of field 0 is an input of the function, the pattern takes split")
 
 
@@ -188,16 +188,16 @@ def test_graphs_are_only_looked_at_nearby() -> None:
     results = [call("clip", inner, a_min=-number, a_max=number) for number in range(1, 100)]
     for a in results[1:]:
         results[0] = call("maximum", results[0], a)
-    told = closest(TABLE, inner, Graph(scaled(results[0])))
+    told = closest_pattern(TABLE, inner, Graph(scaled(results[0])))
     assert told.pattern is None
     chained = PatternTable([Pattern("p", chain(wildcard("int32"), lambda v: op("nn.relu")(v), most=100))])
-    assert closest(chained, inner, Graph(scaled(results[0]))).text == "no pattern takes qnn.conv2d"
+    assert closest_pattern(chained, inner, Graph(scaled(results[0]))).text == "no pattern takes qnn.conv2d"
 
 
 def test_the_outputs_that_are_missing_are_told() -> None:
     inner = op("tanh")(wildcard("float32"))
     table = PatternTable([Pattern("p", outputs(op("sigmoid")(inner), op("nn.relu")(inner)))])
-    told = closest(table, call("sigmoid", call("tanh", F)))
+    told = closest_pattern(table, call("sigmoid", call("tanh", F)))
     assert told.text == (
         "pattern p came closest to sigmoid: there is no nn.relu for output 1 of the pattern, different from the others"
     )

@@ -22,11 +22,11 @@ from uma.relay.pattern import (
     chain,
     constant,
     find,
-    item,
     match,
     op,
     optional,
     outputs,
+    tuple_item,
     where,
     wildcard,
 )
@@ -371,7 +371,7 @@ def test_outputs_tied_by_a_shared_node() -> None:
 
 def test_outputs_of_split() -> None:
     halves = op("split")(F, indices=any_, axis=0)
-    term = outputs(op("sigmoid")(item(halves, 0)), op("tanh")(item(halves, 1)))
+    term = outputs(op("sigmoid")(tuple_item(halves, 0)), op("tanh")(tuple_item(halves, 1)))
     split = call("split", X, indices=(1,), axis=0)
     a, b = (TupleGetItem(split, i) for i in range(2))
     found = laid(term, call("sigmoid", a), call("tanh", b))
@@ -421,7 +421,7 @@ def test_a_root_may_be_all_of_the_results() -> None:
 
 
 def test_a_tuple_is_no_tensor_for_a_wildcard() -> None:
-    term = item(any_of(op("split")(F, indices=(1,), axis=0), op("split")(F, indices=(3,), axis=1)), 0)
+    term = tuple_item(any_of(op("split")(F, indices=(1,), axis=0), op("split")(F, indices=(3,), axis=1)), 0)
     assert matches(term, TupleGetItem(call("split", X, indices=(3,), axis=1), 0))
     said = reason(term, TupleGetItem(call("split", X, indices=(2,), axis=1), 0))
     assert said == "split: attribute indices is (2,), the pattern takes (1,)"
@@ -472,10 +472,10 @@ CONV = op("nn.conv2d")
         (lambda: chain(F, relu, most="many"), "a chain of 1 to 'many' blocks", "most <= 4096"),
         (lambda: chain(F, lambda v: optional(v, relu), most=3), "may be empty", "least=0"),
         (lambda: chain(F, lambda v: relu(wildcard("int8")), most=3), "does not use the value", ""),
-        (lambda: item(F, 0), "which is one tensor", "has items"),
-        (lambda: item(constant("int8"), 0), "which is one tensor", "has items"),
-        (lambda: item(relu(F), -1), "item -1 of a tuple", "counted from 0"),
-        (lambda: item(relu(F), True), "item True of a tuple", "counted from 0"),
+        (lambda: tuple_item(F, 0), "which is one tensor", "has items"),
+        (lambda: tuple_item(constant("int8"), 0), "which is one tensor", "has items"),
+        (lambda: tuple_item(relu(F), -1), "item -1 of a tuple", "counted from 0"),
+        (lambda: tuple_item(relu(F), True), "item True of a tuple", "counted from 0"),
         (lambda: outputs(relu(F), relu(wildcard("int8"))), "output 1 of a pattern is the same", "same term in both"),
         (
             lambda: outputs(relu(F), any_of(call_sigmoid(), relu(wildcard(any_)))),

@@ -25,12 +25,12 @@ from uma.relay.pattern import (
     constant,
     find,
     find_matches,
-    item,
     match,
     op,
     optional,
     outputs,
     roots_of,
+    tuple_item,
     wildcard,
 )
 from uma.relay.pattern.terms import AnyOf, ConstantTerm, Item, OpTerm, Wildcard
@@ -95,7 +95,7 @@ class Writer:
     def made(self, expr: Expr, depth: int) -> Term:
         if isinstance(expr, TupleGetItem):
             index = expr.index ^ (self.odd and self.chance(10))
-            return self.named(item(self.term(expr.tuple, max(depth, 1)), index))
+            return self.named(tuple_item(self.term(expr.tuple, max(depth, 1)), index))
         if not isinstance(expr, Call) or not isinstance(expr.op, Op) or depth == 0:
             return self.leaf(expr)
         args = [self.term(arg, depth - 1) for arg in expr.args]

@@ -30,7 +30,7 @@ def made(body: Call) -> tuple[IRModule, tuple[str, ...]]:
     for expr in post_order(body):
         if isinstance(expr, Call):
             spans.add(expr, [expr.op_name or ""])
-    module = IRModule.of({"main": Function([X], body)}, spans)
+    module = IRModule.from_functions({"main": Function([X], body)}, spans)
     after, notes = to_integers(module)
     inputs = {"x": np.random.default_rng(0).integers(-128, 127, (2, 8)).astype(np.int8)}
     assert np.array_equal(evaluate(module, inputs)[0], evaluate(after, inputs)[0])

@@ -19,23 +19,23 @@ from uma.relay.quantised import (
     Residual,
     Window,
     bias_per_channel,
-    clamped,
-    computed,
-    exact_sums,
+    clamp_pattern,
     fixed_point_of,
-    in_lanes,
+    group_by_lanes,
+    insert_requantisation,
     int16_curve_factor,
-    kind_of,
-    largest_sum,
-    layer,
-    limits_of,
-    powers_of_two,
+    layer_pattern,
+    max_abs_sum,
+    no_constant_operands,
+    op_kind,
+    output_range,
+    power_of_two_scales,
     residual_shape,
-    rounds,
+    rounding_in,
+    scale_expr,
     scale_per_channel,
-    scaled,
-    scaled_text,
-    with_requantisation,
+    scale_text,
+    sums_exact_in_float32,
 )
 from uma.relay.scaling import scale_integer
 from uma.tir import interpret, parse_func, te
@@ -114,8 +114,8 @@ def computed_by(read: Layer, x: np.ndarray, residual: np.ndarray | None) -> np.n
 def test_the_numbers_of_a_layer_say_what_its_ops_mean(name: str) -> None:
     product, body = CASES[name]
     opened = WINDOWS if product != "qnn.dense" else {}
-    found = matched(layer(product, **opened), body)
-    read = Layer.of(found)
+    found = matched(layer_pattern(product, **opened), body)
+    read = Layer.from_match(found)
     given = {var.name: RNG.integers(-128, 128, var.shape).astype(np.int8) for var in free_vars(body)}
     [wanted] = evaluate(Function(free_vars(body), body), given)
     np.testing.assert_array_equal(computed_by(read, given["x"], given.get("r")).reshape(wanted.shape), wanted)
@@ -125,25 +125,25 @@ def test_the_numbers_of_a_layer_say_what_its_ops_mean(name: str) -> None:
 
 def test_windows() -> None:
     product = op("qnn.dense")(wildcard("int8"), wildcard("int8"), input_zero_point=any_).named("core")
-    window = Window.of(matched(product, DENSE))
+    window = Window.from_match(matched(product, DENSE))
     assert window == Window(1, 1, 6, 8, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, 6, 5)
     pool = call("nn.max_pool1d", data(4, 9, 3), pool_size=(3,), strides=(2,), padding=(1, 0))
     term = op("nn.max_pool1d")(wildcard("int8"), pool_size=any_, strides=any_, padding=any_).named("core")
-    window = Window.of(matched(term, pool))
+    window = Window.from_match(matched(term, pool))
     assert window == Window(1, 4, 9, 3, (1, 3), (1, 2), (0, 1, 0, 0), (1, 1), 4, 4, 3) and window.taps == 3
-    assert kind_of(pool) == "max_pool"
+    assert op_kind(pool) == "max_pool"
     with pytest.raises(PluginError, match=r"nn\.relu is no layer with a window"):
-        kind_of(call("nn.relu", data(3)))
+        op_kind(call("nn.relu", data(3)))
 
 
 def test_layers_of_int16_are_matched_where_they_are_asked_for() -> None:
     x = Var("x", TensorType((2, 8), "int16"))
     sums = call("qnn.dense", x, const(np.full((3, 8), 5, np.int8)))
     body = call("nn.relu", call("qnn.requantize", sums, scale=HALF, dtype="int16"))
-    assert isinstance(match(Pattern("test.layer", layer("qnn.dense"), conditions()), body), Mismatch)
-    found = matched(layer("qnn.dense", dtypes=("int8", "int16")), body)
-    assert (Layer.of(found).low, Layer.of(found).high) == (0, 2**15 - 1)
-    assert largest_sum(found) == 8 * 5 * 2**15
+    assert isinstance(match(Pattern("test.layer", layer_pattern("qnn.dense"), conditions()), body), Mismatch)
+    found = matched(layer_pattern("qnn.dense", dtypes=("int8", "int16")), body)
+    assert (Layer.from_match(found).low, Layer.from_match(found).high) == (0, 2**15 - 1)
+    assert max_abs_sum(found) == 8 * 5 * 2**15
     scales = {"input_scale": 2.0**-12, "output_scale": 2.0**-15}
     assert int16_curve_factor(call("qnn.sigmoid", x, **scales)) == (3, 0)
     assert int16_curve_factor(call("qnn.tanh", x, **scales | {"input_scale": 0.0001})) == (20132, 14)
@@ -154,26 +154,26 @@ def test_layers_of_int16_are_matched_where_they_are_asked_for() -> None:
 def test_flattened_data_are_taken_along_and_residuals_only_as_asked() -> None:
     x = data(2, 2, 4)
     dense = call("qnn.dense", call("reshape", x, newshape=(2, 8)), ints(5, 8))
-    assert matched(layer("qnn.dense", flattened=True), finished(dense))["data"] is x
+    assert matched(layer_pattern("qnn.dense", flattened=True), finished(dense))["data"] is x
     pointed, plain = finished(with_residual(DENSE, 3, 4)), finished(with_residual(DENSE, 3))
-    assert Residual.of(matched(layer("qnn.dense"), pointed)) == Residual(3, 4)
-    assert Residual.of(matched(layer("qnn.dense", residual="plain"), plain)) == Residual(3)
-    assert Residual.of(matched(layer("qnn.dense", residual="none"), finished(DENSE))) is None
+    assert Residual.from_match(matched(layer_pattern("qnn.dense"), pointed)) == Residual(3, 4)
+    assert Residual.from_match(matched(layer_pattern("qnn.dense", residual="plain"), plain)) == Residual(3)
+    assert Residual.from_match(matched(layer_pattern("qnn.dense", residual="none"), finished(DENSE))) is None
     for form, body in (("plain", pointed), ("none", plain)):
-        assert isinstance(match(Pattern("p", layer("qnn.dense", residual=form)), body), Mismatch)  # type: ignore[arg-type]  # both are forms of residuals
+        assert isinstance(match(Pattern("p", layer_pattern("qnn.dense", residual=form)), body), Mismatch)  # type: ignore[arg-type]  # both are forms of residuals
 
 
 def test_limits() -> None:
-    term = layer("qnn.dense")
+    term = layer_pattern("qnn.dense")
     for body, limits in (
         (call("clip", finished(DENSE), a_min=-1000.0, a_max=5.0), (-128, 5)),
         (call("nn.relu", finished(DENSE)), (0, 127)),
         (finished(DENSE), (-128, 127)),
     ):
-        assert limits_of(matched(term, body)) == limits
+        assert output_range(matched(term, body)) == limits
     pool = op("nn.max_pool1d")(wildcard("int8"), pool_size=any_, strides=any_, padding=any_).named("core")
     pooled = call("nn.relu", call("nn.max_pool1d", data(4, 9, 3), pool_size=(3,), strides=(2,)))
-    assert limits_of(matched(clamped(pool), pooled)) == (0, 127)
+    assert output_range(matched(clamp_pattern(pool), pooled)) == (0, 127)
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ def test_limits() -> None:
 def conditions() -> list[Clause]:
     roundings = ("double", "up")
     return [
-        computed(),
+        no_constant_operands(),
         bias_per_channel(),
         residual_shape(),
         scale_per_channel(),
-        rounds(roundings),
-        powers_of_two(),
-        exact_sums(),
+        rounding_in(roundings),
+        power_of_two_scales(),
+        sums_exact_in_float32(),
     ]
 
 
@@ -234,7 +234,7 @@ FACTORS = call("multiply", call("cast", data(6, 5, name="r"), dtype="int32"), in
     ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
 )
 def test_what_does_not_hold_is_told(body: Expr, said: str) -> None:
-    found = match(Pattern("test.layer", layer("qnn.dense"), conditions()), body)
+    found = match(Pattern("test.layer", layer_pattern("qnn.dense"), conditions()), body)
     assert isinstance(found, Mismatch) and found.failure.reason == f"clause {said}"
 
 
@@ -243,7 +243,7 @@ def test_a_scale_that_is_no_fixed_point() -> None:
     assert fixed_point_of(HALF) is HALF
     with pytest.raises(PluginError, match=r"0\.75 is no power of two"):
         fixed_point_of(FloatScale((0.5, 0.75)))
-    assert largest_sum(matched(layer("qnn.dense"), finished(LONG))) == 9000 * 127 * 128
+    assert max_abs_sum(matched(layer_pattern("qnn.dense"), finished(LONG))) == 9000 * 127 * 128
 
 
 # --- descriptions ----------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_scaled_is_the_arithmetic_of_fixed_points(rounding: str) -> None:
     cases += [(int(x) >> int(RNG.integers(0, 31)), int(m), int(s)) for x, m, s in zip(*numbers, strict=True)]
     x, multiplier, shift = (np.array(column, np.int32) for column in zip(*cases, strict=True))
     tensors = [te.placeholder(x.shape, "int32", name) for name in ("x", "m", "s")]
-    made = te.compute(x.shape, lambda i: scaled(*(t[i] for t in tensors), rounding), "out")
+    made = te.compute(x.shape, lambda i: scale_expr(*(t[i] for t in tensors), rounding), "out")
     func = te.prim_func(tensors, [made]).func
     names = [buffer.name for buffer in func.buffers("input")]
     [got] = interpret(func, dict(zip(names, (x, multiplier, shift), strict=True))).values()
@@ -271,11 +271,11 @@ def scale(x: In[int32, (N,)], m: In[int32, (N,)], s: In[int32, (N,)], out: Out[i
         factor: int32 = m[i]
         bits: int32 = s[i]
         out[i] = SCALED
-""".replace("SCALED", scaled_text("one", "factor", "bits", rounding))
+""".replace("SCALED", scale_text("one", "factor", "bits", rounding))
     _, func = parse_func(text, numbers={"N": x.size})
     np.testing.assert_array_equal(interpret(func, {"x": x, "m": multiplier, "s": shift})["out"], got)
     with pytest.raises(PluginError, match="fixed points do not round 'down'"):
-        scaled(*(t[0] for t in tensors), "down")
+        scale_expr(*(t[0] for t in tensors), "down")
     assert math.prod(got.shape) > 400
 
 
@@ -290,7 +290,7 @@ def f(x: In[int32, (3, 600)], y: Out[int8, (600,)]):
 @pytest.mark.parametrize("roundings", [("double", "up", "even"), ("up", "double"), ("even",)])
 def test_a_text_with_requantisation_is_what_the_op_means(roundings: tuple[str, ...]) -> None:
     rows = [f"x[{row}, i]" for row in range(3)]
-    text = with_requantisation(
+    text = insert_requantisation(
         FINISHED, out="y[i]", sums=rows[0], multiplier=rows[1], shift=rows[2], roundings=roundings
     )
     shift = RNG.integers(-31, 31, 600)
@@ -306,11 +306,11 @@ def test_a_text_with_requantisation_is_what_the_op_means(roundings: tuple[str, .
 
 def test_a_text_without_a_place_for_the_requantisation() -> None:
     with pytest.raises(PluginError, match="no line of the text is REQUANTISE"):
-        with_requantisation("pass", out="y", sums="x", multiplier="m", shift="s")
+        insert_requantisation("pass", out="y", sums="x", multiplier="m", shift="s")
 
 
 def test_channels_lie_in_lanes() -> None:
     rows = np.arange(10, dtype=np.int8).reshape(2, 5)
-    made = in_lanes(rows, 4)
+    made = group_by_lanes(rows, 4)
     assert made.dtype == np.int8 and made.flags.c_contiguous
     assert made.tolist() == [[[0, 1, 2, 3], [5, 6, 7, 8]], [[4, 0, 0, 0], [9, 0, 0, 0]]]

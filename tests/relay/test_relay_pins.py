@@ -20,7 +20,7 @@ IMAGE = Var("image", TensorType((1, 8, 8, 4), "int8"))
 
 
 def module_of(body: Expr, *params: Var) -> IRModule:
-    return IRModule.of({"main": Function(params, body)}, Spans({e: ["layer"] for e in post_order(body)}))
+    return IRModule.from_functions({"main": Function(params, body)}, Spans({e: ["layer"] for e in post_order(body)}))
 
 
 def canonical(body: Expr, *params: Var) -> list[tuple[str | None, str | None]]:

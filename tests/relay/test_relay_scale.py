@@ -36,7 +36,7 @@ def build(length: int) -> IRModule:
     for i in range(length):
         values.append(steps[i % len(steps)](values[-1], i))
         spans.add(values[-1], [f"layer{i}"])
-    return IRModule.of({"main": Function([x], values[-1])}, spans)
+    return IRModule.from_functions({"main": Function([x], values[-1])}, spans)
 
 
 def double(expr: Expr) -> Expr | None:

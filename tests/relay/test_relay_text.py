@@ -36,7 +36,7 @@ def round_trip(module: IRModule) -> str:
 
 
 def of(body: Expr, *params: Var, spans: Spans | None = None) -> IRModule:
-    return IRModule.of({"main": Function(params or [X], body)}, spans)
+    return IRModule.from_functions({"main": Function(params or [X], body)}, spans)
 
 
 # --- what the text looks like ----------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_what_is_written_by_hand_may_be_nested() -> None:
     x = Var("x", TensorType((2,), "float32"))
     sum_ = call("add", x, call("tanh", TupleGetItem(Tuple([x, x]), 1)))
     expected = Function([x], Tuple([call("nn.relu", sum_), const(3)]))
-    assert parse_module(textwrap.dedent(text)) == IRModule.of({"main": expected})
+    assert parse_module(textwrap.dedent(text)) == IRModule.from_functions({"main": expected})
 
 
 def test_large_constants_stand_beside_the_text() -> None:
@@ -179,14 +179,14 @@ def test_hostile_names_parse_back() -> None:
     body = Tuple([relu] * len(HOSTILE))
     main = Function([X], body, {"Composite": "'\n\"", "Compiler": "größe\\"})
     signature = Signature((TensorInfo("\n'x"),), infos)
-    round_trip(IRModule.of({"main": main}, Spans({relu: HOSTILE, body: ("'",)}), signature))
+    round_trip(IRModule.from_functions({"main": main}, Spans({relu: HOSTILE, body: ("'",)}), signature))
 
 
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text())
 def test_names_of_any_text_parse_back(layers: list[str], name: str) -> None:
     relu = call("nn.relu", X)
     signature = Signature((TensorInfo(name),), (TensorInfo(layers[0], 2.0**-3, 5),))
-    round_trip(IRModule.of({"main": Function([X], relu)}, Spans({relu: layers}), signature))
+    round_trip(IRModule.from_functions({"main": Function([X], relu)}, Spans({relu: layers}), signature))
 
 
 def stateful(*initial: bytes, name: str = "s") -> IRModule:
@@ -195,7 +195,7 @@ def stateful(*initial: bytes, name: str = "s") -> IRModule:
     states = tuple(StateInfo(f"{name}{i}", 1 + i, 1 + i, data) for i, data in enumerate(initial))
     relu = call("nn.relu", X)
     main = Function([X, *params], Tuple([relu, *(call("nn.relu", param) for param in params)]))
-    return IRModule.of({"main": main}, None, Signature((TensorInfo("x"),), (TensorInfo("y"),), states))
+    return IRModule.from_functions({"main": main}, None, Signature((TensorInfo("x"),), (TensorInfo("y"),), states))
 
 
 def test_states_are_a_part_of_the_signature() -> None:
@@ -259,13 +259,13 @@ def test_names_of_the_text_avoid_names_of_the_module() -> None:
 def test_functions_that_are_called_as_ops_or_values_are() -> None:
     x, y = te.placeholder((1, 8), "int8", "x"), te.placeholder((1, 8), "int8", "y")
     prim = te.prim_func([x, y], [te.compute((1, 8), lambda i, j: x[i, j] - y[i, j], "z")]).func
-    functions = IRModule.of(dict.fromkeys(("add", "f0", "f1", "v0", "minimum"), prim)).functions
+    functions = IRModule.from_functions(dict.fromkeys(("add", "f0", "f1", "v0", "minimum"), prim)).functions
     body: Expr = X
     for var in functions:
         body = call("add", Call(var, [body, X]), X)
     kernel = Function([X], call("minimum", X, call("add", X, X)), {"Primitive": "1"})
     main = Function([X], Call(kernel, [body]))
-    text = round_trip(IRModule({**IRModule.of({"main": main}).functions, **functions}))
+    text = round_trip(IRModule({**IRModule.from_functions({"main": main}).functions, **functions}))
     assert "op.add(" in text
     assert "op.minimum(" in text
     assert "def f2(" in text
@@ -648,7 +648,7 @@ def _good_text() -> tuple[str, dict[str, np.ndarray]]:
     prim = te.prim_func([x], [te.compute((1, 4), lambda i, j: x[i, j] * w[j], "y")], constants=[w]).func
     module = parse_module(EXAMPLE.replace("DIGEST", weight.digest), {weight.digest: weight.data})
     text, constants = print_module(module)
-    return text + "\n" + print_module(IRModule.of({"scale": prim}))[0], constants
+    return text + "\n" + print_module(IRModule.from_functions({"scale": prim}))[0], constants
 
 
 TEXT, WEIGHTS = _good_text()

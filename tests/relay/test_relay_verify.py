@@ -44,7 +44,7 @@ def test_good_modules_have_no_faults(module: IRModule) -> None:
 
 
 def test_a_module_of_several_functions_may_call_them() -> None:
-    verify(IRModule.of({"main": calls(F), "f": calls(G), "g": MAIN}))
+    verify(IRModule.from_functions({"main": calls(F), "f": calls(G), "g": MAIN}))
 
 
 def constant(array: np.ndarray) -> Constant:
@@ -60,7 +60,7 @@ NAMED = Spans({OPEN.body: ("layer",)})
 
 def quantised(scale: float, zero_point: int) -> IRModule:
     signature = Signature((TensorInfo("in", scale, zero_point),), (TensorInfo("out"),))
-    return IRModule.of({"main": MAIN}, None, signature)
+    return IRModule.from_functions({"main": MAIN}, None, signature)
 
 
 def stateful(*states: StateInfo, wide: bool = False) -> IRModule:
@@ -69,16 +69,16 @@ def stateful(*states: StateInfo, wide: bool = False) -> IRModule:
     main = Function([X, Y, Var("z", T)], Tuple([X, RELU, last]))
     taken = {s.input for s in states}, {s.output for s in states}
     infos = [tuple(TensorInfo(str(i)) for i in range(3) if i not in held) for held in taken]
-    return IRModule.of({"main": main}, None, Signature(infos[0], infos[1], states))
+    return IRModule.from_functions({"main": main}, None, Signature(infos[0], infos[1], states))
 
 
 def state(name: str, input: int, output: int, initial: bytes = bytes(2)) -> StateInfo:
     return StateInfo(name, input, output, initial)
 
 
-PAIR = IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"), TensorInfo("b")), (TensorInfo("c"),)))
+PAIR = IRModule.from_functions({"main": MAIN}, None, Signature((TensorInfo("a"), TensorInfo("b")), (TensorInfo("c"),)))
 TWICE = Signature((TensorInfo("a"),), (TensorInfo("c"), TensorInfo("c")))
-TWO_RESULTS = IRModule.of({"main": Function([X], Tuple([X, RELU]))}, None, Signature.of(MAIN))
+TWO_RESULTS = IRModule.from_functions({"main": Function([X], Tuple([X, RELU]))}, None, Signature.from_function(MAIN))
 FLOAT = Function([Var("x", TensorType((), "float32"))], Var("x", TensorType((), "float32")))
 
 BAD: dict[str, tuple[IRModule, str, str]] = {
@@ -93,38 +93,38 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
         "f",
     ),
     "free variable": (
-        IRModule.of({"main": OPEN}, NAMED),
+        IRModule.from_functions({"main": OPEN}, NAMED),
         "'x' is no parameter of the function that mentions it",
         "main",
     ),
     "free variable in a nested function": (
-        IRModule.of({"main": Function([X], Call(OPEN, [X]))}),
+        IRModule.from_functions({"main": Function([X], Call(OPEN, [X]))}),
         "'x' is no parameter of the function that mentions it",
         "main",
     ),
     "variable of another type": (
-        IRModule.of({"main": Function([Var("x", TensorType((3,), "int8"))], RELU)}),
+        IRModule.from_functions({"main": Function([Var("x", TensorType((3,), "int8"))], RELU)}),
         "'x' is no parameter of the function that mentions it",
         "main",
     ),
     "shape of a constant": (
-        IRModule.of({"main": FOREIGN}, Spans({FOREIGN.body: ("layer",)})),
+        IRModule.from_functions({"main": FOREIGN}, Spans({FOREIGN.body: ("layer",)})),
         "a constant of type Tensor[(2,), int8] holds an array of shape (3,), or one that can change",
         "main",
     ),
     "constant that can change": (
-        IRModule.of({"main": CHANGING}),
+        IRModule.from_functions({"main": CHANGING}),
         "a constant of type Tensor[(2,), int8] holds an array of shape (2,), or one that can change",
         "main",
     ),
     "unknown function": (
-        IRModule.of({"main": calls(F)}, Spans({calls(F).body: ("a", "b")})),
+        IRModule.from_functions({"main": calls(F)}, Spans({calls(F).body: ("a", "b")})),
         "call of 'f', which the module does not have",
         "main, a, b",
     ),
     "function that calls itself": (IRModule({F: calls(F)}), "functions call each other in a circle: f", "f"),
     "functions that call each other": (
-        IRModule.of({"main": calls(F), "f": calls(G), "g": calls(F)}),
+        IRModule.from_functions({"main": calls(F), "f": calls(G), "g": calls(F)}),
         "functions call each other in a circle: f, g",
         "f",
     ),
@@ -134,18 +134,18 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
         "f",
     ),
     "signature without main": (
-        IRModule.of({"f": MAIN}, None, Signature.of(MAIN)),
+        IRModule.from_functions({"f": MAIN}, None, Signature.from_function(MAIN)),
         "there is a signature, and no main in the graph form that it could be of",
         "signature",
     ),
     "signature of loops": (
-        IRModule.of({"main": kernel(1)}, None, Signature.of(MAIN)),
+        IRModule.from_functions({"main": kernel(1)}, None, Signature.from_function(MAIN)),
         "there is a signature, and no main in the graph form that it could be of",
         "signature",
     ),
     "inputs": (PAIR, "the signature names 2 inputs, main has 1", "signature"),
     "outputs of one name": (
-        IRModule.of({"main": Function([X], Tuple([X, RELU]))}, None, TWICE),
+        IRModule.from_functions({"main": Function([X], Tuple([X, RELU]))}, None, TWICE),
         "two outputs are called 'c'",
         "signature",
     ),
@@ -173,17 +173,17 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
     ),
     "initial value": (stateful(state("s", 0, 0, b"123")), "state 's' of 2 bytes begins with 3", "signature"),
     "inputs beside states": (
-        IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"),), (), (state("s", 0, 0),))),
+        IRModule.from_functions({"main": MAIN}, None, Signature((TensorInfo("a"),), (), (state("s", 0, 0),))),
         "the signature names 1 inputs, main has 0 besides 1 states",
         "signature",
     ),
     "quantised float": (
-        IRModule.of({"main": FLOAT}, None, Signature((TensorInfo("x"),), (TensorInfo("y", 0.5, 0),))),
+        IRModule.from_functions({"main": FLOAT}, None, Signature((TensorInfo("x"),), (TensorInfo("y", 0.5, 0),))),
         "output 'y' is quantised, but is Tensor[(), float32]",
         "signature",
     ),
     "loops": (
-        IRModule.of({"main": MAIN, "f": kernel(None)}),
+        IRModule.from_functions({"main": MAIN, "f": kernel(None)}),
         "malformed loops: output 'y' is never written",
         "f, parameter 'y'",
     ),
@@ -200,7 +200,7 @@ def test_faults_are_found(name: str) -> None:
 
 
 def test_good_kernels_pass() -> None:
-    verify(IRModule.of({"f": kernel(3)}))
+    verify(IRModule.from_functions({"f": kernel(3)}))
     verify(quantised(0.5, -128))
     verify(stateful(state("s", 2, 0), state("t", 0, 1)))
 
@@ -209,7 +209,7 @@ def test_a_function_that_is_called_often_is_read_once() -> None:
     function = MAIN
     for _ in range(60):  # each calls the one before twice: 2 ** 60 ways lead to the first
         function = Function([X], Call(function, [Call(function, [X])]))
-    verify(IRModule.of({"main": function}))
+    verify(IRModule.from_functions({"main": function}))
 
 
 def test_deep_graphs_and_deep_chains_of_functions() -> None:
@@ -217,4 +217,4 @@ def test_deep_graphs_and_deep_chains_of_functions() -> None:
     for _ in range(20_000):
         body = call("add", body, X)
     functions = {f"f{i}": calls(GlobalVar(f"f{i + 1}", FuncType((T,), T))) for i in range(3_000)}
-    verify(IRModule.of({**functions, "f3000": Function([X], body)}))
+    verify(IRModule.from_functions({**functions, "f3000": Function([X], body)}))

@@ -45,7 +45,9 @@ def requantised(data: Expr, scale: Any = PER_CHANNEL, zero_point: int = -11, dty
 def of(*results: Expr) -> IRModule:
     body = results[0] if len(results) == 1 else Tuple(results)
     calls = [e for e in post_order(body) if isinstance(e, Call)]
-    return IRModule.of({"main": Function(free_vars(body), body)}, Spans({e: [e.op_name or ""] for e in calls}))
+    return IRModule.from_functions(
+        {"main": Function(free_vars(body), body)}, Spans({e: [e.op_name or ""] for e in calls})
+    )
 
 
 def in_floats(*results: Expr, features: frozenset[str] = ALL) -> IRModule:

@@ -41,7 +41,7 @@ def module_of(body: Expr = BODY) -> IRModule:
     layers = Spans({expr: [f"layer{number}"] for number, expr in enumerate(post_order(body))})
     main = Function([X, Y], body, {"note": "kept"})
     other = Function([X], call("nn.relu", call("nn.relu", X)), {"Compiler": "npu", "global_symbol": "one"})
-    return IRModule.of({"main": main, "one": other}, layers, SIGNATURE)
+    return IRModule.from_functions({"main": main, "one": other}, layers, SIGNATURE)
 
 
 def test_all_is_handed_on() -> None:
@@ -75,7 +75,7 @@ def test_functions_by_name() -> None:
 
 def test_a_module_without_main() -> None:
     """As passes for regions are given."""
-    module = IRModule.of({"one": module_of()["one"]})
+    module = IRModule.from_functions({"one": module_of()["one"]})
     assert Rewriter(module).rewrite(relu_once, "one")["one"].body is call("nn.relu", X)  # type: ignore[union-attr]  # a function of the graph
 
 
@@ -88,7 +88,7 @@ def test_all_that_takes_the_place_of_one_has_its_layers() -> None:
     """Also where what it is computed from was rewritten before; and nothing else, that has no layers, gets them."""
     unnamed = call("abs", X)
     body = call("add", call("nn.relu", unnamed), Y)
-    module = IRModule.of({"main": Function([X, Y], body)}, Spans({body: ["sum"]}))
+    module = IRModule.from_functions({"main": Function([X, Y], body)}, Spans({body: ["sum"]}))
 
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Call) or expr.op_name == "abs":
@@ -107,7 +107,7 @@ def test_functions_may_come_behind_others() -> None:
     module = module_of()
     two = Function([X], call("abs", X))
     rewriter = Rewriter(module)
-    rewriter.moved(BODY, two.body)
+    rewriter.record_rewrite(BODY, two.body)
     made = rewriter.with_functions({"two": two, "main": module.main})
     assert [var.name for var in made.functions] == ["main", "one", "two"] and made["two"] is two
     assert made.spans[two.body] == module.spans[BODY] and made.signature is SIGNATURE
@@ -120,7 +120,7 @@ def test_what_no_rule_is_for() -> None:
     with pytest.raises(ModelError, match="the module has no function 'two'"):
         Rewriter(module).rewrite(relu_once, "two")
     x = te.placeholder((2,), "int32", "x")
-    loops = IRModule.of({"loops": te.prim_func([x], [te.compute((2,), lambda i: x[i], "y")]).func})
+    loops = IRModule.from_functions({"loops": te.prim_func([x], [te.compute((2,), lambda i: x[i], "y")]).func})
     with pytest.raises(PluginError, match="'loops' is a PrimFunc, which no rule for expressions rewrites"):
         Rewriter(loops).rewrite(relu_once, "loops")
 
@@ -166,7 +166,7 @@ def test_rebuilding_leaves_pins_to_the_rule() -> None:
 @pytest.mark.parametrize(("where", "named"), [(None, "'conv', 'bias'"), ("row 3", "row 3")])
 def test_an_error_of_a_rule_names_the_layers(where: str | None, named: str) -> None:
     body = call("nn.relu", X)
-    module = IRModule.of({"main": Function([X], body)}, Spans({body: ["conv", "bias"]}))
+    module = IRModule.from_functions({"main": Function([X], body)}, Spans({body: ["conv", "bias"]}))
 
     def rule(old: Expr, made: Expr) -> Expr | None:
         if old is body:

@@ -52,7 +52,7 @@ def layer(bias: int, scale: FixedPoint, **attrs: bool) -> IRModule:
     sums = call("qnn.dense", DENSE, const(np.array([[127, -127, 1, 1, 1]] * 2, np.int8)))
     added = call("add", sums, const(np.array([bias, 0], np.int32)))
     made = call("qnn.requantize", added, scale=scale, dtype="int8", **attrs)
-    return IRModule.of({"main": Function([DENSE], made)}, Spans({made: ["last"]}))
+    return IRModule.from_functions({"main": Function([DENSE], made)}, Spans({made: ["last"]}))
 
 
 def narrowed(module: IRModule, *features: str) -> bool:

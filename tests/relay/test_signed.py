@@ -127,7 +127,9 @@ ALONE: dict[str, Expr] = {
 
 def of(body: Expr) -> IRModule:
     calls = [e for e in post_order(body) if isinstance(e, Call)]
-    return IRModule.of({"main": Function(free_vars(body), body)}, Spans({e: [f"l{i}"] for i, e in enumerate(calls)}))
+    return IRModule.from_functions(
+        {"main": Function(free_vars(body), body)}, Spans({e: [f"l{i}"] for i, e in enumerate(calls)})
+    )
 
 
 def signed(module: IRModule) -> IRModule:

@@ -156,7 +156,7 @@ def test_loops_and_references_follow_the_declaration(name: str) -> None:
 def test_the_canonical_form_computes_the_same_of_special_values(name: str) -> None:
     for seed, made in itertools.islice(float_calls(name, SEEDS), 60):
         if len(set(made.args)) == len(made.args):
-            before = IRModule.of({"main": Function(made.args, made)})
+            before = IRModule.from_functions({"main": Function(made.args, made)})
             given = dict(zip([param.name for param in before.main.params], with_specials(made, seed), strict=True))
             for found, expected in zip(evaluate(canonicalise(before), given), evaluate(before, given), strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -97,7 +97,7 @@ def test_the_products_of_mobilenet_v2() -> None:
 def test_an_input_whose_dimensions_are_moved_is_cut_before() -> None:
     x = Var("x", TensorType((1, 3, 6, 9), "int8"))
     moved = call("layout_transform", x, src_layout="NCHW", dst_layout="NHWC")
-    module = IRModule.of({"main": Function([x], call("nn.max_pool2d", moved, pool_size=(2, 2)))})
+    module = IRModule.from_functions({"main": Function([x], call("nn.max_pool2d", moved, pool_size=(2, 2)))})
     (one,) = leading(module.main, lambda call: True)
     made = in_strips(module, one.chain(0), 2)
     assert compared(module) > 0

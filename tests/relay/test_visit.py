@@ -114,7 +114,7 @@ def test_what_a_rule_gives_is_not_rewritten_again() -> None:
 
 def test_layers_are_handed_on_by_an_observer() -> None:
     spans = Spans({RELU: ("r",), SUM: ("s",)})
-    new = rewrite(SUM, lambda e: Y if e is X else None, spans.moved)
+    new = rewrite(SUM, lambda e: Y if e is X else None, spans.record_rewrite)
     assert new is call("add", call("nn.relu", Y), Y)
     assert spans[new] == ("s",)
     assert spans[call("nn.relu", Y)] == ("r",)

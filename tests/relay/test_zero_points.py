@@ -36,7 +36,9 @@ PRODUCTS: dict[str, Call] = {
 
 def of(body: Expr) -> IRModule:
     calls = [e for e in post_order(body) if isinstance(e, Call)]
-    return IRModule.of({"main": Function(free_vars(body), body)}, Spans({e: [f"l{i}"] for i, e in enumerate(calls)}))
+    return IRModule.from_functions(
+        {"main": Function(free_vars(body), body)}, Spans({e: [f"l{i}"] for i, e in enumerate(calls)})
+    )
 
 
 def rewritten(body: Expr) -> list[Call]:

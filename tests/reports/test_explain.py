@@ -16,7 +16,7 @@ from tests._support.plugins import accelerator, built, checked, entry_of, member
 from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, RequirementError, UsageError
-from uma.hookspecs import Lowered, Pattern, Refuse
+from uma.hookspecs import LoweredKernel, Pattern, Refuse
 from uma.json_record import to_json
 from uma.lowering.members import Members
 from uma.partition import OpRecord, Reason
@@ -125,7 +125,7 @@ class TestOps:
             assert f"    not npu: npu.dense: clause odd: {said}" in lines(found)
 
     def test_one_that_was_refused(self) -> None:
-        def lower(function: Function) -> Lowered:
+        def lower(function: Function) -> LoweredKernel:
             assert isinstance(function.body, Call)
             if function.body.shape[1] == 4:
                 raise Refuse("weights come in pages of 16 bytes")
@@ -158,7 +158,7 @@ class TestOps:
         sums = [params[0]]
         for param in params[1:]:
             sums.append(call("add", sums[-1], param))
-        module = IRModule.of({"main": Function(params, Tuple(sums[1:]))})
+        module = IRModule.from_functions({"main": Function(params, Tuple(sums[1:]))})
         limited = accelerator("npu", limits=Limits(operands=5))
         found = told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module)
         assert [record.region for record in found.ops] == ["npu_0", "npu_0", "npu_1"]

@@ -15,7 +15,7 @@ from tests._support.small_models import NET, PAIR
 
 import uma as package
 from uma.errors import ModelError, PluginError, UsageError
-from uma.partition import Collage, Planned, place
+from uma.partition import Collage, SavedPlan, place
 from uma.plugins import PluginHost
 from uma.relay import TensorType, Var, call
 from uma.reports.asked import InstalledTargets
@@ -102,14 +102,14 @@ def _relu() -> Any:
 
 def test_a_plan_is_made_kept_and_repeated(plan: PlacementPlan, one_layer: Path, tmp_path: Path) -> None:
     assert isinstance(plan, PlacementPlan) and plan.targets == {"c": HOST} and plan.cost_us > 0
-    assert repr(plan).startswith("<PlacementPlan net: ") and isinstance(plan.partitioner, Planned)
+    assert repr(plan).startswith("<PlacementPlan net: ") and isinstance(plan.partitioner, SavedPlan)
     page = Page(plan._repr_html_())
     assert EVIL in page.text and page.tags["table"] == 2 and not page.scripts
     plan.save(tmp_path / "plan.json")
     assert json.loads((tmp_path / "plan.json").read_text()) == json.loads(json.dumps(plan.record))
     assert plan.timeline().startswith("<svg")
     again = package.build(one_layer, HOST, partition=plan.partitioner)
-    assert again.files == package.build(one_layer, HOST, partition=Planned.read(tmp_path / "plan.json")).files
+    assert again.files == package.build(one_layer, HOST, partition=SavedPlan.read(tmp_path / "plan.json")).files
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests._support.plugins import members_of, module_of, taking, toy
 from tests._support.random_float_nets import KINDS, random_float_net
 from tests._support.te_lowerings import lowered
 
-from uma.hookspecs import Lowered, Pass
+from uma.hookspecs import LoweredKernel, Pass
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel, load_model
@@ -98,7 +98,7 @@ def with_error(form: IRModule, samples: list[Sample], rng: np.random.Generator, 
                 return wrong if expr is place else None
 
             body = rewrite(form.main.body, rule)
-            changed = IRModule.of({"main": Function(form.main.params, body)}, None, form.signature)
+            changed = IRModule.from_functions({"main": Function(form.main.params, body)}, None, form.signature)
             pairs = zip(results(changed, samples), right, strict=True)
             share = max(float(np.abs(one - other).max()) for one, other in pairs) / scale
             if PLANTED <= share <= 1.2 * PLANTED:
@@ -145,7 +145,7 @@ def test_an_error_in_a_kernel_fails(kind: str, seed: int, tmp_path: Path) -> Non
     names = [name for name in scales if get_op(name).kind != "injective" and get_op(name).compute is not None]
     name = names[rng.integers(len(names))]
 
-    def wrong(function: Function) -> Lowered:
+    def wrong(function: Function) -> LoweredKernel:
         off = np.zeros(function.body.shape, np.float32)
         off.flat[rng.integers(off.size)] = 1.05 * PLANTED * scales[name]
         return lowered(Function(function.params, call("add", function.body, const(off))))

@@ -26,14 +26,14 @@ def write(folder: Path, moved: float) -> None:
     x = Var("x", TensorType((1, 5), "int8"))
     weight = const(np.random.default_rng(2).integers(-128, 128, (3, 5)).astype(np.int8))
     layer = call("qnn.requantize", call("qnn.dense", x, weight), scale=SCALE, dtype="int8")
-    module = IRModule.of({"main": Function([x], layer)}, Spans({layer: ["last"]}))
+    module = IRModule.from_functions({"main": Function([x], layer)}, Spans({layer: ["last"]}))
     made = requantise_in_floats(module, lambda call: frozenset({"float32"})).main.body
     assert isinstance(made, Call)
     form = made.attrs.form
     form = replace(form, offset=(form.offset[0] + moved, *form.offset[1:]))
     changed = Call(made.op, made.args, made.attrs.replace(form=form))
     (folder / "m.py").write_text(
-        print_module(IRModule.of({"main": Function([x], changed)}, Spans({changed: ["last"]})))[0]
+        print_module(IRModule.from_functions({"main": Function([x], changed)}, Spans({changed: ["last"]})))[0]
     )
 
 

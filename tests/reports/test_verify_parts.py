@@ -15,7 +15,7 @@ from tests._support.te_lowerings import lowered
 from uma.hookspecs import Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function, GlobalVar, IRModule, Tuple, TupleGetItem, call, const
-from uma.relay.pattern import Match, any_, item, op, outputs, wildcard
+from uma.relay.pattern import Match, any_, op, outputs, tuple_item, wildcard
 from uma.relay.text import print_module
 from uma.relay.visit import post_order
 from uma.target import Target
@@ -156,7 +156,7 @@ SHAPES = {
 def pairs(wrong: bool = False) -> list[PluginEntry]:
     """An accelerator that takes the two halves as one match, and products, and splits; perhaps one result wrongly."""
     halves = op("split")(wildcard("int32").named("x"), indices=any_, axis=any_)
-    both = outputs(op("nn.relu")(item(halves, 0)), op("clip")(item(halves, 1), a_min=0, a_max=any_))
+    both = outputs(op("nn.relu")(tuple_item(halves, 0)), op("clip")(tuple_item(halves, 1), a_min=0, a_max=any_))
 
     def lower(match: Match, target: Target) -> Any:
         function = match.function

@@ -297,7 +297,7 @@ def int8_model() -> tuple[IRModule, np.ndarray]:
     y = call("reshape", y, newshape=(1, y.tensor.size))
     w = const(rng.integers(-128, 128, (10, y.shape[1])).astype(np.int8))
     y = finished(call("qnn.dense", y, w, input_zero_point=-3), 10, "up")
-    return IRModule.of({"main": Function([x], y)}), rng.integers(-128, 128, (1, 9, 8, 3)).astype(np.int8)
+    return IRModule.from_functions({"main": Function([x], y)}), rng.integers(-128, 128, (1, 9, 8, 3)).astype(np.int8)
 
 
 @pytest.mark.few(1)
@@ -324,7 +324,7 @@ def float_model() -> tuple[IRModule, np.ndarray]:
     y = call("nn.relu", call("add", y, const(numbers(13))))
     y = call("reshape", y, newshape=(1, y.tensor.size))
     y = call("clip", call("nn.dense", y, const(numbers(10, y.shape[1]))), a_min=-2.0, a_max=3.0)
-    return IRModule.of({"main": Function([x], y)}), numbers(1, 9, 8, 3)
+    return IRModule.from_functions({"main": Function([x], y)}), numbers(1, 9, 8, 3)
 
 
 @pytest.mark.few(1)

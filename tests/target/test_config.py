@@ -18,7 +18,7 @@ REGISTRY = Registry()
 
 
 def config(given: object) -> CompilationConfig:
-    return CompilationConfig.of(given, REGISTRY)
+    return CompilationConfig.resolve(given, REGISTRY)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_errors_say_where_the_target_was_given(given: Any, where: str | None) ->
 
 def test_without_any_host() -> None:
     with pytest.raises(UsageError, match="no installed plugin brings one"):
-        CompilationConfig.of("npu", Registry([KINDS[2]]))
+        CompilationConfig.resolve("npu", Registry([KINDS[2]]))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_without_any_host() -> None:
 def test_a_default_host_that_is_none_is_the_plugins_fault(text: str, message: str) -> None:
     kind = TargetKind("odd", help="h", default_host=text)
     with pytest.raises(PluginError) as caught:
-        CompilationConfig.of("odd", Registry([*KINDS, *ALIASES, kind]))
+        CompilationConfig.resolve("odd", Registry([*KINDS, *ALIASES, kind]))
     assert message in caught.value.what
 
 

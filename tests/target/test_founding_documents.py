@@ -26,7 +26,7 @@ def parse(text: str) -> Target:
 
 
 def config(given: object) -> CompilationConfig:
-    return CompilationConfig.of(given, REGISTRY)
+    return CompilationConfig.resolve(given, REGISTRY)
 
 
 def test_000_a_backend_registers_attributes_and_a_string_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,10 +165,10 @@ ON_CUDA = [TargetKind(name, (_ARCH,), help="h", device_type="cuda") for name in 
 def test_004_compilers_of_the_same_device_type(order: list[Target], needs_device: bool) -> None:
     kinds = [ON_CUDA[0], *(replace(kind, needs_device=needs_device) for kind in ON_CUDA[1:])]
     registry = Registry([*kinds, *(kind for kind in KINDS if kind.name == "c")])
-    found = CompilationConfig.of("; ".join(map(str, (*order, "c"))), registry)
+    found = CompilationConfig.resolve("; ".join(map(str, (*order, "c"))), registry)
     least = found.least_specialised("cuda")
     assert str(least) == "cuda -arch=sm_80" and sorted(found.compilers) == [("cutlass", "cuda"), ("tensorrt", "cuda")]
-    again = CompilationConfig.of(found, registry)
+    again = CompilationConfig.resolve(found, registry)
     assert again == found and again.least_specialised("cuda") == least and again.compilers == found.compilers
     for one in found.accelerators:
         assert found.device(one) == (least if needs_device else one)
@@ -182,9 +182,9 @@ def test_004_a_compiler_that_is_labelled_or_given_as_well() -> None:
         ("trt: tensorrt; cuda -compiler=tensorrt; c", [("trt", "cuda")]),
         ("c -compiler=tensorrt", [("tensorrt", "c")]),
     ):
-        assert list(CompilationConfig.of(text, registry).compilers) == pairs
+        assert list(CompilationConfig.resolve(text, registry).compilers) == pairs
     # Only what compiles for a device of the type refines one.
-    found = CompilationConfig.of("cuda; c -compiler=tensorrt", registry)
+    found = CompilationConfig.resolve("cuda; c -compiler=tensorrt", registry)
     with pytest.raises(UsageError, match="no least specialised target of device type 'cuda': 'cuda', 'tensorrt'"):
         found.least_specialised("cuda")
 
@@ -192,7 +192,7 @@ def test_004_a_compiler_that_is_labelled_or_given_as_well() -> None:
 def test_004_it_makes_no_sense_to_try_tensorrt_on_a_target_that_is_not_cuda() -> None:
     kinds = [ON_CUDA[0], replace(ON_CUDA[1], needs_device=True), *KINDS[:3]]
     registry = Registry(kinds)
-    assert CompilationConfig.of("tensorrt; cuda; c", registry).device(Target(kinds[1])) == Target(ON_CUDA[0])
+    assert CompilationConfig.resolve("tensorrt; cuda; c", registry).device(Target(kinds[1])) == Target(ON_CUDA[0])
     for text, why in (
         ("tensorrt; c", "no target of this build is one"),
         ("one: tensorrt; two: tensorrt; c", "no target of this build is one"),
@@ -200,15 +200,15 @@ def test_004_it_makes_no_sense_to_try_tensorrt_on_a_target_that_is_not_cuda() ->
         ("tensorrt; a: cuda; b: cuda; c", "there is no least specialised target of device type 'cuda'"),
     ):
         with pytest.raises(UsageError, match="needs a device of type 'cuda'") as caught:
-            CompilationConfig.of(text, registry)
+            CompilationConfig.resolve(text, registry)
         assert why in caught.value.what and "add a target of device type 'cuda'" in str(caught.value.hint)
         assert str(caught.value.where).startswith("column ")
     # The attribute device_type says it of one target.
     with pytest.raises(UsageError, match="needs a device of type 'gpu': no target of this build is one"):
-        CompilationConfig.of("tensorrt -device_type=gpu; cuda; c", registry)
+        CompilationConfig.resolve("tensorrt -device_type=gpu; cuda; c", registry)
     # A library that is called on the CPU of the first host.
     library = TargetKind("library", help="h", needs_device=True)
-    found = CompilationConfig.of("library; x: c -mcpu=a; y: c -mcpu=b", Registry([*kinds, library]))
+    found = CompilationConfig.resolve("library; x: c -mcpu=a; y: c -mcpu=b", Registry([*kinds, library]))
     assert found.device(found.accelerators[0]).name == "x"
 
 

@@ -85,7 +85,7 @@ def test_targets_are_equal_where_their_texts_are(one: Target, other: Target) -> 
 
 def config_of(given: object) -> CompilationConfig | None:
     try:
-        return CompilationConfig.of(given, REGISTRY)
+        return CompilationConfig.resolve(given, REGISTRY)
     except UsageError:
         return None
 
@@ -100,8 +100,8 @@ def check_canonical(bag: list[Target]) -> None:
     names = [target.name for target in config.targets]
     assert len(set(names)) == len(names)
     for again in (config, list(config.targets), config.canonical, str(config.canonical), config.canonical.to_json()):
-        assert CompilationConfig.of(again, REGISTRY) == config
-        assert CompilationConfig.of(again, REGISTRY).canonical == config.canonical
+        assert CompilationConfig.resolve(again, REGISTRY) == config
+        assert CompilationConfig.resolve(again, REGISTRY).canonical == config.canonical
 
 
 BAGS = st.lists(targets(1), min_size=1, max_size=4)
@@ -179,7 +179,7 @@ def test_a_thousand_malformed_texts_are_each_one_error_with_a_column() -> None:
     for _ in range(100_000):
         text = malformed(choice)
         try:
-            CompilationConfig.of(text, REGISTRY)
+            CompilationConfig.resolve(text, REGISTRY)
         except UsageError as error:
             refused += 1
             head, window, caret = (error.where or "").split("\n")

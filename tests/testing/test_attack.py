@@ -119,12 +119,12 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_what_is_no_loops_has_no_interpreter() -> None:
     x = Var("x", TensorType((2,), "int8"))
     body = call("clip", call("nn.relu", x), a_min=0.0, a_max=3.0)
-    module = IRModule.of({"main": Function([x], body)})
+    module = IRModule.from_functions({"main": Function([x], body)})
     (got,) = interpreted(module, [body], {"x": np.array([-5, 7], np.int8)})
     assert got.tolist() == [0, 3]
     stream = Extern((Param(Buffer("x", (2,), "int8"), "input"), Param(Buffer("y", (2,), "int8"), "output")), "run")
     var = GlobalVar("stream", func_type(stream))
-    streamed = IRModule.of({"main": Function([x], Call(var, [x])), "stream": stream})
+    streamed = IRModule.from_functions({"main": Function([x], Call(var, [x])), "stream": stream})
     with pytest.raises(NotLoops):
         interpreted(streamed, [streamed.main.body], {"x": np.array([1, 2], np.int8)})
 

@@ -16,7 +16,7 @@ from tests._support.te_lowerings import as_declared, lowered
 
 import uma.testing
 from uma.cli import main
-from uma.hookspecs import Clause, Lowered, Pattern, Refuse
+from uma.hookspecs import Clause, LoweredKernel, Pattern, Refuse
 from uma.json_schema import problem
 from uma.relay import FixedPoint, Function, TensorType, Var, call, const
 from uma.relay.expr import Call
@@ -133,8 +133,8 @@ def test_a_clause_that_fails_on_the_layers_of_another_pattern_is_the_patterns_fa
 # --- layers that do not reach the device ---
 
 
-def refusing(refuses: Callable[[Match], bool]) -> Callable[[Match, Target], Lowered]:
-    def lower(match: Match, target: Target) -> Lowered:
+def refusing(refuses: Callable[[Match], bool]) -> Callable[[Match, Target], LoweredKernel]:
+    def lower(match: Match, target: Target) -> LoweredKernel:
         if refuses(match):
             raise Refuse("not today")
         return lowered(match.function)
@@ -248,7 +248,7 @@ def test_verdicts() -> None:
 # --- attributes that are opened ---
 
 
-def ignoring(change: Callable[[Call], dict[str, Any]]) -> Callable[[Match, Target], Lowered]:
+def ignoring(change: Callable[[Call], dict[str, Any]]) -> Callable[[Match, Target], LoweredKernel]:
     """A lowering that looks at other attributes than a call has."""
 
     def compute(one: Call, args: Sequence[te.Tensor]) -> te.Tensor | tuple[te.Tensor, ...]:

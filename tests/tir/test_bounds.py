@@ -135,7 +135,7 @@ def test_what_may_wrap() -> None:
 
 def ranges_after(condition: Expr, holds: bool = True) -> tuple[tuple[int, int], tuple[int, int]] | None:
     known = Bounds(RANGES).assume(condition, holds)
-    return None if known is None else (known.of(i), known.of(j))
+    return None if known is None else (known.interval(i), known.interval(j))
 
 
 WIDE = (-3, 5)
@@ -182,7 +182,7 @@ def test_what_a_condition_says_of_itself() -> None:
     condition = (i * j) < 7
     under = known.assume(condition)
     assert under is not None and under.decide(condition) is True and known.decide(condition) is None
-    assert under.of(i * j) == (-27, 6)
+    assert under.interval(i * j) == (-27, 6)
     assert known.assume(i < 10) is known
     # What depends on memory may be otherwise after the next store.
     assert known.assume(x[i] < 3) is known
@@ -190,7 +190,7 @@ def test_what_a_condition_says_of_itself() -> None:
 
 def test_declared_variables() -> None:
     inner = Bounds(RANGES).declare(Var("n"), (2, 3))
-    assert inner.of(Var("n") + i) == (2, 12)
+    assert inner.interval(Var("n") + i) == (2, 12)
 
 
 VARIABLES = (i, j, k, u, wide, Var("b", "bool"), Var("f", "float64"))
@@ -227,8 +227,8 @@ def test_no_value_is_outside_under_a_condition_that_holds(situation: tuple, cond
     ranges, values = situation
     known = Bounds(ranges).assume(condition, bool(evaluate(condition, values)))
     assert known is not None
-    low, high = known.of(expr)
+    low, high = known.interval(expr)
     assert low <= evaluate(expr, values) <= high
     for var in VARIABLES[:-1]:
-        low, high = known.of(var)
+        low, high = known.interval(var)
         assert low <= values[var] <= high

@@ -17,10 +17,10 @@ from tests._support.tir_strategies import arguments
 
 from uma.errors import InternalError
 from uma.tir import (
-    Copied,
     Copy,
+    CopyCommand,
     Exec,
-    Executed,
+    ExecCommand,
     Expr,
     Imm,
     Load,
@@ -61,7 +61,7 @@ def interpreted(func: PrimFunc, arrays: dict[str, Any]) -> Counter[object]:
         return statement
 
     def executed(stmt: Exec, values: list[int]) -> None:
-        done[Executed(stmt.intrinsic, tuple(values), stmt.queue)] += 1
+        done[ExecCommand(stmt.intrinsic, tuple(values), stmt.queue)] += 1
 
     def copied(stmt: Copy, extents: list[int]) -> None:
         to, source = stmt.to.buffer, stmt.source.buffer
@@ -83,7 +83,7 @@ def summed(func: PrimFunc) -> Counter[object]:
     done: Counter[object] = Counter()
     for one, times in count_commands(func).items():
         assert times > 0
-        if isinstance(one, Copied):
+        if isinstance(one, CopyCommand):
             done[one.to, one.source, one.queue] += times * one.nbytes
         else:
             done[one] += times
@@ -146,8 +146,8 @@ def test_random_loops_do_what_is_counted_and_take_as_long(data: st.DataObject, s
     assert summed(func) == interpreted(func, given)
     copies = func.queues[0] if shared and func.queues else None
 
-    def cycles(command: Executed | Copied) -> int:
-        return command.nbytes if isinstance(command, Copied) else 3 + sum(command.values)
+    def cycles(command: ExecCommand | CopyCommand) -> int:
+        return command.nbytes if isinstance(command, CopyCommand) else 3 + sum(command.values)
 
     assert elapsed_cycles(func, cycles, copies=copies) == followed(func, given, copies)
 
@@ -184,8 +184,8 @@ def test_what_is_in_a_queue_overlaps_with_the_rest(work: int, issue: int, copies
     func = parse_func(f"{QUEUED}\n@prim_func\n{dedent(QUEUE).strip()}\n")[1]
     (dma,) = func.queues
 
-    def cycles(command: Executed | Copied) -> int:
-        return 10 if isinstance(command, Copied) else work
+    def cycles(command: ExecCommand | CopyCommand) -> int:
+        return 10 if isinstance(command, CopyCommand) else work
 
     assert total == (30 * issue + 8 * work + 9 * 10) + (15 if copies and work == 5 else 0)
     assert elapsed_cycles(func, cycles, issue=issue, copies=dma if copies else None) == total
@@ -211,7 +211,7 @@ def test_what_is_counted_has_sizes() -> None:
     moved = {
         (one.to, one.source, one.rows, one.row_bytes, one.nbytes): times
         for one, times in counted.items()
-        if isinstance(one, Copied)
+        if isinstance(one, CopyCommand)
     }
     assert moved == {
         ("spad", "global", 4, 8, 32): 2,
@@ -220,7 +220,7 @@ def test_what_is_counted_has_sizes() -> None:
         ("global", "spad", 1, 64, 64): 2,
         ("global", "spad", 1, 32, 32): 1,
     }
-    adds = {one["n"]: times for one, times in counted.items() if isinstance(one, Executed)}
+    adds = {one["n"]: times for one, times in counted.items() if isinstance(one, ExecCommand)}
     assert adds == {4: 2 + 3, 0: 1, 1: 1, 2: 1, 3: 1}
 
 
@@ -234,7 +234,7 @@ def test_a_memory_that_takes_one_row_at_a_time_has_as_many_transfers() -> None:
             copy(view(y[0, 0], axis(0), axis(1)), view(t[0, 0], axis(0), axis(1)), (6, 8))
         """
     )
-    assert count_commands(func) == {Copied("acc", "global", 1, 16): 6, Copied("global", "acc", 1, 192): 1}
+    assert count_commands(func) == {CopyCommand("acc", "global", 1, 16): 6, CopyCommand("global", "acc", 1, 192): 1}
 
 
 def test_what_depends_on_data_is_not_counted() -> None:

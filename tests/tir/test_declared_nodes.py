@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from uma.tir.form.fields import DECLARED, LABEL, READ, WRITTEN, Access, accesses, declares, mapped, named
+from uma.tir.form.fields import DECLARED, LABEL, READ, WRITTEN, Access, accesses, declares, map_fields, named
 from uma.tir.form.nodes import Block, Buffer, Expr, For, Param, PrimFunc, Stmt, Store, Var, const, seq
 from uma.tir.form.printer import CALLS
 from uma.tir.form.text import parse_func, print_func
 from uma.tir.form.verify import faults, verify
 from uma.tir.form.visit import (
-    bodies,
     buffers_read,
     buffers_written,
+    child_statements,
     map_expressions,
     operands,
     rebuild,
@@ -73,15 +73,15 @@ def function(*stmts: Stmt) -> PrimFunc:
 
 def test_its_parts_are_found_and_replaced() -> None:
     scale = Scale(y, (i, j), x, (j, i), i * 2)
-    assert operands(scale) == (i, j, j, i, i * 2) and bodies(scale) == ()
+    assert operands(scale) == (i, j, j, i, i * 2) and child_statements(scale) == ()
     assert accesses(scale) == (Access(y, (i, j), False, True), Access(x, (j, i), True, False))
     assert buffers_read(scale) == (x,) and buffers_written(scale) == (y,)
     assert list(walk(scale)) == [scale, i, j, i * 2, const(2)]
-    assert rebuild(scale, operands(scale)) is scale and mapped(scale) is scale
+    assert rebuild(scale, operands(scale)) is scale and map_fields(scale) is scale
     moved = map_expressions(scale, lambda expr: substitute(expr, {i: const(3)}))
     assert moved is Scale(y, (const(3), j), x, (j, const(3)), const(3) * 2)
     region, guess = Region("here", scale), Guess(i, scale)
-    assert bodies(region) == (scale,) and named(region) == ("here",) and named(guess) == ("i",)
+    assert child_statements(region) == (scale,) and named(region) == ("here",) and named(guess) == ("i",)
     assert declares(guess) is i and declares(region) is None
     assert rebuild(region, (), [seq()]) is Region("here", seq())
 

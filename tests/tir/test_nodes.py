@@ -40,9 +40,9 @@ from uma.tir.form.nodes import (
     seq,
 )
 from uma.tir.form.visit import (
-    bodies,
     buffers_read,
     buffers_written,
+    child_statements,
     map_expressions,
     operands,
     rebuild,
@@ -232,7 +232,7 @@ EXPRESSIONS = [i + j, -i, i.astype("int8"), Select(b, i, j), x[i, j], scalar[()]
 
 @pytest.mark.parametrize("stmt", STATEMENTS)
 def test_statements_are_rebuilt_from_their_parts(stmt: Seq) -> None:
-    assert rebuild(stmt, operands(stmt), bodies(stmt)) is stmt
+    assert rebuild(stmt, operands(stmt), child_statements(stmt)) is stmt
     swap = {i: j, j: i}
     swapped = map_expressions(stmt, lambda expr: substitute(expr, swap))
     assert map_expressions(swapped, lambda expr: substitute(expr, swap)) is stmt

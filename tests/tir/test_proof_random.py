@@ -36,7 +36,7 @@ from uma.tir.form.nodes import (
     seq,
 )
 from uma.tir.form.text import print_func
-from uma.tir.form.visit import bodies, operands, rebuild, rewrite
+from uma.tir.form.visit import child_statements, operands, rebuild, rewrite
 from uma.tir.proofs.bounds import Bounds
 from uma.tir.proofs.proof import unproven
 from uma.tir.rewrites.flatten import flatten
@@ -60,8 +60,8 @@ def leaves_a_buffer(func: PrimFunc, arrays: dict[str, np.ndarray]) -> str | None
 
 def rounds(stmt: Stmt, bounds: Bounds) -> int:
     """At most so many statements are executed in all rounds of all loops."""
-    times = max(bounds.of(stmt.extent)[1], 0) if isinstance(stmt, For) else 1
-    return times * (1 + sum(rounds(body, within) for body, within in bounds.inside(stmt)))
+    times = max(bounds.interval(stmt.extent)[1], 0) if isinstance(stmt, For) else 1
+    return times * (1 + sum(rounds(body, within) for body, within in bounds.children(stmt)))
 
 
 # --- random functions, and what may be wrong with them
@@ -84,7 +84,7 @@ def moved(func: PrimFunc, number: int, by: int) -> PrimFunc:
             exprs = [site(exprs[0])]
         elif isinstance(stmt, Store):
             exprs = [*(site(index) for index in exprs[:-1]), exprs[-1]]
-        return rebuild(stmt, exprs, [statement(inner) for inner in bodies(stmt)])
+        return rebuild(stmt, exprs, [statement(inner) for inner in child_statements(stmt)])
 
     return PrimFunc(func.params, statement(func.body), func.may_alias)
 
@@ -102,7 +102,7 @@ def smaller(func: PrimFunc, number: int) -> PrimFunc:
 
     def statement(stmt: Stmt) -> Stmt:
         exprs = [rewrite(expr, rule) for expr in operands(stmt)]
-        made = rebuild(stmt, exprs, [statement(inner) for inner in bodies(stmt)])
+        made = rebuild(stmt, exprs, [statement(inner) for inner in child_statements(stmt)])
         if getattr(made, "buffer", None) is old:
             made = replace(made, buffer=new)  # type: ignore[call-arg]  # what has a buffer is a dataclass with one
         return made

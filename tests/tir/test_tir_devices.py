@@ -46,7 +46,7 @@ from uma.tir.form.visit import (
     buffers_read,
     buffers_written,
     intrinsics,
-    mapped,
+    map_fields,
     operands,
     rebuild,
     uses_device,
@@ -223,7 +223,7 @@ def test_the_parts_of_copies_and_executions() -> None:
         SUM, (View(q, (zero,), ()), View(u, (const(2),), (Axis(0),))), (const(3),)
     )
     assert rebuild(run, operands(run), ()) is run
-    assert mapped(run, view=lambda view: view) is run
+    assert map_fields(run, view=lambda view: view) is run
     both = seq(copy, run)
     assert buffers_read(both) == (x, q, u) and buffers_written(both) == (t, q) and buffers(both) == (t, x, q, u)
     assert uses_device(function(copy)) and uses_device(function(run)) and not uses_device(function())
@@ -416,7 +416,7 @@ def test_different_things_of_one_name_share_a_text() -> None:
     assert "def step_1(" in text and text.count("def step") == 1
     assert "    memories(spad_1, regs)\n" in text
     assert parse_func(text) == ("g", large)
-    module = IRModule.of({"f": small, "g": large})
+    module = IRModule.from_functions({"f": small, "g": large})
     printed, constants = print_module(module)
     assert parse_module(printed, constants) == module
     assert printed.count(" = memory(") == 3

@@ -53,7 +53,7 @@ from uma.tir.form.nodes import (
 )
 from uma.tir.form.text import Definitions, parse_func, print_func
 from uma.tir.form.verify import faults, verify
-from uma.tir.form.visit import bodies, mapped, operands, rebuild, uses_device
+from uma.tir.form.visit import child_statements, map_fields, operands, rebuild, uses_device
 from uma.tir.proofs.accumulators import exact_sums
 from uma.tir.proofs.alias import may_alias
 from uma.tir.rewrites.flatten import flatten
@@ -139,8 +139,8 @@ def test_a_copy_keeps_its_queue_wherever_it_is_rebuilt() -> None:
     row: tuple[Expr, ...] = (const(1), zero, zero, zero, const(3), const(8))
     changed = rebuild(copy, row, ())
     assert isinstance(changed, Copy) and changed.queue is DMA and changed.to.start == (const(1), zero)
-    assert mapped(copy) is copy and mapped(copy, view=lambda view: view) is copy
-    assert not bodies(Wait(DMA)) and not operands(Wait(DMA)) and rebuild(Wait(DMA), (), ()) is Wait(DMA)
+    assert map_fields(copy) is copy and map_fields(copy, view=lambda view: view) is copy
+    assert not child_statements(Wait(DMA)) and not operands(Wait(DMA)) and rebuild(Wait(DMA), (), ()) is Wait(DMA)
     assert uses_device(function(Wait(DMA))) and not uses_device(function())
 
 
@@ -148,8 +148,8 @@ def test_an_execution_keeps_its_queue_wherever_it_is_rebuilt() -> None:
     run = Exec(instruction("f({n})", "g({n})"), (), (zero,), DMA)
     changed = rebuild(run, (const(1),), ())
     assert isinstance(changed, Exec) and (changed.queue, changed.values) == (DMA, (const(1),))
-    mapped_to = mapped(run, expr=lambda e: e + 1)
-    assert mapped(run) is run and (mapped_to.queue, mapped_to.values) == (DMA, (zero + 1,))
+    mapped_to = map_fields(run, expr=lambda e: e + 1)
+    assert map_fields(run) is run and (mapped_to.queue, mapped_to.values) == (DMA, (zero + 1,))
 
 
 # How it is written
@@ -211,7 +211,7 @@ def test_different_queues_of_one_name_share_a_text() -> None:
     assert 'dma_1 = queue("w({device}, {pending})", name="dma")\n' in text
     assert "    queues(dma_1, bus_1)\n" in text and "    wait(bus_1, 1)\n" in text
     assert parse_func(text) == ("g", other)
-    module = IRModule.of({"f": one, "g": other})
+    module = IRModule.from_functions({"f": one, "g": other})
     printed, constants = print_module(module)
     assert parse_module(printed, constants) == module
 

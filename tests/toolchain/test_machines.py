@@ -7,7 +7,7 @@ import sysconfig
 import pytest
 
 from uma.errors import UsageError
-from uma.machines import ARCHITECTURES, RUNNERS, Machine, alike, find_runner
+from uma.machines import ARCHITECTURES, RUNNERS, Machine, find_runner, same_triple
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_what_names_none(text: str, what: str) -> None:
 
 
 def test_spellings_of_one_triple() -> None:
-    assert alike("x86_64-linux-gnu", "x86_64-pc-linux-gnu")
-    assert not alike("arm-linux-gnueabihf", "arm-linux-gnueabi")
-    assert not alike("arm-none-eabi", "aarch64-none-eabi")
+    assert same_triple("x86_64-linux-gnu", "x86_64-pc-linux-gnu")
+    assert not same_triple("arm-linux-gnueabihf", "arm-linux-gnueabi")
+    assert not same_triple("arm-none-eabi", "aarch64-none-eabi")
 
 
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

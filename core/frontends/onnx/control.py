@@ -45,7 +45,7 @@ class Importing(Protocol):
     def note(self, expr: Expr, layer: str) -> None:
         """Note that ``expr`` belongs to a layer."""
 
-    def moved(self, old: Expr, new: Expr) -> None:
+    def record_rewrite(self, old: Expr, new: Expr) -> None:
         """Note that ``new`` is ``old`` within a function."""
 
 
@@ -71,7 +71,7 @@ def _closed(
     given: dict[Expr, Var] = {}
     for expr in post_order(body, known=lambda e: e in own or taken(e)):
         done[expr] = with_children(expr, [_inner(child, done, given, importing) for child in children(expr)])
-        importing.moved(expr, done[expr])
+        importing.record_rewrite(expr, done[expr])
     result = _inner(body, done, given, importing)
     return Function([*params, *given.values()], result), list(given)
 

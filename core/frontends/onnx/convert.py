@@ -265,15 +265,17 @@ class _Importer:
             ),
             (*outputs, *(TensorInfo(symbol.name) for symbol in computed)),
         )
-        return IRModule.of({"main": Function(params, body), **self._functions}, self._spans, signature)
+        return IRModule.from_functions({"main": Function(params, body), **self._functions}, self._spans, signature)
 
     def _with_counts(self, results: list[Expr]) -> list[Expr]:
         """``results`` with what computes extents in the place of the variables that stand for these."""
         known: dict[Expr, Expr] = {}
         for var, count in self._counts.values.items():
-            known[var] = rewrite(count, lambda old: known.get(old), self._spans.moved)
+            known[var] = rewrite(count, lambda old: known.get(old), self._spans.record_rewrite)
         return (
-            [rewrite(result, lambda old: known.get(old), self._spans.moved) for result in results] if known else results
+            [rewrite(result, lambda old: known.get(old), self._spans.record_rewrite) for result in results]
+            if known
+            else results
         )
 
     def _params(self) -> list[Var]:
@@ -327,7 +329,7 @@ class _Importer:
                 return computed(value)
             value = value if isinstance(value, Expr) else const(value)
             made = stored(value, self._narrow.get(name))
-            self._spans.moved(value, made)
+            self._spans.record_rewrite(value, made)
             return made
         except ModelError as error:
             raise ModelError(error.what, where=f"output {name!r}", hint=error.hint) from error
@@ -500,9 +502,9 @@ class _Importer:
         """Note that ``expr`` belongs to a layer."""
         self._spans.add(expr, [layer])
 
-    def moved(self, old: Expr, new: Expr) -> None:
+    def record_rewrite(self, old: Expr, new: Expr) -> None:
         """Note that ``new`` is ``old`` within a function."""
-        self._spans.moved(old, new)
+        self._spans.record_rewrite(old, new)
 
     def _inputs(self, node: Node) -> list[Value | None]:
         return [self._value(name) if name else None for name in node.inputs]
@@ -584,7 +586,7 @@ class _Importer:
         for expr in context.built:
             self._spans.add(expr, [node.layer])
         for old, new in context.replaced:
-            self._spans.moved(old, new)
+            self._spans.record_rewrite(old, new)
 
     def _made(self, context: Context, converter: Converter | None) -> Sequence[Value]:
         op, is_own = context.node.op, not context.node.domain

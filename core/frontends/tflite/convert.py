@@ -198,7 +198,9 @@ class _Converter:
         if self._graph.others:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
-        module = IRModule.of({"main": Function(params, body), **self._control.functions}, self._spans, signature)
+        module = IRModule.from_functions(
+            {"main": Function(params, body), **self._control.functions}, self._spans, signature
+        )
         return ImportedModel(module, tuple(notes), self.constants, (*self._open, *self._simplified().sentences()))
 
     def _simplified(self) -> Simplified:

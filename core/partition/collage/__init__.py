@@ -7,7 +7,7 @@ larger or smaller), `planned` (plans as files, and what repeats them).
 """
 
 from .decision import Collage, Decision
-from .planned import Planned, plan_record
+from .planned import SavedPlan, plan_record
 from .prices import Link, Price, Prices
 from .search import Budget
 from .table import CostTable, TargetCosts
@@ -18,9 +18,9 @@ __all__ = [
     "CostTable",
     "Decision",
     "Link",
-    "Planned",
     "Price",
     "Prices",
+    "SavedPlan",
     "TargetCosts",
     "plan_record",
 ]

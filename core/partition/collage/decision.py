@@ -10,7 +10,7 @@ from ...arguments import told
 from ...distribution import extra_hint
 from ...errors import InternalError, UsageError
 from ..candidates import Problem
-from ..choice import Choice
+from ..choice import Selection
 from ..eager import eager
 from ..grouping import group
 from ..plan import Regions
@@ -276,7 +276,7 @@ class Collage:
 
 def _merged(problem: Problem, chosen: list[Offer]) -> list[tuple[Candidate, ...]]:
     """What regions would be if all that touch each other and have one owner were one, as far as they can."""
-    choice = Choice(problem)
+    choice = Selection(problem)
     for offer in chosen:
         for claim in offer.claims:
             choice.add(claim)

@@ -20,7 +20,7 @@ from .rivals import rivals
 from .table import read_json
 from .timeline import split, timeline
 
-__all__ = ["Planned", "plan_record"]
+__all__ = ["SavedPlan", "plan_record"]
 
 PLAN_VERSION = 1
 _ATTENTION = "nn.attention"
@@ -121,7 +121,7 @@ def _name(expr: Expr) -> str:
 
 
 @dataclass(frozen=True)
-class Planned:
+class SavedPlan:
     """Partitioner that repeats a plan.
 
     Args:
@@ -133,16 +133,16 @@ class Planned:
     where: str | None = None
 
     @staticmethod
-    def read(path: str | os.PathLike[str]) -> Planned:
+    def read(path: str | os.PathLike[str]) -> SavedPlan:
         """The plan in a file.
 
         Raises:
             UsageError: it cannot be read, or is none.
         """
-        return Planned.from_record(read_json(path, "the plan"), os.fspath(path))
+        return SavedPlan.from_record(read_json(path, "the plan"), os.fspath(path))
 
     @staticmethod
-    def from_record(record: object, where: str | None = None) -> Planned:
+    def from_record(record: object, where: str | None = None) -> SavedPlan:
         """Return the partitioner that repeats a plan that was read from JSON.
 
         Raises:
@@ -155,7 +155,7 @@ class Planned:
             raise UsageError(what, where=where, hint=hint)
         if not isinstance(record, dict) or version != PLAN_VERSION or not _is_plan(record):
             raise UsageError("the file holds no plan", where=where, hint=hint)
-        return Planned(record, where)
+        return SavedPlan(record, where)
 
     def differences(self, targets: Mapping[str, str], plugins: Mapping[str, str]) -> list[str]:
         """What is otherwise than when it was made, in sentences: its costs may be others now. For arguments see

@@ -2,14 +2,14 @@
 
 `language` has the words, `Pattern` names a pattern and adds a predicate, a `PatternTable` holds those of a target in
 their order. A partitioner indexes a function once (`Graph`) and asks `find` or `find_matches`; where nothing matches,
-`match` and `closest` say why. `describe` puts a pattern into words.
+`match` and `closest_pattern` say why. `describe` puts a pattern into words.
 """
 
 from .conditions import any_, where
 from .describe import describe
-from .explain import Explanation, closest
+from .explain import Explanation, closest_pattern
 from .failure import Failure, FailureKind
-from .language import any_of, chain, constant, item, op, optional, outputs, wildcard
+from .language import any_of, chain, constant, op, optional, outputs, tuple_item, wildcard
 from .match import Graph, Match
 from .matcher import Mismatch, find, find_matches, match, roots_of
 from .record import Clause, Failed, Pattern, PatternTable, Rejection
@@ -32,17 +32,17 @@ __all__ = [
     "any_",
     "any_of",
     "chain",
-    "closest",
+    "closest_pattern",
     "constant",
     "describe",
     "find",
     "find_matches",
-    "item",
     "match",
     "op",
     "optional",
     "outputs",
     "roots_of",
+    "tuple_item",
     "where",
     "wildcard",
 ]

@@ -13,7 +13,7 @@ from .matcher import Mismatch, trace
 from .record import Pattern, PatternTable
 from .terms import key_of
 
-__all__ = ["Explanation", "closest"]
+__all__ = ["Explanation", "closest_pattern"]
 
 MAX_ROOTS = 32
 """At how many roots downstream of an op a pattern is tried, to find out how it fares with that op."""
@@ -52,7 +52,7 @@ class Explanation:
         return tuple(map(described, self.matched))
 
 
-def closest(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> Explanation:
+def closest_pattern(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> Explanation:
     """Why no pattern takes ``expr``: the pattern that came closest, and the first condition that failed.
 
     A pattern may take ``expr`` as its root or further inside. Closest is one that gets down to ``expr``; of those one

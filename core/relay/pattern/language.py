@@ -22,7 +22,7 @@ from ..op import MISSING, Attr, Op, get_op
 from .conditions import Anything, Condition, Fixed, Where, shown, tensor_condition
 from .terms import AnyOf, ConstantTerm, Item, OpTerm, Outputs, Term, Wildcard, terms_of
 
-__all__ = ["any_of", "chain", "constant", "item", "op", "optional", "outputs", "wildcard"]
+__all__ = ["any_of", "chain", "constant", "op", "optional", "outputs", "tuple_item", "wildcard"]
 
 MAX_CHAIN = 4096
 """Most blocks of a chain."""
@@ -196,7 +196,7 @@ def _may_be(term: Term, other: Term) -> bool:
     return False
 
 
-def item(of: Term, index: int) -> Item:
+def tuple_item(of: Term, index: int) -> Item:
     """Field ``index`` of a tuple, for example of what ``split`` gives.
 
     Raises:

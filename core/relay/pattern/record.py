@@ -87,8 +87,8 @@ class Pattern:
         predicate: what must hold besides: clauses, all of them; or one function of the `Match` that gives True, or
             a string that says why not, or False, for which its docstring's first line is the reason.
         lower: turns a match into loops: is given the match, whose parts are expressions of `Match.function`, and the
-            target; gives a `uma.hookspecs.Lowered` that takes the match's ``inputs``, in order, or None where this one
-            is not for it. It may raise `uma.hookspecs.Refuse`. None leaves that to the plugin's other hooks.
+            target; gives a `uma.hookspecs.LoweredKernel` that takes the match's ``inputs``, in order, or None where
+            this one is not for it. It may raise `uma.hookspecs.Refuse`. None leaves that to the plugin's other hooks.
         extern: turns a match of an accelerator into one `uma.relay.Extern`, a command stream or a call of a library:
             likewise, and asked before ``lower``. The extern takes the match's ``inputs``, in order.
 

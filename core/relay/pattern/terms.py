@@ -232,7 +232,7 @@ class AnyOf(Term):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Item(Computed):
-    """See `item`."""
+    """See `tuple_item`."""
 
     of: Term
     index: int

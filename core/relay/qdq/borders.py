@@ -120,7 +120,7 @@ def _changed(module: IRModule, caller: GlobalVar, site: Call, change: _Change) -
             done[expr] = call("qnn.dequantize", field, scale=(qtype.scale,), zero_point=(qtype.zero_point,))
         else:
             done[expr] = with_children(expr, [done[child] for child in children(expr)])
-        rewriter.moved(expr, done[expr])
+        rewriter.record_rewrite(expr, done[expr])
     functions: dict[GlobalVar, AnyFunction] = {}
     for var, function in module.functions.items():
         if var is caller:
@@ -150,7 +150,7 @@ def _body(rewriter: Rewriter, function: Function, change: _Change, within: Seque
         else:
             params.append(Var(param.name, dequantise.args[0].tensor))
             done[param] = call("qnn.dequantize", params[-1], **dict(dequantise.attrs.items))
-            rewriter.moved(dequantise, done[param])
+            rewriter.record_rewrite(dequantise, done[param])
     rewriter.rebuild(post_order(function.body), done=done)
     if not change.results:
         return Function(params, done[function.body], dict(function.attrs))

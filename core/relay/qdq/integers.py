@@ -113,7 +113,7 @@ class _Quantisations:
     def __init__(self, module: IRModule) -> None:
         self.notes: list[str] = []
         self._rewriter = Rewriter(module)
-        self._moved = self._rewriter.moved
+        self._moved = self._rewriter.record_rewrite
         self._order = post_order(module.main.body)
         self._users = users(self._order)
         self._done: dict[Expr, Expr] = {}

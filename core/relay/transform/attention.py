@@ -114,9 +114,9 @@ def with_attention(module: IRModule, but: Container[Expr] = ()) -> WithAttention
         if one is None:
             return None
         whole = one.made(done)
-        rewriter.moved(one.keys.expr, whole.args[1])
+        rewriter.record_rewrite(one.keys.expr, whole.args[1])
         for piece in one.covered:
-            rewriter.spans.moved(piece, whole)
+            rewriter.spans.record_rewrite(piece, whole)
         return whole
 
     rewriter.rebuild(graph.order, rule, done)

@@ -78,7 +78,7 @@ def _rewritten(module: IRModule, rules: Sequence[Rule]) -> IRModule:
     done: dict[Expr, Expr] = {}
     for expr in post_order(body):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
-        rewriter.spans.moved(expr, rebuilt)
+        rewriter.spans.record_rewrite(expr, rebuilt)
         done[expr] = _canonical(rebuilt, rules, rewriter.spans)
     return rewriter.with_main(done[body])
 
@@ -116,10 +116,10 @@ def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
     if found is None:
         return _sunk_reshape(expr, rules, spans)
     first, axes = found
-    spans.moved(expr, first)
+    spans.record_rewrite(expr, first)
     permuted = children(expr)
     if isinstance(expr, TupleGetItem) and isinstance(first, TupleGetItem):
-        spans.moved(expr.tuple, first.tuple)
+        spans.record_rewrite(expr.tuple, first.tuple)
         permuted = children(expr.tuple)
     made = permute(_canonical(first, rules, spans), axes)
     return _moved(made, spans, *filter(permutation, permuted)) if _moves(made) else made
@@ -132,7 +132,7 @@ def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | Non
         first = None
     if first is None:
         return None
-    spans.moved(expr, first)
+    spans.record_rewrite(expr, first)
     made = reshape(_canonical(first, rules, spans), expr.shape)
     return _moved(made, spans, *filter(_moves, children(expr))) if _moves(made) else made
 
@@ -144,7 +144,7 @@ def _moves(expr: Expr) -> bool:
 def _handed(new: Expr, spans: Spans, *old: Expr) -> Expr:
     """``new``, which now belongs to the layers of ``old`` too."""
     for expr in old:
-        spans.moved(expr, new)
+        spans.record_rewrite(expr, new)
     return new
 
 

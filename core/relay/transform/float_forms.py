@@ -121,7 +121,7 @@ def _in_floats(
     added = [shift - call.attrs.input_zero_point for shift in form.shift]
     if bias is not None and any(added):
         data = _shifted(data, bias, added, call.attrs.axis % len(call.shape))
-        rewriter.moved(was, data)
+        rewriter.record_rewrite(was, data)
     return Call(call.op, [data], call.attrs.replace(form=form), call.pin)
 
 

@@ -61,9 +61,9 @@ def _in_place(made: Expr, replaced: Sequence[Call], of: Sequence[Expr], spans: S
     for e in _calls(made, of):
         done[e] = with_pin(with_children(e, [done.get(child, child) for child in children(e)]), pin)
         for old in replaced:
-            spans.moved(old, done[e])
+            spans.record_rewrite(old, done[e])
     if made in of:
-        spans.moved(replaced[0], made)
+        spans.record_rewrite(replaced[0], made)
     return done.get(made, made)
 
 

@@ -163,7 +163,7 @@ class _Signed:
             if made is None:
                 made = with_children(expr, [self._as_is(child) for child in children(expr)])
             if made is not expr:
-                self._spans.moved(expr, made)
+                self._spans.record_rewrite(expr, made)
             if _is_unsigned(expr) and not _is_unsigned(made):
                 self._signed[expr] = made
             else:
@@ -197,7 +197,7 @@ class _Signed:
         return made if expr in self._converted or _is_computing(expr) else self._handed(made, user)
 
     def _handed(self, made: Expr, layer: Expr) -> Expr:
-        self._spans.moved(layer.tuple if isinstance(layer, TupleGetItem) else layer, made)
+        self._spans.record_rewrite(layer.tuple if isinstance(layer, TupleGetItem) else layer, made)
         return made
 
     def _compute(self, expr: Expr) -> Expr:

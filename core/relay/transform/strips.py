@@ -271,7 +271,7 @@ def in_strips(module: IRModule, chain: Chain, count: int) -> IRModule:
     inside = set(chain.members)
 
     def noted(made: Call, like: Expr) -> Expr:
-        rewriter.moved(like, made)
+        rewriter.record_rewrite(like, made)
         return made
 
     whole: Expr | None = None

@@ -56,7 +56,7 @@ class Written:
 
 def layer_text(layer: Layer) -> str:
     """The text of a layer."""
-    return print_module(IRModule.of({"main": layer.function}))[0]
+    return print_module(IRModule.from_functions({"main": layer.function}))[0]
 
 
 def written_array(array: np.ndarray) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def write_file(fault: Fault, subject: Subject, check: str) -> Path:
     Raises:
         UsageError: it cannot be written.
     """
-    text, constants = print_module(IRModule.of({"main": fault.layer.function}))
+    text, constants = print_module(IRModule.from_functions({"main": fault.layer.function}))
     record = {
         "schema_version": _VERSION,
         "check": check,

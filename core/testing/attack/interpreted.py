@@ -12,7 +12,7 @@ from ...relay.module import IRModule
 from ...relay.op import Op
 from ...relay.visit import post_order
 from ...reports.verify_loops import interpreted_work
-from ...tir.form.fields import mapped
+from ...tir.form.fields import map_fields
 from ...tir.form.interp import interpret
 from ...tir.form.nodes import Copy, Exec, PrimFunc, Seq, Stmt, Wait, seq
 from ...tir.form.visit import statements
@@ -167,4 +167,4 @@ def _blocking(stmt: Stmt) -> Stmt:
         return seq(*map(_blocking, stmt.stmts))
     if isinstance(stmt, (Copy, Exec)):
         return replace(stmt, queue=None)
-    return mapped(stmt, body=_blocking)
+    return map_fields(stmt, body=_blocking)

@@ -106,7 +106,7 @@ def module_of(layers: Sequence[Layer]) -> IRModule:
             if not isinstance(expr, (Var, Constant)):
                 spans.add(expr, (layer_name(number),))
     main = Function(params, results[0] if len(results) == 1 else Tuple(results))
-    return IRModule.of({"main": main}, spans)
+    return IRModule.from_functions({"main": main}, spans)
 
 
 def macs_in(call: Call) -> int:

@@ -34,11 +34,11 @@ __all__ = [
     "Field",
     "Fields",
     "accesses",
-    "bodies",
+    "child_statements",
     "declares",
     "fields_of",
     "gathered",
-    "mapped",
+    "map_fields",
     "named",
     "operands",
     "parts",
@@ -204,7 +204,7 @@ def operands(node: Expr | Stmt | View) -> tuple[Expr, ...]:
     return _FIELDS[type(node)].operands(node)
 
 
-def bodies(stmt: Stmt) -> tuple[Stmt, ...]:
+def child_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements directly within a statement, in order."""
     return _FIELDS[type(stmt)].bodies(stmt)
 
@@ -275,7 +275,7 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
         if stmt not in seen:
             seen.add(stmt)
             yield stmt
-            stack += bodies(stmt)[::-1]
+            stack += child_statements(stmt)[::-1]
 
 
 def gathered(function: Callable[[Expr | Stmt, list[Fact]], Fact]) -> Callable[[Expr | Stmt], Fact]:
@@ -316,12 +316,12 @@ def _same(value: Any) -> Any:
 
 
 def rebuild(node: AnyNode, exprs: Sequence[Expr], inner: Sequence[Stmt] = ()) -> AnyNode:
-    """``node`` with its `operands` and `bodies` replaced; itself where they are the same.
+    """``node`` with its `operands` and `child_statements` replaced; itself where they are the same.
 
     Args:
         node: an expression, a statement or a view.
         exprs: as many as `operands` gives of it, in that order, each of the same dtype.
-        inner: as many as `bodies` gives of it, in that order.
+        inner: as many as `child_statements` gives of it, in that order.
     """
     fields = _FIELDS[type(node)]
     # Nodes are equal if they are the same.
@@ -342,7 +342,7 @@ def rebuild(node: AnyNode, exprs: Sequence[Expr], inner: Sequence[Stmt] = ()) ->
     return cast(AnyNode, node.made(*args))
 
 
-def mapped(
+def map_fields(
     node: AnyNode,
     *,
     expr: Callable[[Expr], Expr] = _same,
@@ -371,7 +371,7 @@ def mapped(
     element = element or at
 
     def shown(old: View) -> View:
-        return mapped(old, expr=expr, element=element)
+        return map_fields(old, expr=expr, element=element)
 
     maps: dict[Kind, Callable[[Any], Any]] = {"expr": expr, "stmt": body, "view": view or shown}
     maps |= {"symbol": symbol, "label": label, "plain": _same}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import InternalError
 from .dtype import is_float, itemsize
-from .fields import Field, accesses, bodies, fields_of
+from .fields import Field, accesses, child_statements, fields_of
 from .functions import FUNCTIONS
 from .nodes import (
     INDEX,
@@ -337,7 +337,7 @@ def _call(stmt: Stmt, names: Names) -> Iterator[str]:
     while given and given[-1][1] is given[-1][0].default:  # None, and small numbers
         given.pop()
     call = f"{word}({', '.join(_argument(stmt, field, held, names) for field, held in given)})"
-    inner = bodies(stmt)
+    inner = child_statements(stmt)
     yield f"with {call}:" if inner else call
     for body in inner:
         yield from _indented(body, names)

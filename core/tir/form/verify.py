@@ -53,7 +53,7 @@ from .nodes import (
     Wait,
 )
 from .printer import headline
-from .visit import accesses, bodies, buffers_written, declares, operands, walk
+from .visit import accesses, buffers_written, child_statements, declares, operands, walk
 
 __all__ = ["MAX_LANES", "MAX_NESTING", "MAX_SCOPES", "faults", "intrinsic_faults", "verify"]
 
@@ -158,7 +158,7 @@ class _Checker:
         self.parallel_loops += parallel
         vectorized = isinstance(stmt, For) and stmt.kind == "vectorized"
         self.vectorized_loops += [stmt] if isinstance(stmt, For) and vectorized else []
-        for inner in bodies(stmt):
+        for inner in child_statements(stmt):
             yield from self.statement(inner, nesting, scopes)
         self.parallel_loops -= parallel
         if vectorized:

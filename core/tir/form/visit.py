@@ -11,22 +11,34 @@ from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
 from ...interning import remembered
-from .fields import accesses, bodies, declares, gathered, mapped, named, operands, rebuild, statements, views, walk
+from .fields import (
+    accesses,
+    child_statements,
+    declares,
+    gathered,
+    map_fields,
+    named,
+    operands,
+    rebuild,
+    statements,
+    views,
+    walk,
+)
 from .nodes import HOST_SCOPES, Bin, Buffer, Exec, Expr, Imm, Intrinsic, Load, PrimFunc, Select, Stmt, Var, Wait
 
 __all__ = [
     "accesses",
-    "bodies",
     "buffers",
     "buffers_read",
     "buffers_written",
+    "child_statements",
     "clauses",
     "declared",
     "declares",
     "fresh_name",
     "intrinsics",
     "map_expressions",
-    "mapped",
+    "map_fields",
     "may_fault",
     "operands",
     "rebuild",
@@ -151,7 +163,7 @@ def declared(func: PrimFunc) -> set[str]:
 
 @remembered
 def _declared(stmt: Stmt) -> frozenset[str]:
-    return frozenset(named(stmt)).union(*map(_declared, bodies(stmt)))
+    return frozenset(named(stmt)).union(*map(_declared, child_statements(stmt)))
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
@@ -183,7 +195,7 @@ def rewrite(expr: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
 
 def map_expressions(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
     """``stmt`` with ``function`` applied to every expression that stands in it or in a statement within it."""
-    return mapped(stmt, expr=function, body=lambda inner: map_expressions(inner, function))
+    return map_fields(stmt, expr=function, body=lambda inner: map_expressions(inner, function))
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:

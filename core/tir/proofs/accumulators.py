@@ -48,14 +48,14 @@ class _Finder:
         if isinstance(stmt, Alloc):
             self.begin((stmt.buffer,), len(loops))
         elif isinstance(stmt, For):
-            loops = (*loops, (stmt.var, max(0, known.of(stmt.extent)[1])))
+            loops = (*loops, (stmt.var, max(0, known.interval(stmt.extent)[1])))
         for use in accesses(stmt):
             if use.writes and use.buffer in self.values:
                 if isinstance(stmt, (Store, Update)):
-                    self.note(stmt, known.of(stmt.value), loops)
+                    self.note(stmt, known.interval(stmt.value), loops)
                 else:
                     del self.values[use.buffer]
-        for body, inside in known.inside(stmt):
+        for body, inside in known.children(stmt):
             self.visit(body, inside, loops)
 
     def note(self, stmt: Store | Update, value: Interval, loops: Loops) -> None:

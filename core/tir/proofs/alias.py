@@ -9,7 +9,7 @@ from math import gcd
 
 from ..form.fields import Access, accesses
 from ..form.nodes import Bin, Buffer, Copy, Exec, For, Imm, Param, Stmt, Var
-from ..form.visit import bodies, operands, walk
+from ..form.visit import child_statements, operands, walk
 from .affine import Affine, affine, flat_index
 from .bounds import Bounds, Interval
 
@@ -68,9 +68,9 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
                 far, steps = reach(use, limits), _steps(use, limits)
                 found.append(_Access(use.buffer, flat(use), loops, writes, far, steps))
     if isinstance(stmt, For):
-        ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
+        ranges[stmt.var] = (0, Bounds(ranges).interval(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
-    for inner in bodies(stmt):
+    for inner in child_statements(stmt):
         _collect(inner, loops, ranges, found)
 
 
@@ -95,7 +95,7 @@ def joined(index: Affine) -> Affine:
 def reach(use: Access, known: Bounds) -> int:
     """How far beyond its first element a use goes, at most."""
     strides = () if use.view is None else use.view.strides()
-    extents = [max(0, known.of(extent)[1] - 1) for extent in use.shape]
+    extents = [max(0, known.interval(extent)[1] - 1) for extent in use.shape]
     return sum(stride * steps for stride, steps in zip(strides, extents, strict=True))
 
 
@@ -103,7 +103,7 @@ def _steps(use: Access, known: Bounds) -> tuple[int, ...]:
     """By how much elements of a use lie apart, for each axis along which it has several."""
     strides = () if use.view is None else use.view.strides()
     pairs = zip(strides, use.shape, strict=True) if strides else ()
-    return tuple(stride for stride, extent in pairs if known.of(extent)[1] > 1)
+    return tuple(stride for stride, extent in pairs if known.interval(extent)[1] > 1)
 
 
 def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds, lanes: bool) -> bool:
@@ -141,7 +141,7 @@ def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
         stride = load.index.stride(var)
         if stride is None or stride != store.index.stride(var):
             return False
-        low, high = known.of(var)
+        low, high = known.interval(var)
         if high > low:
             strides.append((abs(stride), high - low))
     (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
@@ -172,6 +172,6 @@ def _rest(index: Affine, common: Sequence[Var], known: Bounds) -> Interval:
     low = high = index.constant
     for term, factor in index.terms.items():
         if term not in common:
-            ends = [factor * end for end in known.of(term)]
+            ends = [factor * end for end in known.interval(term)]
             low, high = low + min(ends), high + max(ends)
     return low, high

@@ -32,7 +32,7 @@ from ..form.nodes import (
     Un,
     Var,
 )
-from ..form.visit import bodies, walk
+from ..form.visit import child_statements, walk
 
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
@@ -47,7 +47,7 @@ AnyExpr = TypeVar("AnyExpr", bound=Expr)
 
 def interval(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Interval:
     """The values of an integer or bool expression; variables without a range may have any value of their type."""
-    return Bounds(ranges).of(expr)
+    return Bounds(ranges).interval(expr)
 
 
 def fits(values: Interval, dtype: str) -> bool:
@@ -82,7 +82,7 @@ class Bounds:
         self.simple: dict[Expr, Expr] = {}
         self.tidy: dict[Stmt, Stmt] = {}
 
-    def of(self, expr: Expr) -> Interval:
+    def interval(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression.
 
         Raises:
@@ -107,25 +107,25 @@ class Bounds:
         if isinstance(expr, Bin):
             if is_float(expr.a.dtype):
                 return (0, 1)
-            return _BINARY[expr.op](self.of(expr.a), self.of(expr.b), bits(expr.a.dtype))
+            return _BINARY[expr.op](self.interval(expr.a), self.interval(expr.b), bits(expr.a.dtype))
         if isinstance(expr, Imm):
             return (int(expr.value), int(expr.value))
         if isinstance(expr, Un):
-            return _UNARY[expr.op](self.of(expr.a))
+            return _UNARY[expr.op](self.interval(expr.a))
         if isinstance(expr, Cast):
-            return bounds(expr.dtype) if is_float(expr.a.dtype) else _cast(self.of(expr.a), expr.dtype)
+            return bounds(expr.dtype) if is_float(expr.a.dtype) else _cast(self.interval(expr.a), expr.dtype)
         if isinstance(expr, Select):
             decided = self.decide(expr.condition)
             if decided is not None:
-                return self.of(expr.a if decided else expr.b)
-            return _hull([self.of(expr.a), self.of(expr.b)])
+                return self.interval(expr.a if decided else expr.b)
+            return _hull([self.interval(expr.a), self.interval(expr.b)])
         if isinstance(expr, Call):
             values = FUNCTIONS[expr.name].interval
-            return bounds(expr.dtype) if values is None else values(*[self.of(arg) for arg in expr.args])
+            return bounds(expr.dtype) if values is None else values(*[self.interval(arg) for arg in expr.args])
         return bounds(expr.dtype)
 
     @staticmethod
-    def around(func: PrimFunc) -> Bounds:
+    def at_entry(func: PrimFunc) -> Bounds:
         """What is known where the body of a function begins: which rows there are, if it has any."""
         return Bounds({} if func.rows is None else {func.rows.var: (0, func.rows.extent - 1)})
 
@@ -135,7 +135,7 @@ class Bounds:
 
     def decide(self, condition: Expr) -> bool | None:
         """The value of a bool expression, where it is certain."""
-        low, high = self.of(condition)
+        low, high = self.interval(condition)
         return bool(low) if low == high else None
 
     def declare(self, var: Var, values: Interval) -> Bounds:
@@ -145,7 +145,7 @@ class Bounds:
             found = self._declared[var, values] = Bounds({**self._known, var: values})
         return found
 
-    def inside(self, stmt: Stmt) -> Iterator[tuple[Stmt, Bounds]]:
+    def children(self, stmt: Stmt) -> Iterator[tuple[Stmt, Bounds]]:
         """The statements directly within ``stmt``, and what is known there: of the variable that it declares, and of
         its condition. Where that contradicts what is known, the statement is never executed, and any bounds will do.
         """
@@ -156,10 +156,10 @@ class Bounds:
             return
         known = self
         if isinstance(stmt, For):
-            known = self.declare(stmt.var, (0, max(0, self.of(stmt.extent)[1] - 1)))
+            known = self.declare(stmt.var, (0, max(0, self.interval(stmt.extent)[1] - 1)))
         elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
-            known = self.declare(stmt.var, self.of(stmt.value))
-        for inner in bodies(stmt):
+            known = self.declare(stmt.var, self.interval(stmt.value))
+        for inner in child_statements(stmt):
             yield inner, known
 
     def assume(self, condition: Expr, holds: bool = True, lasting: Collection[Buffer] = ()) -> Bounds | None:
@@ -197,7 +197,7 @@ class Bounds:
     def _compare(self, op: str, a: Expr, b: Expr) -> bool:
         if op in ("gt", "ge"):
             return self._compare("lt" if op == "gt" else "le", b, a)
-        (a_low, a_high), (b_low, b_high) = self.of(a), self.of(b)
+        (a_low, a_high), (b_low, b_high) = self.interval(a), self.interval(b)
         if op in ("lt", "le"):
             gap = int(op == "lt")
             return self._narrow(a, (a_low, b_high - gap)) and self._narrow(b, (a_low + gap, b_high))
@@ -206,11 +206,11 @@ class Bounds:
         return (b_low != b_high or self._exclude(a, b_low)) and (a_low != a_high or self._exclude(b, a_low))
 
     def _exclude(self, expr: Expr, value: int) -> bool:
-        low, high = self.of(expr)
+        low, high = self.interval(expr)
         return self._narrow(expr, (low + (value == low), high - (value == high)))
 
     def _narrow(self, expr: Expr, values: Interval) -> bool:
-        now = self.of(expr)
+        now = self.interval(expr)
         new = _intersect(now, values)
         if new is None:
             return False
@@ -232,7 +232,7 @@ class Bounds:
             return self._narrow(expr.a, (-high, -low))
         if not isinstance(expr, Bin):
             return True
-        (a_low, a_high), (b_low, b_high) = self.of(expr.a), self.of(expr.b)
+        (a_low, a_high), (b_low, b_high) = self.interval(expr.a), self.interval(expr.b)
         if expr.op == "add":
             fits_a = self._narrow(expr.a, (low - b_high, high - b_low))
             return fits_a and self._narrow(expr.b, (low - a_high, high - a_low))

@@ -36,13 +36,13 @@ from ..form.nodes import (
 from ..form.printer import headline
 from ..form.scalar import Fault
 from ..form.transfers import transfer
-from ..form.visit import bodies, operands, variables
+from ..form.visit import child_statements, operands, variables
 
-__all__ = ["Copied", "Executed", "count_commands", "elapsed_cycles"]
+__all__ = ["CopyCommand", "ExecCommand", "count_commands", "elapsed_cycles"]
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecCommand:
     """One execution of an instruction.
 
     Args:
@@ -61,7 +61,7 @@ class Executed:
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyCommand:
     """One transfer, as the generated C asks for it: a `Copy` may be several.
 
     Args:
@@ -83,10 +83,10 @@ class Copied:
         return self.rows * self.row_bytes
 
 
-Counted = Counter[Executed | Copied]
+Counted = Counter[ExecCommand | CopyCommand]
 
 
-def count_commands(func: PrimFunc) -> Counter[Executed | Copied]:
+def count_commands(func: PrimFunc) -> Counter[ExecCommand | CopyCommand]:
     """Which executions of intrinsics and which transfers a call of ``func`` consists of, and how many of each.
 
     Copies of nothing are none. Of a copy within the host's memory the rows are those that a transfer would have.
@@ -118,7 +118,7 @@ class _Commands:
             return _variables(stmt.shape)
         if isinstance(stmt, Wait):
             return ()
-        inner = [told for body in bodies(stmt) if (told := self.telling(body)) is not None]
+        inner = [told for body in child_statements(stmt) if (told := self.telling(body)) is not None]
         if not inner:
             return None
         used = [var for told in inner for var in told]
@@ -145,7 +145,7 @@ class _Commands:
     def _of(self, stmt: Stmt, values: Mapping[Var, Any]) -> Counted:
         if isinstance(stmt, Exec):
             given = tuple([_value(value, values) for value in stmt.values])
-            return Counter({Executed(stmt.intrinsic, given, stmt.queue): 1})
+            return Counter({ExecCommand(stmt.intrinsic, given, stmt.queue): 1})
         if isinstance(stmt, Copy):
             return self.transfers(stmt, values)
         if isinstance(stmt, For):
@@ -158,7 +158,7 @@ class _Commands:
             return self.of(branch, values) if branch is not None else Counter()
         if isinstance(stmt, Bind) and stmt.var in (self.telling(stmt.body) or ()):
             return self.of(stmt.body, {**values, stmt.var: _value(stmt.value, values)})
-        return _total(self.of(body, values) for body in bodies(stmt))
+        return _total(self.of(body, values) for body in child_statements(stmt))
 
     def transfers(self, stmt: Copy, values: Mapping[Var, Any]) -> Counted:
         work, queue, to, source = transfer(stmt), stmt.queue, stmt.to.buffer.scope, stmt.source.buffer.scope
@@ -172,12 +172,12 @@ class _Commands:
             text = getattr(memory, f"{way}_{'in' if to == memory.name else 'out'}")
             if "rows" not in ctext.placeholders(text):
                 rows, times = 1, times * max(0, rows)
-        one = Copied(to, source, rows, row * itemsize(stmt.to.buffer.dtype), queue)
+        one = CopyCommand(to, source, rows, row * itemsize(stmt.to.buffer.dtype), queue)
         return Counter({one: times} if min(times, rows, row) > 0 else {})
 
 
 def elapsed_cycles(
-    func: PrimFunc, cycles: Callable[[Executed | Copied], int], *, issue: int = 0, copies: Queue | None = None
+    func: PrimFunc, cycles: Callable[[ExecCommand | CopyCommand], int], *, issue: int = 0, copies: Queue | None = None
 ) -> int:
     """How long a call of ``func`` takes on a device that overlaps what is in queues with all else.
 
@@ -207,7 +207,7 @@ class _Timeline(_Commands):
     """
 
     def __init__(
-        self, func: PrimFunc, cycles: Callable[[Executed | Copied], int], issue: int, copies: Queue | None
+        self, func: PrimFunc, cycles: Callable[[ExecCommand | CopyCommand], int], issue: int, copies: Queue | None
     ) -> None:
         super().__init__(func)
         self.cycles, self.issue, self.copies = cycles, issue, copies
@@ -237,7 +237,7 @@ class _Timeline(_Commands):
             return (0, queued) if branch is None else self.after(branch, values, queued)
         if isinstance(stmt, Bind) and stmt.var in (self.telling(stmt.body) or ()):
             values = {**values, stmt.var: _value(stmt.value, values)}
-        return self.several(((body, values) for body in bodies(stmt)), queued)
+        return self.several(((body, values) for body in child_statements(stmt)), queued)
 
     def several(self, parts: Iterable[tuple[Stmt, Mapping[Var, Any]]], queued: Unfinished) -> tuple[int, Unfinished]:
         total = 0
@@ -253,7 +253,7 @@ class _Timeline(_Commands):
             for _ in range(times):
                 work, taken = self.cycles(command), self.issue
                 if queue is None:
-                    idle = [end for one, end in queued if one is self.copies and isinstance(command, Copied)]
+                    idle = [end for one, end in queued if one is self.copies and isinstance(command, CopyCommand)]
                     taken = max([taken, *idle]) + work
                 passed, queued = _passed(queued, taken)
                 total += passed

@@ -69,7 +69,7 @@ class Facts:
 
     def loop(self, var: Var, extent: Expr, lasting: Collection[Buffer] = ()) -> Facts | None:
         """The body of a loop; None where it is never reached. For ``lasting`` see `assume`."""
-        high = self.bounds.of(extent)[1]
+        high = self.bounds.interval(extent)[1]
         if high <= 0:
             return None
         inside = self._declared(var, (0, high - 1), None)
@@ -86,7 +86,7 @@ class Facts:
             return self
         # The variable keeps its value when memory changes.
         form = self.linear(value) if is_integer(var.dtype) and _lasts(value, ()) else None
-        return self._declared(var, self.bounds.of(value), form)
+        return self._declared(var, self.bounds.interval(value), form)
 
     def assume(self, condition: Expr, holds: bool = True, lasting: Collection[Buffer] = ()) -> Facts | None:
         """Where ``condition`` is known to be ``holds``; None where that cannot be.
@@ -141,7 +141,7 @@ class Facts:
         """The values of a sum, as far as intervals of its terms tell."""
         low = high = form.constant
         for term, factor in form.terms.items():
-            ends = self.bounds.of(term)
+            ends = self.bounds.interval(term)
             low += factor * ends[0 if factor > 0 else 1]
             high += factor * ends[1 if factor > 0 else 0]
         return low, high
@@ -162,7 +162,7 @@ class Facts:
         if isinstance(expr, Var):
             return self._values.get(expr, own)
         if isinstance(expr, Cast):
-            exact = is_integer(expr.a.dtype) and fits(self.bounds.of(expr.a), expr.dtype)
+            exact = is_integer(expr.a.dtype) and fits(self.bounds.interval(expr.a), expr.dtype)
             return self.linear(expr.a) if exact else own
         if isinstance(expr, Un):
             negates = expr.op == "neg" and not self.bounds.may_wrap(expr)
@@ -176,7 +176,7 @@ class Facts:
             return own
         dividend = self.linear(expr.a)
         if expr.op in ("floormod", "bitand"):
-            low, high = self.bounds.of(expr.a)
+            low, high = self.bounds.interval(expr.a)
             if 0 <= low and high < divisor:
                 return dividend
             return dividend + self._quotient(expr.a, dividend, divisor).scaled(-divisor)
@@ -185,7 +185,7 @@ class Facts:
     def _combined(self, expr: Bin, own: Affine) -> Affine:
         a, b = self.linear(expr.a), self.linear(expr.b)
         if expr.op == "shl":
-            low, high = self.bounds.of(expr.b)
+            low, high = self.bounds.interval(expr.b)
             return a.scaled(1 << low) if 0 <= low == high < 63 else own
         if expr.op != "mul":
             return a + (b if expr.op == "add" else b.scaled(-1))
@@ -216,7 +216,7 @@ class Facts:
             divisor, dividend = int(term.b.value), self.linear(term.a)
             least = own.scaled(divisor) + Affine({}, divisor - 1) + dividend.scaled(-1)
             yield least if grows else dividend + own.scaled(-divisor)
-        elif isinstance(term, Bin) and term.op == "floormod" and not grows and self.bounds.of(term.b)[0] > 0:
+        elif isinstance(term, Bin) and term.op == "floormod" and not grows and self.bounds.interval(term.b)[0] > 0:
             yield self.linear(term.b) + own.scaled(-1) + Affine({}, -1)
         for form in (*self.sums, *self.implied) if implied else self.sums:
             if (form.terms.get(term, 0) > 0) == grows and term in form.terms:
@@ -357,13 +357,13 @@ _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "g
 
 def _constant_divisor(expr: Bin, bounds: Bounds) -> int | None:
     """The positive number by which ``expr`` divides, rounding to minus infinity, or of which it is the remainder."""
-    low, high = bounds.of(expr.b)
+    low, high = bounds.interval(expr.b)
     if low != high:
         return None
     if expr.op in ("floordiv", "floormod"):
         return low if low > 0 else None
     if expr.op == "truncdiv":
-        return low if low > 0 and bounds.of(expr.a)[0] >= 0 else None
+        return low if low > 0 and bounds.interval(expr.a)[0] >= 0 else None
     if expr.op == "bitand":
         return low + 1 if low > 0 and low & (low + 1) == 0 and low < range_of(expr.dtype)[1] else None
     if expr.op == "shr":

@@ -31,7 +31,7 @@ from ..form.nodes import (
     View,
 )
 from ..form.printer import headline, print_expr
-from ..form.visit import accesses, bodies, buffers_read, buffers_written, mapped, operands, rewrite, walk
+from ..form.visit import accesses, buffers_read, buffers_written, child_statements, map_fields, operands, rewrite, walk
 from .affine import Affine
 from .bounds import Interval
 from .facts import Facts
@@ -111,7 +111,7 @@ class Prover:
                     yield from self.statement(body, inside)
         else:
             inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-            for body in bodies(stmt):
+            for body in child_statements(stmt):
                 yield from self.statement(body, inner)
 
     def lasting(self, expr: Expr, body: Stmt) -> tuple[Buffer, ...]:
@@ -173,7 +173,7 @@ class Prover:
 
     def access(self, buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> Iterator[str]:
         for dim, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
-            low, high = facts.bounds.of(index)
+            low, high = facts.bounds.interval(index)
             if (0 <= low and high < extent) or facts.within(facts.linear(index), 0, extent - 1):
                 continue
             yield self.fault(f"index {_shown(index)}", buffer, dim, (low, high))
@@ -204,7 +204,7 @@ class Prover:
         inside: Facts | None = facts
         indices: list[Affine] = []
         for number, extent in enumerate(stmt.shape):
-            low, high = facts.bounds.of(extent)
+            low, high = facts.bounds.interval(extent)
             if low < 0 and not facts.not_negative(facts.linear(extent)):
                 yield f"extent {_shown(extent)} of a copy may be {low} to {high}, and is not proven not to be negative"
             var = Var(f"{OWN}{number}")
@@ -282,7 +282,7 @@ def inlined(intrinsic: Intrinsic) -> Stmt:
         return rewrite(old, lambda node: _own(node) if isinstance(node, Var) else None, memo)
 
     def renamed(stmt: Stmt) -> Stmt:
-        return mapped(stmt, expr=expr, symbol=symbol, body=renamed)
+        return map_fields(stmt, expr=expr, symbol=symbol, body=renamed)
 
     return renamed(intrinsic.description)
 

@@ -11,7 +11,16 @@ from math import gcd
 
 from ..form.fields import Access, accesses
 from ..form.nodes import Alloc, Bind, Buffer, Copy, Exec, Expr, For, PrimFunc, Stmt, Var, Wait, const
-from ..form.visit import bodies, buffers_read, buffers_written, declares, operands, statements, variables, walk
+from ..form.visit import (
+    buffers_read,
+    buffers_written,
+    child_statements,
+    declares,
+    operands,
+    statements,
+    variables,
+    walk,
+)
 from .affine import Affine, affine, flat_index
 from .indices import Unproven
 
@@ -72,7 +81,7 @@ class _Lanes:
                     self.uses.append(_Use(use.buffer, index, use.writes))
         if isinstance(stmt, Bind):
             values = {**values, stmt.var: _resolved(affine(stmt.value), values)}
-        for inner in bodies(stmt):
+        for inner in child_statements(stmt):
             self.collect(inner, values)
 
     def may_meet(self, a: _Use, b: _Use) -> bool:
@@ -175,7 +184,7 @@ def _register_uses(stmt: Stmt, loop: For | None, later: frozenset[Var] = frozens
     inner = stmt if isinstance(stmt, For) and stmt.kind == "vectorized" else loop
     if isinstance(stmt, Bind) or (isinstance(stmt, For) and (stmt.kind == "unrolled" or stmt.extent is const(1))):
         later |= {stmt.var}
-    for body in bodies(stmt):
+    for body in child_statements(stmt):
         yield from _register_uses(body, inner, later)
 
 

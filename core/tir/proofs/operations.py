@@ -31,20 +31,20 @@ def operations(func: PrimFunc) -> int:
 
 
 def _statement(stmt: Stmt, known: Bounds) -> int:
-    within = [_statement(body, inside) for body, inside in known.inside(stmt)]
+    within = [_statement(body, inside) for body, inside in known.children(stmt)]
     if isinstance(stmt, For):
-        turns = 1 if stmt.kind == "vectorized" else max(0, known.of(stmt.extent)[1])
+        turns = 1 if stmt.kind == "vectorized" else max(0, known.interval(stmt.extent)[1])
         return turns * (sum(within) + (0 if stmt.kind == "unrolled" else _TURN))
     if isinstance(stmt, If):
         return _expression(stmt.condition) + max(within, default=0)
     if isinstance(stmt, Exec):
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-            known = known.declare(var, known.of(value))
+            known = known.declare(var, known.interval(value))
         in_registers = any(param.scope == "register" for param in stmt.intrinsic.params)
         count = 1 if in_registers else _statement(stmt.intrinsic.description, known)
         return sum(map(_expression, stmt.values)) + (count if count > _ONE else 1)
     if isinstance(stmt, Copy):
-        return 1 + math.prod(max(0, known.of(extent)[1]) for extent in stmt.shape)
+        return 1 + math.prod(max(0, known.interval(extent)[1]) for extent in stmt.shape)
     own = 1 + _expression(stmt.value) if isinstance(stmt, (Bind, Store, Update)) else 0
     return own + sum(within)
 

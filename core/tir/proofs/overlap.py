@@ -155,12 +155,12 @@ class _Walk:
             if term in self.loops:
                 kept[term] = factor
             else:
-                low, top = scope.known.of(term)
+                low, top = scope.known.interval(term)
                 total += factor * (top if (factor > 0) == high else low)
         return Affine(kept, total)
 
     def loop(self, stmt: For, scope: _Scope) -> _Part | None:
-        var, last = stmt.var, scope.known.of(stmt.extent)[1] - 1
+        var, last = stmt.var, scope.known.interval(stmt.extent)[1] - 1
         if last < 0:
             return _NOTHING
         # Nodes of one name are one; an intrinsic may use the names of the function's loops for its own.
@@ -223,14 +223,14 @@ class _Scope:
         values = self.values
         if isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
             values = {**values, stmt.var: self.resolved(affine(stmt.value))}
-        for body, known in self.known.inside(stmt):
+        for body, known in self.known.children(stmt):
             yield body, replace(self, known=known, values=values)
 
     def within(self, stmt: Exec) -> _Scope:
         """What is known in the description of the intrinsic of ``stmt``."""
         known, values, windows = Bounds({}), {}, {}
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-            known = known.declare(var, self.known.of(value))
+            known = known.declare(var, self.known.interval(value))
             values[var] = self.resolved(affine(value))
         for param, view in zip(stmt.intrinsic.params, stmt.args, strict=True):
             begin = flat_index(view.buffer, view.start)

@@ -93,10 +93,10 @@ class _Run:
             return 0
         if isinstance(stmt, Exec):
             given = zip(stmt.intrinsic.params, stmt.args, strict=True)
-            inner = Bounds({var: known.of(n) for var, n in zip(stmt.intrinsic.vars, stmt.values, strict=True)})
+            inner = Bounds({var: known.interval(n) for var, n in zip(stmt.intrinsic.vars, stmt.values, strict=True)})
             return self.work(stmt.intrinsic.description, inner, {param: view.buffer for param, view in given})
         turns = len(self.turns(stmt, known)) if isinstance(stmt, For) else 1
-        return 1 + turns * sum(self.work(body, inside, windows) for body, inside in known.inside(stmt))
+        return 1 + turns * sum(self.work(body, inside, windows) for body, inside in known.children(stmt))
 
     def statement(self, stmt: Stmt, here: _Round) -> _Part:
         memories = {here.windows[b][0] if b in here.windows else b for b in buffers_of(stmt)}
@@ -114,7 +114,7 @@ class _Run:
         if isinstance(stmt, Bind):
             value = self.value(stmt.value, here) if not is_float(stmt.var.dtype) else None
             here = replace(here, values={**here.values, stmt.var: value})
-        for body, known in here.known.inside(stmt):
+        for body, known in here.known.children(stmt):
             found = self.then(found, self.statement(body, replace(here, known=known)))
         return found
 
@@ -138,7 +138,7 @@ class _Run:
         np, turns = self.np, self.turns(stmt, here.known)
         if not turns:
             return self.nothing
-        ((body, known),) = here.known.inside(stmt)
+        ((body, known),) = here.known.children(stmt)
         # Axes of inner loops come first, so that numbers of rounds around broadcast.
         var = np.array(turns, dtype=np.int64).reshape((len(turns), *(1,) * self.depth))
         active, extent = here.active, self.value(stmt.extent, here)
@@ -157,7 +157,7 @@ class _Run:
 
     def turns(self, stmt: For, known: Bounds) -> Sequence[int]:
         """The rounds of a loop that stand for all of them."""
-        count = max(0, known.of(stmt.extent)[1])
+        count = max(0, known.interval(stmt.extent)[1])
         return (0, 1, count - 2, count - 1) if count > 4 and self.is_even(stmt) else range(count)
 
     def is_even(self, stmt: For) -> bool:
@@ -197,7 +197,7 @@ class _Run:
     def branches(self, stmt: If, here: _Round) -> _Part:
         holds = self.value(stmt.condition, here)
         found = self.nothing
-        for position, (body, known) in enumerate(here.known.inside(stmt)):
+        for position, (body, known) in enumerate(here.known.children(stmt)):
             inside = replace(here, known=known)
             if holds is not None:
                 inside = replace(inside, active=(*here.active, (holds == 0) if position else (holds != 0)))
@@ -252,7 +252,7 @@ class _Run:
         for index, extent, stride in zip(use.start, use.buffer.shape, strides, strict=True):
             exact = self.value(index, here)
             if exact is None:
-                least, most = here.known.of(index)
+                least, most = here.known.interval(index)
                 low, high = low + max(0, least) * stride, high + min(most, extent - 1) * stride
             else:
                 low, high = low + exact * stride, high + exact * stride
@@ -262,7 +262,7 @@ class _Run:
         """In the description of an intrinsic."""
         known, values, windows = Bounds({}), {}, {}
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-            known = known.declare(var, here.known.of(value))
+            known = known.declare(var, here.known.interval(value))
             values[var] = self.value(value, here)
         for param, view in zip(stmt.intrinsic.params, stmt.args, strict=True):
             begins = self.place(Access(view.buffer, view.start, True, False), here)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..form.dtype import itemsize
 from ..form.nodes import Alloc, Bind, Block, Buffer, Exec, For, If, PrimFunc, RowForm, Seq, Stmt, Var, const
-from ..form.visit import bodies, buffers_read, buffers_written, statements
+from ..form.visit import buffers_read, buffers_written, child_statements, statements
 from .facts import Facts
 from .indices import Unproven
 from .touched import holds, touched
@@ -116,7 +116,7 @@ class _Follower:
         if written.all() or not (reads or writes):
             return written
         if isinstance(stmt, (Seq, Block, Alloc)) and reads:
-            for inner in bodies(stmt):
+            for inner in child_statements(stmt):
                 written = self.after(inner, place, written)
             return written
         if reads and writes and isinstance(stmt, For):

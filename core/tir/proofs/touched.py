@@ -132,10 +132,10 @@ def _spans(intrinsic: Intrinsic, values: tuple[Expr, ...]) -> dict[Buffer, tuple
         nodes = [part for expr in operands(stmt) for part in walk(expr)]
         for node in (*nodes, stmt):
             for use in accesses(node):
-                own = [known.of(index) for index in use.start]
+                own = [known.interval(index) for index in use.start]
                 old = found.get(use.buffer, own)
                 found[use.buffer] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, own, strict=True)]
-        for body, inside in known.inside(stmt):
+        for body, inside in known.children(stmt):
             visit(body, inside)
 
     given = {Var(OWN + var.name): int(value.value) for var, value in zip(intrinsic.vars, values, strict=True)}  # type: ignore[attr-defined]  # values are constants

@@ -31,7 +31,7 @@ from ..form.nodes import (
     Wait,
 )
 from ..form.printer import in_flight
-from ..form.visit import accesses, bodies, operands, unguarded, views, walk
+from ..form.visit import accesses, child_statements, operands, unguarded, views, walk
 from .bounds import Bounds
 
 __all__ = ["flight_faults"]
@@ -132,13 +132,13 @@ class _Follower:
         if isinstance(stmt, If):
             return self.condition(stmt, state, known, certain)
         if isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
-            known = known.declare(stmt.var, known.of(stmt.value))
-        for inner in bodies(stmt):
+            known = known.declare(stmt.var, known.interval(stmt.value))
+        for inner in child_statements(stmt):
             state = self.follow(inner, state, known, certain)
         return self.end(stmt.buffer, state, certain) if isinstance(stmt, Alloc) else state
 
     def loop(self, stmt: For, state: _State, known: Bounds, certain: bool) -> _State:
-        low, high = known.of(stmt.extent)
+        low, high = known.interval(stmt.extent)
         if high <= 0:
             return state
 
@@ -187,7 +187,7 @@ class _Follower:
 
 def _note_moves(stmt: Stmt, moves: set[Stmt]) -> bool:
     """Collect the statements that start something or wait for it, or hold one that does."""
-    inner = [_note_moves(body, moves) for body in bodies(stmt)]
+    inner = [_note_moves(body, moves) for body in child_statements(stmt)]
     if (isinstance(stmt, (Copy, Exec, Wait)) and stmt.queue is not None) or any(inner):
         moves.add(stmt)
     return stmt in moves
@@ -216,7 +216,7 @@ def _uses(stmt: Copy | Exec, known: Bounds) -> Iterator[_Access]:
     else:
         intrinsic = stmt.intrinsic
         given = dict(zip(intrinsic.params, stmt.args, strict=True))
-        values = {var: known.of(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
+        values = {var: known.interval(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
         for param, writes in dict.fromkeys(_touched(intrinsic.description, Bounds(values))):
             if param in given:
                 yield _Access(given[param].buffer, writes)
@@ -229,17 +229,17 @@ def _touched(stmt: Stmt, known: Bounds) -> Iterator[tuple[Buffer, bool]]:
             if isinstance(part, Load):
                 yield part.buffer, False
     yield from ((use.buffer, use.writes) for use in accesses(stmt))
-    if isinstance(stmt, For) and known.of(stmt.extent)[0] <= 0:
+    if isinstance(stmt, For) and known.interval(stmt.extent)[0] <= 0:
         return
     decided = known.decide(stmt.condition) if isinstance(stmt, If) else None
-    for body, inside in known.inside(stmt):
+    for body, inside in known.children(stmt):
         if not isinstance(stmt, If) or decided is (body is stmt.then):
             yield from _touched(body, inside)
 
 
 def _copied(copy: Copy, known: Bounds) -> tuple[_Access, ...]:
     """What a copy writes, and what it reads; nothing where it may be empty."""
-    if any(known.of(extent)[0] <= 0 for extent in copy.shape):
+    if any(known.interval(extent)[0] <= 0 for extent in copy.shape):
         return ()
     return tuple(
         _Access(view.buffer, view is copy.to, _is_all(view, copy.shape), flat_element(view.buffer, view.start))

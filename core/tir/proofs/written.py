@@ -36,7 +36,7 @@ from ..form.nodes import (
     Var,
     View,
 )
-from ..form.visit import bodies, buffers_written, operands, variables, views
+from ..form.visit import buffers_written, child_statements, operands, variables, views
 from .affine import Affine
 from .facts import Facts
 from .indices import OWN, Unproven, inlined
@@ -165,7 +165,7 @@ class _Ranges:
     def collect(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         """What ``stmt`` writes within ``loops`` and their least extents."""
         if isinstance(stmt, For):
-            least = facts.bounds.of(stmt.extent)[0]
+            least = facts.bounds.interval(stmt.extent)[0]
             inside = facts.loop(stmt.var, stmt.extent)
             if inside is None or least <= 0:
                 return []
@@ -179,7 +179,7 @@ class _Ranges:
         if isinstance(stmt, Exec):
             return self.exec(stmt, facts, loops)
         inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-        return [found for body in bodies(stmt) for found in self.collect(body, inner, loops)]
+        return [found for body in child_statements(stmt) for found in self.collect(body, inner, loops)]
 
     def condition(self, stmt: If, facts: Facts, loops: Mapping[Var, int]) -> list[_Runs]:
         decided = facts.bounds.decide(stmt.condition)
@@ -227,7 +227,7 @@ class _Ranges:
         form, inside = self.flat(stmt.to.start, facts), dict(loops)
         for number, (extent, stride) in enumerate(zip(stmt.shape, stmt.to.strides(), strict=True)):
             var = Var(f"{OWN}{number}")
-            inside[var] = facts.bounds.of(extent)[0]
+            inside[var] = facts.bounds.interval(extent)[0]
             if inside[var] <= 0:
                 return []
             form += Affine({var: stride} if stride else {}, 0)
@@ -315,7 +315,7 @@ class Runner:
         if isinstance(stmt, Exec):
             shown = zip(stmt.intrinsic.params, views(stmt), strict=True)
             self.need(inlined(stmt.intrinsic), tuple(param for param, view in shown if view.buffer is self.output))
-        for body in bodies(stmt):
+        for body in child_statements(stmt):
             self.need(body, params)
 
     def missing(self, body: Stmt) -> str | None:
@@ -358,7 +358,7 @@ class Runner:
                 facts = facts.bind(stmt.var, stmt.value)
                 value = self.value(stmt.value, rounds) if stmt.var in self.needed else None
                 rounds = rounds if value is None else rounds.having(stmt.var, value)
-            for body in bodies(stmt):
+            for body in child_statements(stmt):
                 yield from self.written(body, rounds, windows, facts)
 
     def extents(self, extent: Expr, rounds: Rounds, facts: Facts) -> Array:
@@ -367,7 +367,7 @@ class Runner:
 
         found = self.value(extent, rounds)
         if found is None:
-            found = np.full(rounds.count, facts.bounds.of(extent)[0], np.int64)
+            found = np.full(rounds.count, facts.bounds.interval(extent)[0], np.int64)
         return np.maximum(found.astype(np.int64), 0)
 
     def expanded(self, var: Var, extents: Array, rounds: Rounds) -> Iterator[Rounds]:

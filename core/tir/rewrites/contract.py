@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from ..form.nodes import Bin, Call, Expr, Load, PrimFunc, Stmt, Store, Update
-from ..form.visit import mapped
+from ..form.visit import map_fields
 
 __all__ = ["contract"]
 
@@ -30,7 +30,7 @@ def _statement(stmt: Stmt, dtypes: frozenset[str]) -> Stmt:
         if not _is_product(stmt.value):
             return replace(stmt, value=_sum(stmt.value))
         return Store(stmt.buffer, stmt.indices, _fused(stmt.value, Load(stmt.buffer, stmt.indices)))
-    return mapped(stmt, body=lambda body: _statement(body, dtypes))
+    return map_fields(stmt, body=lambda body: _statement(body, dtypes))
 
 
 def _is_product(expr: Expr) -> TypeGuard[Bin]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..form.exprs import flat_element
 from ..form.nodes import Axis, Buffer, Expr, Load, Param, PrimFunc, Stmt, Var, View
-from ..form.visit import mapped, operands, rebuild, rewrite
+from ..form.visit import map_fields, operands, rebuild, rewrite
 from ..proofs.bounds import Bounds
 from .simplify import simplify_within
 
@@ -20,7 +20,7 @@ def flatten(func: PrimFunc) -> PrimFunc:
     the axes of views say where these lie. What has one dimension already is left alone.
     """
     params = tuple([Param(_flat(param.buffer), param.role) for param in func.params])
-    body = _Place(Bounds.around(func)).statement(func.body)
+    body = _Place(Bounds.at_entry(func)).statement(func.body)
     return replace(func, params=params, body=body)
 
 
@@ -46,9 +46,9 @@ class _Place:
         self._memo: dict[Expr, Expr] = {}
 
     def statement(self, stmt: Stmt) -> Stmt:
-        own = mapped(stmt, expr=self.expr, element=self.element, view=self.view, symbol=_flat_symbol)
+        own = map_fields(stmt, expr=self.expr, element=self.element, view=self.view, symbol=_flat_symbol)
         inner = [
-            (self if known is self.known else _Place(known)).statement(body) for body, known in self.known.inside(own)
+            (self if known is self.known else _Place(known)).statement(body) for body, known in self.known.children(own)
         ]
         return rebuild(own, operands(own), inner)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..form.dtype import itemsize
 from ..form.nodes import Alloc, Buffer, Exec, Expr, For, Load, PrimFunc, Stmt
-from ..form.visit import mapped, rewrite, statements
+from ..form.visit import map_fields, rewrite, statements
 
 __all__ = ["least_aligned"]
 
@@ -41,7 +41,7 @@ def least_aligned(func: PrimFunc) -> PrimFunc:
         return changed.get(buffer, buffer), tuple(map(expr, indices))
 
     def statement(stmt: Stmt) -> Stmt:
-        return mapped(
+        return map_fields(
             stmt, expr=expr, element=element, symbol=lambda symbol: changed.get(symbol, symbol), body=statement
         )
 

@@ -33,13 +33,13 @@ from ..form.nodes import (
     seq,
 )
 from ..form.visit import (
-    bodies,
     buffers_read,
     buffers_written,
+    child_statements,
     declared,
     fresh_name,
     map_expressions,
-    mapped,
+    map_fields,
     rewrite,
     statements,
     uses_device,
@@ -200,11 +200,11 @@ class _Map(_Former):
         if isinstance(stmt, For):
             return self.loop(stmt, facts)
         written = buffers_written(stmt)
-        if isinstance(stmt, (Seq, Block, Alloc, Bind, If)) and bodies(stmt):
+        if isinstance(stmt, (Seq, Block, Alloc, Bind, If)) and child_statements(stmt):
             if isinstance(stmt, (Bind, If)) and any(b in buffers_written(self.func.body) for b in _asked(stmt)):
                 raise _NoRowsError("what stands around its loops reads what they write")
             inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-            return mapped(stmt, body=lambda body: self.round(body, inner))
+            return map_fields(stmt, body=lambda body: self.round(body, inner))
         if any(buffer in self.outputs for buffer in written):
             raise _NoRowsError("part of its result is written outside of its loops over rows")
         return stmt
@@ -290,14 +290,16 @@ class _Sum(_Former):
         if isinstance(stmt, Seq):
             place = next(n for n, inner in enumerate(stmt.stmts) if self.old in statements(inner))
             before, after = seq(*stmt.stmts[:place]), seq(*stmt.stmts[place + 1 :])
-            first = [If(Bin("eq", self.row, const(0)), before)] if bodies(before) or before is not seq() else []
+            first = (
+                [If(Bin("eq", self.row, const(0)), before)] if child_statements(before) or before is not seq() else []
+            )
             last = [If(Bin("eq", self.row, const(self.extent - 1)), after)] if after is not seq() else []
             return seq(*first, self.round(stmt.stmts[place]), *last)
         if isinstance(stmt, Alloc):
             return self.hoist(stmt)
         if isinstance(stmt, Bind) and any(b in buffers_written(self.func.body) for b in _asked(stmt)):
             raise _NoRowsError("what stands around its loop over rows reads what that writes")
-        return mapped(stmt, body=self.round)
+        return map_fields(stmt, body=self.round)
 
     def hoist(self, stmt: Alloc) -> Stmt:
         old = stmt.buffer
@@ -325,7 +327,7 @@ def _top_loops(stmt: Stmt, facts: Facts) -> list[tuple[For, Facts]]:
     if isinstance(stmt, If):
         return []
     inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-    return [found for body in bodies(stmt) for found in _top_loops(body, inner)]
+    return [found for body in child_statements(stmt) for found in _top_loops(body, inner)]
 
 
 def _reads(stmt: Stmt, inputs: Iterable[Buffer]) -> bool:
@@ -341,7 +343,7 @@ def _own(func: PrimFunc, stmt: Stmt) -> list[Buffer]:
         if isinstance(stmt, Alloc):
             own.append(stmt.buffer)
         if not isinstance(stmt, For):
-            for body in bodies(stmt):
+            for body in child_statements(stmt):
                 visit(body)
 
     visit(stmt)
@@ -374,4 +376,4 @@ def _moved(stmt: Stmt, made: Mapping[Buffer, Buffer]) -> Stmt:
     def element(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
         return made.get(buffer, buffer), tuple(map(expr, indices))
 
-    return mapped(stmt, expr=expr, element=element, body=lambda body: _moved(body, made))
+    return map_fields(stmt, expr=expr, element=element, body=lambda body: _moved(body, made))

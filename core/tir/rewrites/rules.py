@@ -107,7 +107,7 @@ def is_total(expr: Expr, bounds: Bounds) -> bool:
         if isinstance(part, Load):
             return False
         if isinstance(part, Bin) and part.op in ("shl", "shr"):
-            low, high = bounds.of(part.b)
+            low, high = bounds.interval(part.b)
             if low < 0 or high >= bits(part.dtype):
                 return False
     return True
@@ -187,7 +187,7 @@ def _fold(expr: Expr, bounds: Bounds) -> Expr | None:
     if isinstance(expr, Imm):
         return None
     if not is_float(expr.dtype):
-        low, high = bounds.of(expr)
+        low, high = bounds.interval(expr)
         if low == high:
             return Imm(low, expr.dtype)
     parts = operands(expr)
@@ -237,7 +237,7 @@ def _cast_of_cast(expr: Expr, bounds: Bounds) -> Expr | None:
         # What a wider float holds is not rounded there; a float16 becomes a float only.
         widens = is_float(middle) and bits(middle) > bits(source) and (source != "float16" or is_float(target))
         return Cast(inner.a, target) if widens else None
-    values = bounds.of(inner.a)
+    values = bounds.interval(inner.a)
     keeps = _holds(middle, values) and (middle != "bool" or source == "bool")
     if is_float(middle):
         # A float that is out of range saturates where an integer wraps.
@@ -265,10 +265,10 @@ def _holds(dtype: str, values: Interval) -> bool:
 def _extremum(expr: Expr, bounds: Bounds) -> Expr | None:
     """``min`` and ``max`` of integers whose ranges are apart, and ``abs`` of one whose sign is known."""
     if isinstance(expr, Un) and expr.op == "abs" and is_integer(expr.dtype):
-        return expr.a if bounds.of(expr.a)[0] >= 0 else None
+        return expr.a if bounds.interval(expr.a)[0] >= 0 else None
     if not isinstance(expr, Bin) or expr.op not in ("min", "max") or is_float(expr.dtype):
         return None
-    (a_low, a_high), (b_low, b_high) = bounds.of(expr.a), bounds.of(expr.b)
+    (a_low, a_high), (b_low, b_high) = bounds.interval(expr.a), bounds.interval(expr.b)
     if a_high <= b_low:
         return expr.a if expr.op == "min" else expr.b
     if b_high <= a_low:
@@ -280,7 +280,7 @@ def _mask(expr: Expr, bounds: Bounds) -> Expr | None:
     """``x & 15`` where ``x`` has no other bits."""
     if not isinstance(expr, Bin) or expr.op != "bitand" or not isinstance(expr.b, Imm):
         return None
-    low, high = bounds.of(expr.a)
+    low, high = bounds.interval(expr.a)
     mask = int(expr.b.value)
     keeps_all = mask == -1 or (mask & (mask + 1) == 0 and low >= 0 and high <= mask)
     return expr.a if keeps_all else None
@@ -302,7 +302,9 @@ def _floor_division(expr: Expr, bounds: Bounds) -> Expr | None:
     """``truncdiv`` rounds as ``floordiv`` does where nothing is negative."""
     if not isinstance(expr, Bin) or expr.op != "truncdiv":
         return None
-    return Bin("floordiv", expr.a, expr.b) if bounds.of(expr.a)[0] >= 0 and bounds.of(expr.b)[0] >= 0 else None
+    return (
+        Bin("floordiv", expr.a, expr.b) if bounds.interval(expr.a)[0] >= 0 and bounds.interval(expr.b)[0] >= 0 else None
+    )
 
 
 # Sums of multiples
@@ -317,7 +319,7 @@ def _span(form: Affine, bounds: Bounds) -> Interval:
     """The values of a sum in unbounded arithmetic."""
     low = high = form.constant
     for term, factor in form.terms.items():
-        ends = [factor * end for end in bounds.of(term)]
+        ends = [factor * end for end in bounds.interval(term)]
         low, high = low + min(ends), high + max(ends)
     return low, high
 
@@ -377,7 +379,7 @@ def _if_smaller(new: Expr, old: Expr, bounds: Bounds) -> Expr | None:
     if _size(new) >= _size(old):
         return None
     if is_integer(old.dtype):
-        (low, high), (old_low, old_high) = bounds.of(new), bounds.of(old)
+        (low, high), (old_low, old_high) = bounds.interval(new), bounds.interval(old)
         if low < old_low or high > old_high:
             return None
     return new

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..form.nodes import Alloc, Buffer, Param, PrimFunc, Stmt
-from ..form.visit import bodies, mapped
+from ..form.visit import child_statements, map_fields
 
 __all__ = ["hoist_scratch"]
 
@@ -54,13 +54,13 @@ class _Hoister:
             self.slots[place] = replace(slot, shape=larger.shape, alignment=max(slot.alignment, buffer.alignment))
             self.places[stmt.buffer] = place
             taken |= {place}
-        for inner in bodies(stmt):
+        for inner in child_statements(stmt):
             self.assign(inner, taken)
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Alloc) and stmt.buffer in self.places:
             return self.statement(stmt.body)
-        return mapped(stmt, element=lambda buffer, at: (self.moved.get(buffer, buffer), at), body=self.statement)
+        return map_fields(stmt, element=lambda buffer, at: (self.moved.get(buffer, buffer), at), body=self.statement)
 
 
 def _may_share(slot: Buffer, buffer: Buffer) -> bool:

@@ -30,10 +30,10 @@ from ..form.nodes import (
     seq,
 )
 from ..form.visit import (
-    bodies,
     buffers,
     buffers_read,
     buffers_written,
+    child_statements,
     clauses,
     declared,
     fresh_name,
@@ -56,7 +56,7 @@ def simplify(func: PrimFunc) -> PrimFunc:
     the conditions around them; loops of no or one iteration, unused names, empty statements go, and what a loop's
     condition asks of outer variables only is asked once, around the loop.
     """
-    known = Bounds.around(func)
+    known = Bounds.at_entry(func)
     while True:
         body = _Statements(func).statement(func.body, _Scope(known))
         if body is func.body:
@@ -159,13 +159,13 @@ class _Statements:
         if isinstance(stmt, Bind):
             return self.bind(stmt, scope)
         exprs = [scope.expr(expr) for expr in operands(stmt)]
-        inner = [self.statement(part, scope) for part in bodies(stmt)]
+        inner = [self.statement(part, scope) for part in child_statements(stmt)]
         if isinstance(stmt, Seq):
             return seq(*inner)
         if isinstance(stmt, Block) and inner[0] is _NOTHING:
             return _NOTHING
         # A queue counts also what copies nothing.
-        if isinstance(stmt, Copy) and stmt.queue is None and any(scope.bounds.of(n)[1] <= 0 for n in stmt.shape):
+        if isinstance(stmt, Copy) and stmt.queue is None and any(scope.bounds.interval(n)[1] <= 0 for n in stmt.shape):
             return _NOTHING
         if isinstance(stmt, Alloc) and stmt.buffer not in buffers(inner[0]):
             return inner[0]
@@ -173,7 +173,7 @@ class _Statements:
 
     def loop(self, stmt: For, scope: _Scope) -> Stmt:
         extent = scope.expr(stmt.extent)
-        low, high = scope.bounds.of(extent)
+        low, high = scope.bounds.interval(extent)
         if high <= 0:
             return _NOTHING
         if low == high == 1:
@@ -203,7 +203,7 @@ class _Statements:
         value = scope.expr(stmt.value)
         if isinstance(value, (Imm, Var)):
             return self.statement(stmt.body, scope.replace(stmt.var, value))
-        inside = scope if is_float(value.dtype) else scope.declare(stmt.var, scope.bounds.of(value))
+        inside = scope if is_float(value.dtype) else scope.declare(stmt.var, scope.bounds.interval(value))
         body = self.statement(stmt.body, inside)
         return Bind(stmt.var, value, body) if stmt.var in variables(body) else body
 
@@ -231,7 +231,7 @@ class _Statements:
         written |= {name for pair in self.aliases if written & set(pair) for name in pair}
         outer: list[Expr] = []
         inner: list[Expr] = []
-        runs = bounds.of(loop.extent)[0] > 0
+        runs = bounds.interval(loop.extent)[0] > 0
         for clause in clauses(body.condition):
             fixed = loop.var not in variables(clause) and not any(b.name in written for b in buffers_read(clause))
             # Where the first iteration comes to this clause anyway, asking it earlier adds no fault.

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import InternalError
 from ..form.nodes import INDEX, Alloc, Bind, Block, Buffer, Expr, For, If, Imm, Load, PrimFunc, Seq, Stmt, Var, seq
 from ..form.printer import headline
-from ..form.visit import declared, fresh_name, mapped, rewrite
+from ..form.visit import declared, fresh_name, map_fields, rewrite
 from ..proofs.bounds import Bounds
 from .simplify import simplify_within
 
@@ -29,7 +29,7 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Raises:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
-    body = _Unroller(func).statement(func.body, _Step(Bounds.around(func), {}, False))
+    body = _Unroller(func).statement(func.body, _Step(Bounds.at_entry(func), {}, False))
     return replace(func, body=body)
 
 
@@ -92,7 +92,7 @@ class _Unroller:
             inner = step.standing(symbol, made)
             return made
 
-        return mapped(
+        return map_fields(
             stmt,
             expr=step.expr,
             element=step.element,

@@ -86,7 +86,7 @@ def decompose_padding(state: State, label: str) -> tuple[State, tuple[str, ...]]
     for position, (loop, start, extent) in enumerate(box):
         end = simplify_within(start + extent, known)
         for first, count in ((const(0), start), (end, simplify_within(loop.extent - end, known))):
-            if known.of(count)[1] > 0:
+            if known.interval(count)[1] > 0:
                 ranges = [*box[:position], (loop, first, count), *whole[position + 1 :]]
                 labels.append(nest(names.new(f"{label}_border"), ranges, choice.b))
     return state.put(block, seq(*nests)), tuple(labels)

@@ -14,7 +14,7 @@ from itertools import product
 
 from ..form.nodes import Alloc, Bin, Bind, Buffer, Call, Expr, For, Imm, Load, Stmt, Store, Update, Var
 from ..form.printer import headline
-from ..form.visit import accesses, bodies, buffers_read, operands, statements, substitute, variables, walk
+from ..form.visit import accesses, buffers_read, child_statements, operands, statements, substitute, variables, walk
 from ..proofs.affine import Affine, affine
 from ..proofs.alias import joined
 from ..proofs.bounds import Bounds, Interval
@@ -112,14 +112,14 @@ def _collect(
             for number, (axis, extent) in enumerate(zip(use.view.axes, use.shape, strict=True)):
                 var = Var(f"_{use.buffer.name}_axis{number}")
                 spans.append((var, extent))
-                within = within.declare(var, (0, max(0, known.of(extent)[1] - 1)))
+                within = within.declare(var, (0, max(0, known.interval(extent)[1] - 1)))
                 forms[axis.dim] += Affine({var: axis.step} if axis.step else {}, 0)
         for writes in (False, True):
             if use.writes if writes else use.reads:
                 found.append(Use(use.buffer, tuple(forms), stmt, writes, around, within, tuple(spans)))
     if isinstance(stmt, Bind):
         values = {**values, stmt.var: substitute(stmt.value, values)}
-    for body, within in known.inside(stmt):
+    for body, within in known.children(stmt):
         _collect(body, around, within, values, found, buffer)
 
 
@@ -144,7 +144,7 @@ def span(form: Affine, known: Bounds) -> Interval:
     """The values of a sum."""
     low = high = form.constant
     for term, factor in form.terms.items():
-        ends = [factor * end for end in known.of(term)]
+        ends = [factor * end for end in known.interval(term)]
         low, high = low + min(ends), high + max(ends)
     return low, high
 
@@ -252,8 +252,8 @@ class _System:
 
     def span(self, var: Expr) -> Interval:
         """The distances of two values of an expression."""
-        low, high = self.first.known.of(var)
-        other_low, other_high = self.second.known.of(var)
+        low, high = self.first.known.interval(var)
+        other_low, other_high = self.second.known.interval(var)
         low, high = min(low, other_low), max(high, other_high)
         return low - high, high - low
 
@@ -271,13 +271,13 @@ class _System:
             # Each has a value of its own.
             for side, factor, use in (("first", a, self.first), ("second", -b, self.second)):
                 if factor:
-                    self.unknown(terms, (side, term), factor, use.known.of(term))
+                    self.unknown(terms, (side, term), factor, use.known.interval(term))
             return
         if inner and b:
             self.unknown(terms, ("apart", term), -b, self.span(term))
             self.divide(term)
         if a != b:
-            self.unknown(terms, ("value", term), a - b, self.first.known.of(term))
+            self.unknown(terms, ("value", term), a - b, self.first.known.interval(term))
 
     def unknown(self, terms: dict[Unknown, int], name: Unknown, factor: int, span: Interval) -> None:
         self.spans.setdefault(name, span)
@@ -346,7 +346,7 @@ def _floor(least: int, most: int, factor: int) -> int:
 def inner_loops(stmt: Stmt) -> tuple[For, ...]:
     """The loops within ``stmt``, itself included, in the order of the text."""
     own = (stmt,) if isinstance(stmt, For) else ()
-    return (*own, *(loop for body in bodies(stmt) for loop in inner_loops(body)))
+    return (*own, *(loop for body in child_statements(stmt) for loop in inner_loops(body)))
 
 
 def carried(loop: For, known: Bounds, *, steps: bool = True) -> Conflict | None:

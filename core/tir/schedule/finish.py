@@ -31,9 +31,9 @@ from ..form.nodes import (
 from ..form.verify import verify
 from ..form.visit import (
     accesses,
-    bodies,
     buffers_read,
     buffers_written,
+    child_statements,
     fresh_name,
     operands,
     rebuild,
@@ -76,7 +76,7 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     """
     state = _all_parted(state)
     func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
-    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body, Bounds.around(func)))
+    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body, Bounds.at_entry(func)))
     for loop in _loops(func.body):
         if loop.kind == "parallel":
             site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -106,7 +106,9 @@ def in_loops(state: State) -> PrimFunc:
     """
     state = _all_parted(state)
     func = replace(
-        state.func, body=_Kinds(state, state.names(), None).of(state.func.body, Bounds.around(state.func)), may_alias=()
+        state.func,
+        body=_Kinds(state, state.names(), None).of(state.func.body, Bounds.at_entry(state.func)),
+        may_alias=(),
     )
     return func if state.heights is None else in_rows(func, state.heights)
 
@@ -123,7 +125,7 @@ def _vectors_in(loop: For) -> list[For]:
 
 def _loops(stmt: Stmt) -> list[For]:
     own = [stmt] if isinstance(stmt, For) else []
-    return [*own, *(loop for body in bodies(stmt) for loop in _loops(body))]
+    return [*own, *(loop for body in child_statements(stmt) for loop in _loops(body))]
 
 
 _LEAST, _MOST = 4, 64
@@ -146,7 +148,7 @@ class _Kinds:
 
     def of(self, stmt: Stmt, known: Bounds) -> Stmt:
         """``stmt`` with its loops of their kinds; ``known`` is so around it."""
-        within = list(known.inside(stmt))
+        within = list(known.children(stmt))
         inner = [self.of(body, bounds) for body, bounds in within]
         if not isinstance(stmt, For) or stmt.var not in self.state.kinds:
             return rebuild(stmt, operands(stmt), inner)
@@ -220,7 +222,7 @@ def _is_side_by_side(body: Stmt, lane: Var, known: Bounds) -> bool:
 
 def _is_there(load: Load, known: Bounds) -> bool:
     """Whether an element lies in its buffer whatever is asked before it is read."""
-    ends = (known.of(index) for index in load.indices)
+    ends = (known.interval(index) for index in load.indices)
     return all(0 <= low and high < extent for (low, high), extent in zip(ends, load.buffer.shape, strict=True))
 
 
@@ -265,7 +267,7 @@ def _check_registers(stmt: Stmt, unit: VectorUnit, held: Sequence[tuple[Buffer, 
             raise illegal(
                 f"{names} take {total} vectors at once{where}; the machine has {unit.registers}", "take smaller tiles"
             )
-    for body in bodies(stmt):
+    for body in child_statements(stmt):
         _check_registers(body, unit, held, loop)
 
 

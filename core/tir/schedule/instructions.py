@@ -44,7 +44,7 @@ from ..form.nodes import (
     const,
 )
 from ..form.printer import headline, print_expr
-from ..form.visit import bodies, buffers_read, operands, rebuild, substitute, variables
+from ..form.visit import buffers_read, child_statements, operands, rebuild, substitute, variables
 from ..proofs.affine import Affine, affine, flat_index
 from ..proofs.alias import reach
 from ..proofs.bounds import Bounds
@@ -97,7 +97,7 @@ def _normal(stmt: Stmt, keeps_single: bool = False) -> Stmt:
 
 
 def _with_extents(stmt: Stmt, old: Expr, new: Expr) -> Stmt:
-    made = rebuild(stmt, operands(stmt), [_with_extents(body, old, new) for body in bodies(stmt)])
+    made = rebuild(stmt, operands(stmt), [_with_extents(body, old, new) for body in child_statements(stmt)])
     return replace(made, extent=new) if isinstance(made, For) and made.extent is old else made
 
 
@@ -112,7 +112,7 @@ def _plain(stmt: Stmt) -> Stmt:
         lasts = isinstance(inner, (Store, Update))
         return substituted(inner, {stmt.var: stmt.value}) if lasts else Bind(stmt.var, stmt.value, inner)
     kind = {"kind": "serial"} if isinstance(stmt, For) else {}
-    made = rebuild(stmt, operands(stmt), [_plain(body) for body in bodies(stmt)])
+    made = rebuild(stmt, operands(stmt), [_plain(body) for body in child_statements(stmt)])
     return replace(made, **kind) if kind else made
 
 
@@ -186,7 +186,7 @@ class _Matcher:
         return self.fails(found.size, f"`{headline(b)}` is not `{headline(a)}`")
 
     def inside(self, a: Stmt, b: Stmt, found: _Found) -> Iterator[_Found]:
-        return self.several(bodies(a), bodies(b), found)
+        return self.several(child_statements(a), child_statements(b), found)
 
     def several(self, a: Sequence[Stmt], b: Sequence[Stmt], found: _Found) -> Iterator[_Found]:
         if not a:
@@ -297,9 +297,9 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
             raise illegal(f"{what}: nothing tells the value of {var.name!r}", f"give it: {var.name}=..")
     asked: list[Expr] = []
     for one in inner_loops(loop):
-        if known.of(one.extent)[0] < 1 and one.extent not in asked:
+        if known.interval(one.extent)[0] < 1 and one.extent not in asked:
             asked.append(one.extent)
-        known = known.declare(one.var, (0, max(0, known.of(one.extent)[1] - 1)))
+        known = known.declare(one.var, (0, max(0, known.interval(one.extent)[1] - 1)))
     views: list[View] = []
     for param in intrinsic.params:
         uses = [_Pair(_forms(use[1], found), use[2], use[3]) for use in found.uses if use[0] is param]

@@ -28,9 +28,9 @@ from ..form.nodes import (
 )
 from ..form.printer import headline
 from ..form.visit import (
-    bodies,
     buffers_read,
     buffers_written,
+    child_statements,
     fresh_name,
     operands,
     rebuild,
@@ -147,7 +147,7 @@ def _is_stored_before(use: Use, uses: Sequence[Use]) -> bool:
 
 def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, own: int) -> tuple[int, ...]:
     """The shape that a buffer needs for what is written beyond iteration ``own``, which nobody else may see."""
-    beyond = Bounds({}) if var not in use.inner else use.known.declare(var, (own, use.known.of(var)[1]))
+    beyond = Bounds({}) if var not in use.inner else use.known.declare(var, (own, use.known.interval(var)[1]))
     roles = {param.buffer: param.role for param in state.func.params}
     for dim, form in enumerate(use.forms):
         low = span(form, beyond)[0]
@@ -259,7 +259,7 @@ def _run_of(stmt: Stmt, loops: Sequence[For]) -> tuple[int, int] | None:
 def _out_of_blocks(stmt: Stmt) -> list[Stmt]:
     """The statements, one after the other, that blocks consist of."""
     if isinstance(stmt, (Block, Seq)):
-        return [part for body in bodies(stmt) for part in _out_of_blocks(body)]
+        return [part for body in child_statements(stmt) for part in _out_of_blocks(body)]
     return [stmt]
 
 
@@ -273,7 +273,7 @@ def _in_blocks(stmt: Stmt, bodies_of: Mapping[For, Stmt]) -> Stmt:
     """What stands in the place of loops, in the blocks that stand around them."""
     if isinstance(stmt, For):
         return bodies_of[stmt]
-    return rebuild(stmt, operands(stmt), [_in_blocks(body, bodies_of) for body in bodies(stmt)])
+    return rebuild(stmt, operands(stmt), [_in_blocks(body, bodies_of) for body in child_statements(stmt)])
 
 
 def peel(state: State, var: Var | str) -> tuple[State, tuple[Var, ...]]:
@@ -293,7 +293,7 @@ def parted(state: State, var: Var) -> tuple[State, tuple[Var, ...]]:
         return replace(state, cuts=rest), ()
     loop = site.stmt
     assert isinstance(loop, For)
-    low, high = site.bounds.of(loop.extent)
+    low, high = site.bounds.interval(loop.extent)
     if low != high:
         raise illegal(f"loop {var.name!r} cannot be peeled: its extent is not constant", "shrink its tail")
     is_uneven = any(var in variables(inner.extent) for inner in inner_loops(loop.body))
@@ -362,7 +362,7 @@ def _check_nest(band: Sequence[Stmt], names: str) -> None:
     written = set(buffers_written(band[-1]))
     for stmt in band[:-1]:
         what = f"loops {names} cannot be reordered: "
-        if len(bodies(stmt)) != 1:
+        if len(child_statements(stmt)) != 1:
             beside = "a sequence of statements" if isinstance(stmt, Seq) else f"`{headline(stmt)}`"
             raise illegal(
                 f"{what}{beside} stands between them", "decompose the reduction first, or move what stands beside"

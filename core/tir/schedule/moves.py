@@ -28,10 +28,10 @@ from ..form.nodes import (
 )
 from ..form.printer import headline
 from ..form.visit import (
-    bodies,
     buffers,
     buffers_read,
     buffers_written,
+    child_statements,
     map_expressions,
     operands,
     rebuild,
@@ -117,7 +117,7 @@ def _cut_short(state: State, old: For, start: Expr, extent: Expr, known: Bounds)
     if not isinstance(old.extent, Imm) or not isinstance(extent, Imm) or not isinstance(var, Var) or factor < 1:
         return state
     room = int(old.extent.value) - form.constant - int(extent.value)
-    last = known.of(var)[1]
+    last = known.interval(var)[1]
     return state.cut(var, room // factor + 1) if len(form.terms) == 1 and room < factor * last else state
 
 
@@ -173,7 +173,7 @@ def _statements(body: Stmt) -> list[Stmt]:
 
 def _contains(stmt: Stmt, inner: Stmt) -> bool:
     """Whether ``inner`` stands in ``stmt``, or is it."""
-    return stmt is inner or any(_contains(body, inner) for body in bodies(stmt))
+    return stmt is inner or any(_contains(body, inner) for body in child_statements(stmt))
 
 
 def _check_finished(writes: Sequence[Use], around: Sequence[Var], what: str) -> None:
@@ -245,12 +245,12 @@ def _parted_loops(block: Stmt, limits: dict[Var, tuple[Expr, Expr]], known: Boun
     """The block with some loops from a start on, for an extent, within what they have."""
 
     def statement(stmt: Stmt) -> Stmt:
-        inner = [statement(body) for body in bodies(stmt)]
+        inner = [statement(body) for body in child_statements(stmt)]
         if not isinstance(stmt, For) or stmt.var not in limits:
             return rebuild(stmt, operands(stmt), inner)
         start, extent = limits[stmt.var]
         room = simplify_within(stmt.extent - start, known)
-        low = known.of(simplify_within(room - extent, known))[0]
+        low = known.interval(simplify_within(room - extent, known))[0]
         fits = low >= 0 or simplify_within(minimum(extent, room), known) is extent or _is_shrunk(extent, room, known)
         length = extent if fits else minimum(extent, room)
         return For(stmt.var, length, substituted(inner[0], {stmt.var: start + stmt.var}), stmt.kind)
@@ -262,7 +262,7 @@ def _is_shrunk(extent: Expr, room: Expr, known: Bounds) -> bool:
     """Whether ``extent`` is ``min(room, ..)``."""
     if not isinstance(extent, Bin) or extent.op != "min":
         return False
-    return any(known.of(simplify_within(room - side, known))[0] >= 0 for side in (extent.a, extent.b))
+    return any(known.interval(simplify_within(room - side, known))[0] >= 0 for side in (extent.a, extent.b))
 
 
 def compute_at(state: State, label: str, at: Var | str) -> State:

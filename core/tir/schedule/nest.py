@@ -14,12 +14,12 @@ from ...errors import InternalError
 from ..form.dtype import is_float
 from ..form.nodes import Bind, Block, Buffer, Expr, For, If, Load, PrimFunc, Seq, Stmt, Update, Var, View
 from ..form.visit import (
-    bodies,
     buffers_read,
+    child_statements,
     declared,
     fresh_name,
     map_expressions,
-    mapped,
+    map_fields,
     operands,
     rebuild,
     rewrite,
@@ -86,7 +86,7 @@ class Site:
         """What is known where the statement stands."""
         known = Bounds({})
         for outer, inner in zip(self.path, self.path[1:], strict=False):
-            known = next(within for body, within in known.inside(outer) if body is inner)
+            known = next(within for body, within in known.children(outer) if body is inner)
         return known
 
     def up_to(self, stmt: Stmt) -> Site:
@@ -98,7 +98,7 @@ def site_of(body: Stmt, wanted: Callable[[Stmt], bool]) -> Site | None:
     """The first statement within ``body``, in the order of its text, that is wanted."""
     if wanted(body):
         return Site((body,))
-    for inner in bodies(body):
+    for inner in child_statements(body):
         found = site_of(inner, wanted)
         if found is not None:
             return Site((body, *found.path))
@@ -128,7 +128,7 @@ def chain(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements from ``stmt`` in to the first one that has not exactly one statement within it; of a sequence that
     makes a reduction, on to its last update.
     """
-    inner = bodies(stmt)
+    inner = child_statements(stmt)
     if isinstance(stmt, Seq):
         last = [body for body in inner if any(isinstance(part, Update) for part in walk(body))]
         inner = tuple(last[-1:]) or inner[-1:]
@@ -142,7 +142,7 @@ def replaced(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """``stmt`` with ``new`` wherever ``old`` stands in it."""
     if stmt is old:
         return new
-    return rebuild(stmt, operands(stmt), [replaced(body, old, new) for body in bodies(stmt)])
+    return rebuild(stmt, operands(stmt), [replaced(body, old, new) for body in child_statements(stmt)])
 
 
 def wrapped(stmt: Stmt, around: Sequence[Stmt]) -> Stmt:
@@ -169,8 +169,8 @@ def tidied(stmt: Stmt, known: Bounds) -> Stmt:
     """
     done = known.tidy.get(stmt)
     if done is None:
-        own = mapped(stmt, expr=lambda expr: _tidy(expr, known))
-        inside = [(body, known) for body in bodies(own)] if isinstance(own, If) else known.inside(own)
+        own = map_fields(stmt, expr=lambda expr: _tidy(expr, known))
+        inside = [(body, known) for body in child_statements(own)] if isinstance(own, If) else known.children(own)
         done = rebuild(own, operands(own), [tidied(body, within) for body, within in inside])
         known.tidy[stmt] = known.tidy[done] = done
     return done
@@ -180,7 +180,7 @@ def spelt_out(stmt: Stmt) -> Stmt:
     """``stmt`` without names for what depends on other variables only, such as parts of indices."""
     if isinstance(stmt, Bind) and not buffers_read(stmt.value):
         return spelt_out(substituted(stmt.body, {stmt.var: stmt.value}))
-    return rebuild(stmt, operands(stmt), [spelt_out(body) for body in bodies(stmt)])
+    return rebuild(stmt, operands(stmt), [spelt_out(body) for body in child_statements(stmt)])
 
 
 _TIDY: WeakKeyDictionary[Expr, tuple[Interval, ...]] = WeakKeyDictionary()
@@ -188,11 +188,13 @@ _TIDY: WeakKeyDictionary[Expr, tuple[Interval, ...]] = WeakKeyDictionary()
 
 
 def _tidy(expr: Expr, known: Bounds) -> Expr:
-    ranges = tuple([known.of(var) for var in variables(expr) if not is_float(var.dtype)])
+    ranges = tuple([known.interval(var) for var in variables(expr) if not is_float(var.dtype)])
     if _TIDY.get(expr) == ranges:
         return expr
     made = simplify_within(expr, known)
-    _TIDY[made] = ranges if made is expr else tuple([known.of(v) for v in variables(made) if not is_float(v.dtype)])
+    _TIDY[made] = (
+        ranges if made is expr else tuple([known.interval(v) for v in variables(made) if not is_float(v.dtype)])
+    )
     return made
 
 
@@ -221,13 +223,13 @@ def readdressed(stmt: Stmt, old: Buffer, new: Buffer, at: Address, view: Callabl
         return (new, at(given)) if buffer is old else (buffer, given)
 
     def shown(node: View) -> View:
-        given = mapped(node, expr=expr)
+        given = map_fields(node, expr=expr)
         if given.buffer is not old:
             return given
         return View(new, at(given.start), given.axes) if view is None else view(given)
 
     def statement(part: Stmt) -> Stmt:
-        return mapped(part, expr=expr, element=element, view=shown, body=statement)
+        return map_fields(part, expr=expr, element=element, view=shown, body=statement)
 
     return statement(stmt)
 
@@ -282,7 +284,7 @@ def renamed(stmt: Stmt, name: Callable[[str], str]) -> tuple[Stmt, dict[str, str
     def statement(part: Stmt) -> Stmt:
         # What is declared is known before what uses it is looked at: fields come in that order but for extents, which
         # do not use their own variable.
-        return mapped(part, expr=expr, element=element, symbol=declares, label=fresh, body=statement)
+        return map_fields(part, expr=expr, element=element, symbol=declares, label=fresh, body=statement)
 
     return statement(stmt), names
 

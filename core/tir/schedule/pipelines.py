@@ -30,7 +30,7 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.visit import accesses, bodies, buffers_read, operands, rebuild, variables, walk
+from ..form.visit import accesses, buffers_read, child_statements, operands, rebuild, variables, walk
 from ..proofs.affine import affine
 from ..proofs.bounds import Bounds
 from .dependences import Use, collect, inner_loops
@@ -182,7 +182,7 @@ def _half(new: Buffer, turn: Expr, view: View) -> View:
 def _unallocated(stmt: Stmt, buffer: Buffer) -> Stmt:
     if isinstance(stmt, Alloc) and stmt.buffer is buffer:
         return stmt.body
-    return rebuild(stmt, operands(stmt), [_unallocated(body, buffer) for body in bodies(stmt)])
+    return rebuild(stmt, operands(stmt), [_unallocated(body, buffer) for body in child_statements(stmt)])
 
 
 def _copy_of(buffer: Buffer, loop: For, what: str) -> Copy:

@@ -25,7 +25,7 @@ from ..form.nodes import (
     seq,
 )
 from ..form.printer import headline
-from ..form.visit import bodies, buffers_read, buffers_written, fresh_name, variables, walk
+from ..form.visit import buffers_read, buffers_written, child_statements, fresh_name, variables, walk
 from .dependences import collect, conflicts, reduction_op
 from .nest import Site, block_site, chain, illegal, renamed, replaced, wrapped
 from .regions import box_of
@@ -72,7 +72,7 @@ def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State,
     if block.stmt in path:
         return state.put(loop, seq(start, rest)), made
     # The label stays with what reduces.
-    return state.put(block.stmt, replaced(bodies(block.stmt)[0], loop, seq(start, Block(label, rest)))), made
+    return state.put(block.stmt, replaced(child_statements(block.stmt)[0], loop, seq(start, Block(label, rest)))), made
 
 
 def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State, Buffer]:
@@ -83,7 +83,7 @@ def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State,
     if len(updates) != 1 or not isinstance(updates[0], Update) or reduction_op(updates[0]) is None:
         raise illegal(f"{what}: it has not one update of a buffer within it", "decompose the reduction first")
     update = updates[0]
-    count = site.bounds.of(loop.extent)[1]
+    count = site.bounds.interval(loop.extent)[1]
     if count >= _MOST_PARTS:
         raise illegal(f"{what}: it has no constant bound", "split it")
     if pairwise and (count < 2 or count & (count - 1)):
@@ -153,7 +153,7 @@ def _outermost(site: Site, loop: For, update: Update) -> For:
     """The first of the loops directly around one another, ``loop`` among them, that go on with a reduction."""
     around = list(site.path[:-1])
     outer = loop
-    while around and isinstance(around[-1], (For, Block, If)) and len(bodies(around[-1])) == 1:
+    while around and isinstance(around[-1], (For, Block, If)) and len(child_statements(around[-1])) == 1:
         last = around.pop()
         if isinstance(last, For):
             if any(last.var in variables(index) for index in update.indices):

@@ -98,7 +98,7 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
     same = all((part.steps, part.low, part.high, part.length) == first.same for part in parts)
     size = high - low + 1
     length: Expr = first.length if same and first.length is not None else const(size)
-    start_low, start_high = known.of(base)
+    start_low, start_high = known.interval(base)
     is_inside = start_low >= 0 and start_high + size <= extent
     # What is surely written is in the buffer, as the program is right.
     is_inside = is_inside or any(
@@ -113,7 +113,7 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
         made = Side(start, simplify_within(count, known), min(size, extent), None, False)
     else:
         steps = [part.steps for part in parts if part.is_dense and (part.low, part.high) == (low, high) and part.steps]
-        size = min(size, known.of(length)[1])
+        size = min(size, known.interval(length)[1])
         made = Side(base, length, size, max(steps, key=len, default=None), same and first.is_dense)
     if made.size >= extent and made.steps is None and not made.is_whole and not variables(made.start):
         return whole
@@ -129,20 +129,20 @@ def _is_sure(use: Use) -> bool:
     more than what is used of it.
     """
     guarded = bool(use.spans) or any(isinstance(stmt, If) for stmt in use.around)
-    return not guarded and all(use.known.of(loop.extent)[0] > 0 for loop in use.loops)
+    return not guarded and all(use.known.interval(loop.extent)[0] > 0 for loop in use.loops)
 
 
 def _fits(base: Expr, length: Expr, extent: int, known: Bounds) -> bool:
     """Whether ``base`` and ``length`` more never go beyond ``extent``, as ``4 * i`` and ``min(n - 4 * i, 4)``."""
     room = simplify_within(Imm(extent, INDEX) - base, known)
     within = simplify_within(minimum(length, room), known)
-    return known.of(base)[0] >= 0 and (within is length or _is_minimum(length, room, known))
+    return known.interval(base)[0] >= 0 and (within is length or _is_minimum(length, room, known))
 
 
 def _is_minimum(length: Expr, room: Expr, known: Bounds) -> bool:
     if not isinstance(length, Bin) or length.op != "min":
         return False
-    return any(known.of(simplify_within(room - side, known))[0] >= 0 for side in (length.a, length.b))
+    return any(known.interval(simplify_within(room - side, known))[0] >= 0 for side in (length.a, length.b))
 
 
 def _times(extent: Expr, factor: int) -> Expr:
@@ -176,7 +176,7 @@ class _Part:
         extents = {loop.var: loop.extent for loop in use.loops} | dict(use.spans)
         if not all(isinstance(term, Var) for term in own):
             return _Part(outer, low, high, None, None, False)
-        counts = {var: use.known.of(var)[1] + 1 for var in own if isinstance(var, Var)}
+        counts = {var: use.known.interval(var)[1] + 1 for var in own if isinstance(var, Var)}
         steps = tuple(sorted(((f, counts[v]) for v, f in own.items() if isinstance(v, Var)), reverse=True))
         unit, dense = 1, True
         for factor, count in reversed(steps):
@@ -193,7 +193,7 @@ class _Part:
                 length = None if any(var in inner for var in variables(length)) else length
             elif len(counts) == 2:
                 length = _shrunk(steps[0][0], outermost, extents[outermost], others[0], use)
-        if length is not None and use.known.of(length)[1] > high - low + 1:
+        if length is not None and use.known.interval(length)[1] > high - low + 1:
             # A condition around the use keeps the loops from going further.
             length = simplify_within(minimum(length, high - low + 1), use.known)
         return _Part(outer, low, high, steps, length, dense and length is not None)
@@ -210,6 +210,6 @@ def _shrunk(factor: int, var: Var, extent: Expr, inner: Expr, use: Use) -> Expr 
     if rest.terms.get(var) != -factor or {*variables(whole), *variables(extent)} & use.inner:
         return None
     sides = (extent.a, extent.b) if isinstance(extent, Bin) and extent.op == "min" else (extent,)
-    left = [use.known.of(simplify_within(whole - (side - 1) * factor, use.known))[0] for side in sides]
+    left = [use.known.interval(simplify_within(whole - (side - 1) * factor, use.known))[0] for side in sides]
     # All iterations but the last are whole.
     return simplify_within(minimum(whole, extent * factor), use.known) if max(left) >= 0 else None

@@ -34,7 +34,7 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.visit import accesses, bodies, buffers_read, operands, rebuild, statements, unguarded, views, walk
+from ..form.visit import accesses, buffers_read, child_statements, operands, rebuild, statements, unguarded, views, walk
 from ..form.visit import buffers as used_buffers
 from ..proofs.affine import affine
 from ..proofs.bounds import Bounds
@@ -304,7 +304,7 @@ def _uses_beside(stmt: Stmt, inner: Stmt, buffer: Buffer) -> bool:
         return False
     own = any(use.buffer is buffer for use in accesses(stmt))
     own = own or any(buffer in buffers_read(expr) for expr in operands(stmt))
-    return own or any(_uses_beside(body, inner, buffer) for body in bodies(stmt))
+    return own or any(_uses_beside(body, inner, buffer) for body in child_statements(stmt))
 
 
 def dropped(state: State, buffer: Buffer) -> State:
@@ -317,7 +317,7 @@ def dropped(state: State, buffer: Buffer) -> State:
 def _without(stmt: Stmt, buffer: Buffer) -> Stmt:
     if isinstance(stmt, Alloc) and stmt.buffer is buffer:
         return stmt.body
-    return rebuild(stmt, operands(stmt), [_without(body, buffer) for body in bodies(stmt)])
+    return rebuild(stmt, operands(stmt), [_without(body, buffer) for body in child_statements(stmt)])
 
 
 def cache_read(
@@ -448,7 +448,7 @@ def _declared(state: State, old: Buffer, new: Buffer) -> State:
     def statement(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Alloc) and stmt.buffer is old:
             return Alloc(new, stmt.body)
-        return rebuild(stmt, operands(stmt), [statement(body) for body in bodies(stmt)])
+        return rebuild(stmt, operands(stmt), [statement(body) for body in child_statements(stmt)])
 
     params = tuple(replace(param, buffer=new) if param.buffer is old else param for param in state.func.params)
     return replace(state, func=replace(state.func, params=params, body=statement(state.func.body)))

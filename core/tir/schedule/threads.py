@@ -39,7 +39,7 @@ from ..form.nodes import (
     const,
 )
 from ..form.verify import verify
-from ..form.visit import bodies, buffers, declared, fresh_name, operands, rebuild, statements, uses_device
+from ..form.visit import buffers, child_statements, declared, fresh_name, operands, rebuild, statements, uses_device
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds
 from .dependences import carried
@@ -126,15 +126,15 @@ class _Marker:
             return _Way(stmt, serial)
         if isinstance(stmt, For) and stmt.kind in ("vectorized", "unrolled"):
             return _Way(stmt, serial)
-        parts = [self.best(body, within) for body, within in known.inside(stmt)]
+        parts = [self.best(body, within) for body, within in known.children(stmt)]
         marked = rebuild(stmt, operands(stmt), [part.stmt for part in parts])
-        if all(part.stmt is body for part, body in zip(parts, bodies(stmt), strict=True)):
+        if all(part.stmt is body for part, body in zip(parts, child_statements(stmt), strict=True)):
             marked = stmt
-        before = sum(_Cycles(within).of(body) for body, within in known.inside(stmt))
+        before = sum(_Cycles(within).of(body) for body, within in known.children(stmt))
         saved = before - sum(part.cycles for part in parts)
         if not isinstance(stmt, For):
             return _Way(marked, serial - saved)
-        count = known.of(stmt.extent)[1]
+        count = known.interval(stmt.extent)[1]
         ways = [_Way(marked, serial - count * saved), *self.shared(stmt, known, serial)]
         return min(ways, key=lambda way: way.cycles)
 
@@ -151,7 +151,7 @@ class _Marker:
 
     def time(self, loop: For, known: Bounds, serial: float) -> float:
         """Of a loop that all threads run, which one runs in ``serial`` cycles."""
-        count = max(1, known.of(loop.extent)[1])
+        count = max(1, known.interval(loop.extent)[1])
         return HANDOVER + serial * (-(-count // self.threads) + _LATE) / count
 
     def fused(self, loop: For) -> For | None:
@@ -201,7 +201,7 @@ class _Cycles:
         if isinstance(stmt, For):
             return self.loop(stmt, vector)
         own = sum(self.expr(expr) for expr in operands(stmt)) if isinstance(stmt, (Bind, If, Store, Update)) else 0.0
-        inner = [_Cycles(within).of(body, vector) for body, within in self.known.inside(stmt)]
+        inner = [_Cycles(within).of(body, vector) for body, within in self.known.children(stmt)]
         if isinstance(stmt, If):
             return own + max(inner)
         if isinstance(stmt, (Seq, Block, Alloc, Bind)):
@@ -209,15 +209,15 @@ class _Cycles:
         if isinstance(stmt, Copy):
             count = 1
             for extent in stmt.shape:
-                count *= max(0, self.known.of(extent)[1])
+                count *= max(0, self.known.interval(extent)[1])
             return count * itemsize(stmt.to.buffer.dtype) / _WIDE
         if isinstance(stmt, Store) and stmt.buffer.scope == "register":
             return own
         return own + _OPERATION
 
     def loop(self, loop: For, vector: bool) -> float:
-        ((body, within),) = self.known.inside(loop)
-        count = max(0, self.known.of(loop.extent)[1])
+        ((body, within),) = self.known.children(loop)
+        count = max(0, self.known.interval(loop.extent)[1])
         once = _Cycles(within).of(body, vector or loop.kind == "vectorized")
         if loop.kind == "vectorized":
             widest = max((itemsize(b.dtype) for part in statements(body) for b in buffers(part)), default=1)

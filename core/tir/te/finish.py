@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..form.nodes import Alloc, Buffer, Expr, For, Load, Param, PrimFunc, Stmt, Store, Update
-from ..form.visit import bodies, declared, fresh_name, mapped, rewrite
+from ..form.visit import child_statements, declared, fresh_name, map_fields, rewrite
 from ..proofs.alias import may_alias
 from ..proofs.rows import around, is_made_anew
 from ..rewrites.common_subexpressions import share
@@ -47,7 +47,7 @@ def _spill(stmt: Stmt, used: int, spilled: list[Buffer]) -> None:
             spilled.append(stmt.buffer)
         else:
             used += stmt.buffer.nbytes
-    for inner in bodies(stmt):
+    for inner in child_statements(stmt):
         _spill(inner, used, spilled)
 
 
@@ -64,14 +64,14 @@ class _Finisher:
             return self.statement(stmt.body)
         if isinstance(stmt, For) and stmt.kind == "vectorized":
             return self.relocated(stmt)
-        made = mapped(stmt, expr=self.expr, element=self.element, body=self.statement)
+        made = map_fields(stmt, expr=self.expr, element=self.element, body=self.statement)
         if isinstance(made, (Store, Update)):
             return share(made.value, lambda: fresh_name("v", self.taken), partial(with_value, made))
         return made
 
     def relocated(self, stmt: Stmt) -> Stmt:
         """``stmt`` with what was moved where it is now."""
-        return mapped(stmt, expr=self.expr, element=self.element, body=self.relocated)
+        return map_fields(stmt, expr=self.expr, element=self.element, body=self.relocated)
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
         return self.moved.get(buffer, buffer), tuple(map(self.expr, indices))

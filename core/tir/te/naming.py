@@ -28,7 +28,7 @@ from ..form.nodes import (
     Var,
     seq,
 )
-from ..form.visit import buffers, mapped, rewrite
+from ..form.visit import buffers, map_fields, rewrite
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds, Interval
 from ..rewrites.common_subexpressions import share
@@ -49,7 +49,7 @@ def joined(stmt: Stmt, owners: Mapping[str, str]) -> Stmt:
     if isinstance(stmt, Block):
         body = joined(stmt.body, owners)
         return Block(owners[stmt.label], _bare(body)) if stmt.label in owners else body
-    inner = mapped(stmt, body=lambda part: joined(part, owners))
+    inner = map_fields(stmt, body=lambda part: joined(part, owners))
     if isinstance(inner, Alloc):
         first, *rest = _one_by_one(inner.body)
         if isinstance(first, Block) and not any(inner.buffer in buffers(part) for part in rest):
@@ -75,7 +75,7 @@ def _bare(stmt: Stmt) -> Stmt:
     """``stmt`` without blocks."""
     if isinstance(stmt, Block):
         return _bare(stmt.body)
-    made = mapped(stmt, body=_bare)
+    made = map_fields(stmt, body=_bare)
     return seq(*made.stmts) if isinstance(made, Seq) else made
 
 
@@ -119,7 +119,7 @@ class _Renumbering:
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             return self.loop(stmt)
-        made = mapped(
+        made = map_fields(
             stmt, expr=self.expr, element=self.element, symbol=self.symbol, label=self.label, body=self.statement
         )
         if isinstance(made, (Store, Update)):
@@ -133,7 +133,7 @@ class _Renumbering:
             return self.statement(stmt.body)
         var = Var(self.name("i"), stmt.var.dtype)
         self.values[stmt.var] = var
-        self.ranges[var] = (0, Bounds(self.ranges).of(extent)[1] - 1)
+        self.ranges[var] = (0, Bounds(self.ranges).interval(extent)[1] - 1)
         if stmt.var in self.splits and self.splits[stmt.var] in self.values:
             self.blocks[var] = self.values[self.splits[stmt.var]]
         return For(var, extent, self.statement(stmt.body), stmt.kind)

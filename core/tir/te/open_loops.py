@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..form.exprs import INDEX
 from ..form.extents import Symbol
 from ..form.nodes import Bind, Buffer, Expr, Param, PrimFunc, Stmt, Var, maximum, minimum
-from ..form.visit import mapped, operands, rewrite, variables, walk
+from ..form.visit import map_fields, operands, rewrite, variables, walk
 
 __all__ = ["bound_to", "with_symbols"]
 
@@ -32,7 +32,7 @@ def with_symbols(func: PrimFunc) -> PrimFunc:
         return rewrite(one, lambda node: named.get(node))
 
     def statement(stmt: Stmt) -> Stmt:
-        return mapped(stmt, expr=expr, body=statement)
+        return map_fields(stmt, expr=expr, body=statement)
 
     body, held = statement(func.body), list[Param]()
     for symbol in symbols:

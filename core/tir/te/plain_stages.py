@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..form.nodes import Block, Buffer, Expr, For, If, Imm, Load, PrimFunc, Seq, Stmt, Store, Update
-from ..form.visit import bodies, variables, walk
+from ..form.visit import child_statements, variables, walk
 from ..proofs.affine import flat_index
 
 __all__ = ["Nest", "Stage", "extent_of", "stages_of"]
@@ -137,12 +137,12 @@ def _blocks(stmt: Stmt) -> Iterator[Block]:
     if isinstance(stmt, Block):
         yield stmt
     else:
-        for body in bodies(stmt):
+        for body in child_statements(stmt):
             yield from _blocks(body)
 
 
 def _nests(stmt: Stmt) -> Iterator[Nest]:
-    pieces = [part for part in bodies(stmt) if isinstance(part, Block)] if isinstance(stmt, Seq) else []
+    pieces = [part for part in child_statements(stmt) if isinstance(part, Block)] if isinstance(stmt, Seq) else []
     if pieces:
         for piece in pieces:
             yield from _nests(piece.body)

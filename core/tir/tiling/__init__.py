@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from .apply import CutLoops, StagedLoops, cut_results, cut_sums, double_buffer, stage
+from .apply import StagedLoops, TiledLoops, double_buffer, tile_and_stage, tile_reduction_loops, tile_spatial_loops
 from .derive import nest_of
-from .nest import Dimension, Fill, Instruction, LoopAxis, Nest, Staged, largest_operands
-from .search import Constraints, Misfit, Tiles, choose_tiles, find_misfit, try_all_tiles
+from .nest import Dimension, Instruction, LoopAxis, Nest, PaddingFill, StagedBuffer, max_operand_extents
+from .search import Constraints, Tiles, TilingFailure, choose_tiles, find_misfit, search_exhaustively
 from .timeline import Costs
 
 __all__ = [
     "Constraints",
     "Costs",
-    "CutLoops",
     "Dimension",
-    "Fill",
     "Instruction",
     "LoopAxis",
-    "Misfit",
     "Nest",
-    "Staged",
+    "PaddingFill",
+    "StagedBuffer",
     "StagedLoops",
+    "TiledLoops",
     "Tiles",
+    "TilingFailure",
     "choose_tiles",
-    "cut_results",
-    "cut_sums",
     "double_buffer",
     "find_misfit",
-    "largest_operands",
+    "max_operand_extents",
     "nest_of",
-    "stage",
-    "try_all_tiles",
+    "search_exhaustively",
+    "tile_and_stage",
+    "tile_reduction_loops",
+    "tile_spatial_loops",
 ]

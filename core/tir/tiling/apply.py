@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from ..form.machine import Machine
 from ..form.nodes import Queue, Var
 from ..schedule import Schedule
-from .nest import Staged
+from .nest import StagedBuffer
 from .search import Tiles
 
-__all__ = ["CutLoops", "StagedLoops", "cut_results", "cut_sums", "double_buffer", "stage"]
+__all__ = ["StagedLoops", "TiledLoops", "double_buffer", "tile_and_stage", "tile_reduction_loops", "tile_spatial_loops"]
 
 
 @dataclass(frozen=True)
-class CutLoops:
+class TiledLoops:
     """The loops of a nest that was cut.
 
     Args:
@@ -49,7 +49,7 @@ class CutLoops:
         return self.order[place] if place < len(self.order) else None
 
 
-def cut_results(schedule: Schedule, tiles: Tiles) -> CutLoops:
+def tile_spatial_loops(schedule: Schedule, tiles: Tiles) -> TiledLoops:
     """The loops of a nest that are no reduction, split and reordered as ``tiles`` say; those of reductions stay within.
 
     Raises:
@@ -80,16 +80,18 @@ def cut_results(schedule: Schedule, tiles: Tiles) -> CutLoops:
     ordered = [named[name] for name in tiles.loops if name in named]
     order = (*once, *ordered, *within.values())
     schedule.reorder(*order)
-    return CutLoops(tiles, order, named, len(once), within)
+    return TiledLoops(tiles, order, named, len(once), within)
 
 
-def cut_sums(schedule: Schedule, label: str, cut: CutLoops, axes: Sequence[str] | None = None) -> CutLoops:
+def tile_reduction_loops(
+    schedule: Schedule, label: str, cut: TiledLoops, axes: Sequence[str] | None = None
+) -> TiledLoops:
     """The reductions of a block split and reordered: within an instruction they come last, in the order of the axes.
 
-    What the block begins with is decomposed before, at the loop `CutLoops.summed`.
+    What the block begins with is decomposed before, at the loop `TiledLoops.summed`.
 
     Args:
-        schedule: that was given to `cut_results`.
+        schedule: that was given to `tile_spatial_loops`.
         label: the block that has the sums.
         cut: what that gave.
         axes: names of the reductions that the block has; None for all that are not whole.
@@ -118,11 +120,11 @@ def cut_sums(schedule: Schedule, label: str, cut: CutLoops, axes: Sequence[str] 
     return replace(cut, order=order, named=named, parts=parts)
 
 
-def double_buffer(schedule: Schedule, cut: CutLoops, buffers: dict[str, str], queue: Queue) -> None:
+def double_buffer(schedule: Schedule, cut: TiledLoops, buffers: dict[str, str], queue: Queue) -> None:
     """What ``tiles`` have twice, copied by the queue while the loop computes; nothing where they have nothing twice.
 
     Args:
-        schedule: in which all buffers are where `CutLoops.at` says.
+        schedule: in which all buffers are where `TiledLoops.at` says.
         cut: its loops.
         buffers: for the names of staged buffers the names of those that were made in the memories; one that is not here
             kept its own.
@@ -147,17 +149,18 @@ class StagedLoops:
         buffers: for the names of staged buffers the names of those in the memories.
     """
 
-    cut: CutLoops
+    cut: TiledLoops
     label: str
     init: str | None
     buffers: dict[str, str]
 
 
-def stage(schedule: Schedule, label: str, tiles: Tiles, machine: Machine) -> StagedLoops:
+def tile_and_stage(schedule: Schedule, label: str, tiles: Tiles, machine: Machine) -> StagedLoops:
     """One block cut, its buffers brought to the memories: what it reads by `Schedule.cache_read`, what it writes by
     `Schedule.cache_write`, each at the loop that the tiles say. Instructions, and `double_buffer` after them, are left.
 
-    A layer of several blocks is for `cut_results`, `cut_sums` and the primitives, in the order that it needs.
+    A layer of several blocks is for `tile_spatial_loops`, `tile_reduction_loops` and the primitives, in the order that
+    it needs.
 
     Args:
         schedule: of the function that the nest was derived from, untouched.
@@ -172,7 +175,7 @@ def stage(schedule: Schedule, label: str, tiles: Tiles, machine: Machine) -> Sta
     written = [buffer.name for buffer in schedule.block(label).writes]
     buffers: dict[str, str] = {}
 
-    def bring(one: Staged, at: Var | None) -> None:
+    def bring(one: StagedBuffer, at: Var | None) -> None:
         way = schedule.cache_write if one.name in written else schedule.cache_read
         buffers[one.name] = way(label, one.name, machine.memory(one.memory), at=at).name
 
@@ -181,11 +184,11 @@ def stage(schedule: Schedule, label: str, tiles: Tiles, machine: Machine) -> Sta
         for one in nest.staged:
             if tiles.at[one.name] is None:
                 bring(one, None)
-    cut = cut_results(schedule, tiles)
+    cut = tile_spatial_loops(schedule, tiles)
     init = None
     if any(axis.is_reduction for axis in nest.axes):
         init = schedule.decompose_reduction(label, cut.summed or schedule.loops(label)[len(cut.order)])
-        cut = cut_sums(schedule, label, cut)
+        cut = tile_reduction_loops(schedule, label, cut)
     for one in sorted(nest.staged, key=lambda one: one.name not in written):
         if one.name not in buffers:
             bring(one, cut.at(one.name))

@@ -14,7 +14,7 @@ from ..rewrites.simplify import simplify_within
 from ..schedule.dependences import Use, collect
 from ..schedule.nest import block_site, chain
 from ..schedule.regions import as_expr
-from .nest import Dimension, Fill, Instruction, LoopAxis, Nest, Staged
+from .nest import Dimension, Instruction, LoopAxis, Nest, PaddingFill, StagedBuffer
 
 __all__ = ["nest_of"]
 
@@ -25,7 +25,7 @@ def nest_of(
     staged: Mapping[str, str],
     instructions: Sequence[Instruction] = (),
     *,
-    fills: Mapping[str, Fill] | None = None,
+    fills: Mapping[str, PaddingFill] | None = None,
 ) -> Nest:
     """The loops of one block of a plain function, and what it and the blocks around it use, for `choose_tiles`.
 
@@ -65,7 +65,7 @@ class _Found:
         for use in (self.main, *uses):
             for loop in use.loops:
                 if loop.var not in axes:
-                    extent = use.known.of(loop.extent)[1]
+                    extent = use.known.interval(loop.extent)[1]
                     whole = loop not in self.main.loops
                     axes[loop.var] = LoopAxis(loop.var.name, extent, loop.var not in telling, whole)
                     self.known = self.known.declare(loop.var, (0, extent - 1))
@@ -100,7 +100,7 @@ class _Found:
     def _in_axes(self, form: Affine, values: Mapping[Var, Expr]) -> Affine:
         return affine(simplify_within(substitute(as_expr(form), values), self.known))
 
-    def staged(self, name: str, memory: str, fill: Fill | None) -> Staged:
+    def staged(self, name: str, memory: str, fill: PaddingFill | None) -> StagedBuffer:
         buffer = next((one for one in self.forms if one.name == name), None)
         there = sorted({one.name for one in self.forms})
         require(buffer is not None, f"buffer {name!r} is not used by the blocks of the nest: they use {there}")
@@ -113,7 +113,7 @@ class _Found:
             role = "made"
         else:
             dims = self._from_host(buffer, dims)
-        return Staged(name, memory, tuple(dims), itemsize(buffer.dtype), role, fill)  # type: ignore[arg-type]  # one of the roles
+        return StagedBuffer(name, memory, tuple(dims), itemsize(buffer.dtype), role, fill)  # type: ignore[arg-type]  # one of the roles
 
     def _dimension(self, buffer: Buffer, dim: int) -> Dimension:
         extent = buffer.shape[dim]
@@ -128,7 +128,7 @@ class _Found:
 
     def _telling(self, form: Affine) -> Affine:
         """Without the axes of one iteration."""
-        terms = {term: step for term, step in form.terms.items() if self.known.of(term) != (0, 0)}
+        terms = {term: step for term, step in form.terms.items() if self.known.interval(term) != (0, 0)}
         return Affine(terms, form.constant)
 
     def _from_host(self, buffer: Buffer, dims: list[Dimension]) -> list[Dimension]:

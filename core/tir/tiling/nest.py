@@ -14,7 +14,16 @@ from ..form.nodes import Intrinsic, Var
 from ..proofs.bounds import Bounds
 from ..schedule.dependences import collect
 
-__all__ = ["Dimension", "Fill", "Instruction", "LoopAxis", "Nest", "Range", "Staged", "largest_operands"]
+__all__ = [
+    "Dimension",
+    "Instruction",
+    "LoopAxis",
+    "Nest",
+    "PaddingFill",
+    "Range",
+    "StagedBuffer",
+    "max_operand_extents",
+]
 
 Range = tuple[int, int]
 """Iterations of an axis: the first, and how many."""
@@ -60,7 +69,7 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Fill:
+class PaddingFill:
     """How what lies around a padded buffer is filled: one execution for each side of each dimension that has padding.
     Sides of the first dimension are as wide as the buffer, those of the next ones as what is left.
 
@@ -75,7 +84,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedBuffer:
     """A buffer that is in a memory of the accelerator while a tile is computed.
 
     Args:
@@ -92,7 +101,7 @@ class Staged:
     dims: tuple[Dimension, ...]
     itemsize: int
     role: Literal["in", "out", "made"] = "in"
-    fill: Fill | None = None
+    fill: PaddingFill | None = None
 
     def axes(self) -> frozenset[str]:
         """Names of the axes that tell which elements are used."""
@@ -151,7 +160,7 @@ class Nest:
     """
 
     axes: tuple[LoopAxis, ...]
-    staged: tuple[Staged, ...]
+    staged: tuple[StagedBuffer, ...]
     instructions: tuple[Instruction, ...] = ()
 
     def __post_init__(self) -> None:
@@ -179,7 +188,7 @@ class Nest:
 
     def steps(self) -> dict[str, int | None]:
         """Of each axis the most iterations that one instruction of each step can do; None for all. It follows from the
-        extents of the operands: see `largest_operands`.
+        extents of the operands: see `max_operand_extents`.
         """
         each = [one for one in self.instructions if one.when == "each"]
         most: dict[str, int | None] = {axis.name: None for axis in self.axes}
@@ -189,7 +198,7 @@ class Nest:
             if not any(axis.name in one.axes() for one in each):
                 most[axis.name] = None if axis.is_whole else 1
         for one in self.instructions:
-            limits = largest_operands(one.intrinsic)
+            limits = max_operand_extents(one.intrinsic)
             for var, value in one.values.items():
                 limit = limits.get(var)
                 if isinstance(value, str) and limit is not None:
@@ -203,7 +212,7 @@ class Nest:
             machine.memory(one.memory)
 
 
-def largest_operands(intrinsic: Intrinsic) -> dict[str, int]:
+def max_operand_extents(intrinsic: Intrinsic) -> dict[str, int]:
     """Of each variable that is the extent of a loop of the description, the most that the operands' extents allow."""
     most: dict[str, int] = {}
     for use in collect(intrinsic.description, Bounds({})):

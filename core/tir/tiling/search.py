@@ -21,7 +21,7 @@ from ..form.machine import Machine
 from .nest import Nest
 from .timeline import Costs, Cut, Loop, Timeline, parts
 
-__all__ = ["Constraints", "Misfit", "Tiles", "choose_tiles", "try_all_tiles"]
+__all__ = ["Constraints", "Tiles", "TilingFailure", "choose_tiles", "search_exhaustively"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class TilingFailure:
     """Why no cut fits: the smallest tiles take more of a memory than there is.
 
     Args:
@@ -115,8 +115,10 @@ class Misfit:
         return f"the smallest tiles of {names} take {self.least_bytes} of the {self.nbytes} bytes of {self.memory!r}"
 
 
-def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Tiles | Misfit:
-    """The cut of a nest that takes the fewest cycles; a `Misfit` where none fits the memories.
+def choose_tiles(
+    nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None
+) -> Tiles | TilingFailure:
+    """The cut of a nest that takes the fewest cycles; a `TilingFailure` where none fits the memories.
 
     It is the best of all that `Constraints` allow, where costs are as `Costs` asks for, and ``tries`` were enough;
     `Tiles.least` tells how far from it it may be.
@@ -134,7 +136,9 @@ def choose_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constr
     return _Search(nest, machine, costs, constraints or Constraints()).best()
 
 
-def find_misfit(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Misfit | None:
+def find_misfit(
+    nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None
+) -> TilingFailure | None:
     """Why `choose_tiles` would find no cut; None where it would. Nothing is looked for, so that the predicate of a
     pattern may ask.
 
@@ -147,7 +151,9 @@ def find_misfit(nest: Nest, machine: Machine, costs: Costs, constraints: Constra
     return _Search(nest, machine, costs, constraints or Constraints()).least_misfit()
 
 
-def try_all_tiles(nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None) -> Tiles | Misfit:
+def search_exhaustively(
+    nest: Nest, machine: Machine, costs: Costs, constraints: Constraints | None = None
+) -> Tiles | TilingFailure:
     """As `choose_tiles`, but every size of every tile and step is tried, which takes minutes: to see what that misses.
 
     Args:
@@ -317,15 +323,15 @@ class _Search:
             at.append(max([place for place in allowed if place <= depth], default=depth))
         return Cut(tiles, steps, ordered, tuple(at))
 
-    def misfit(self, cut: Cut) -> Misfit | None:
+    def misfit(self, cut: Cut) -> TilingFailure | None:
         """The first memory that a cut takes too much of."""
         for name, used in self.timeline.used_by(cut).items():
             if used > self.sizes[name]:
                 held = tuple([one.name for one in self.nest.staged if one.memory == name])
-                return Misfit(name, used, self.sizes[name], held)
+                return TilingFailure(name, used, self.sizes[name], held)
         return None
 
-    def least_misfit(self) -> Misfit | None:
+    def least_misfit(self) -> TilingFailure | None:
         """The memory for which even the smallest tiles are too large."""
         return self.misfit(self.smallest(()))
 
@@ -476,7 +482,7 @@ class _Search:
 
     # The search
 
-    def best(self) -> Tiles | Misfit:
+    def best(self) -> Tiles | TilingFailure:
         """The best cut."""
         misfit = self.least_misfit()
         if misfit is not None:
@@ -503,7 +509,7 @@ class _Search:
         assert found is not None  # the smallest tiles fit
         return self.told(found[1], found[0][0], min(least, found[0][0]))
 
-    def best_of_all(self) -> Tiles | Misfit:
+    def best_of_all(self) -> Tiles | TilingFailure:
         """The best cut of all sizes, none of which is left out for what others cost."""
         misfit = self.least_misfit()
         if misfit is not None:

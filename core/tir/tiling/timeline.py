@@ -1,5 +1,5 @@
-"""How many cycles a nest takes that is cut in some way: what loops, copies and instructions `stage` makes of it, added
-up, and followed where a queue works meanwhile. The rules of time are those of `elapsed_cycles`.
+"""How many cycles a nest takes that is cut in some way: what loops, copies and instructions `tile_and_stage` makes of
+it, added up, and followed where a queue works meanwhile. The rules of time are those of `elapsed_cycles`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..form import ctext
 from ..form.machine import Machine
 from ..form.nodes import Queue
-from ..proofs.commands import Copied, Executed
+from ..proofs.commands import CopyCommand, ExecCommand
 from .nest import Instruction, Nest, Range
 
 __all__ = ["Costs", "Cut", "Loop", "Timeline", "parts"]
@@ -30,7 +30,7 @@ class Costs:
         copies: whether the engine of the queue also does the transfers that the host waits for.
     """
 
-    cycles: Callable[[Executed | Copied], int]
+    cycles: Callable[[ExecCommand | CopyCommand], int]
     issue: int = 0
     queue: Queue | None = None
     copies: bool = True
@@ -96,7 +96,7 @@ class Timeline:
         self._held: dict[tuple[int, tuple[Loop, ...]], tuple[int, ...]] = {}
         self._instructions: dict[object, int] = {}
         self._moved: dict[object, tuple[int, int, int]] = {}
-        self._cycles: dict[Executed | Copied, int] = {}
+        self._cycles: dict[ExecCommand | CopyCommand, int] = {}
 
     def _takes_rows(self, number: int) -> bool:
         text = getattr(self.memories[number], "copy_out" if self.nest.staged[number].role == "out" else "copy_in")
@@ -123,7 +123,7 @@ class Timeline:
 
     # Pieces
 
-    def cycles(self, command: Executed | Copied) -> int:
+    def cycles(self, command: ExecCommand | CopyCommand) -> int:
         """Cycles of one command, without those of its issue."""
         found = self._cycles.get(command)
         if found is None:
@@ -200,7 +200,7 @@ class Timeline:
                         times *= extent
                     if min(rows, row, times) > 0:
                         given = {one.fill.rows: rows, one.fill.row_bytes: row * one.itemsize}
-                        command = Executed(one.fill.intrinsic, tuple([given.get(name, 0) for name in names]))
+                        command = ExecCommand(one.fill.intrinsic, tuple([given.get(name, 0) for name in names]))
                         fills += times * (self.costs.issue + self.cycles(command))
         if one.role == "made":
             return 0, ()
@@ -228,7 +228,7 @@ class Timeline:
         if not self.takes_rows[number]:
             times, rows = times * rows, 1
         to, source = ("global", one.memory) if one.role == "out" else (one.memory, "global")
-        command = Copied(to, source, rows, row * one.itemsize)
+        command = CopyCommand(to, source, rows, row * one.itemsize)
         yield from [self.cycles(command)] * times
 
     def execute(self, number: int, ranges: Ranges) -> int:
@@ -241,7 +241,7 @@ class Timeline:
             for var in one.intrinsic.vars:
                 value = one.values[var.name]
                 values.append(ranges[self.names.index(value)][1] if isinstance(value, str) else value)
-            found = self.costs.issue + self.cycles(Executed(one.intrinsic, tuple(values)))
+            found = self.costs.issue + self.cycles(ExecCommand(one.intrinsic, tuple(values)))
             self._executed[key] = found
         return found
 

@@ -105,7 +105,7 @@ def test_a_region_that_the_model_made_is_not_for_it() -> None:
     x = var("x", 5, 5)
     region = Function([x], call("nn.relu", x), {"Compiler": "blas", "global_symbol": "mine"})
     mine = GlobalVar("mine", region.type)
-    module = IRModule.of({"main": Function([x], Call(mine, [x])), "mine": region})
+    module = IRModule.from_functions({"main": Function([x], Call(mine, [x])), "mine": region})
     with pytest.raises(ModelError, match=r"'mine' on its target, which refuses it: nn\.relu stands for itself"):
         uma.build(module, ["blas", "c"], plugins=PLUGINS)
 

@@ -152,7 +152,10 @@ def check(drawn: list[Case], target: str) -> None:
         inputs += own
         given_ |= {var.name: case.value(var.name[-1]) for var in own}
     artifact = uma.build(
-        IRModule.of({"main": Function(inputs, Tuple(exprs))}), [target, "c"], name="products", plugins=PLUGINS
+        IRModule.from_functions({"main": Function(inputs, Tuple(exprs))}),
+        [target, "c"],
+        name="products",
+        plugins=PLUGINS,
     )
     with artifact.session() as session:
         for case, made in zip(drawn, session.run(given_).values(), strict=True):
@@ -209,7 +212,7 @@ def test_the_same_value_on_both_sides(target: str) -> None:
     turned = call("transpose", x, axes=(1, 0))
     pairs = [(x, x), (x, turned), (turned, x), (turned, turned)]
     for left, right in pairs:
-        module = IRModule.of({"main": Function([x], call("matmul", left, right))})
+        module = IRModule.from_functions({"main": Function([x], call("matmul", left, right))})
         artifact = uma.build(module, [target, "c"], name="square", plugins=PLUGINS)
         value = np.random.default_rng(0).uniform(-1, 1, (6, 6)).astype(np.float32)
         sides = [value if side is x else value.T for side in (left, right)]
@@ -222,7 +225,7 @@ def test_products_keep_nan_and_infinities(target: str) -> None:
     """Also where the other factor is 0, which some libraries skip."""
     nan, inf = np.nan, np.inf
     a, b = (Var(name, TensorType(shape, "float32")) for name, shape in (("a", (6, 9)), ("b", (9, 20))))
-    module = IRModule.of({"main": Function([a, b], call("matmul", a, b))})
+    module = IRModule.from_functions({"main": Function([a, b], call("matmul", a, b))})
     left, right = (np.ones(var.shape, np.float32) for var in (a, b))
     for row, value in enumerate((nan, inf, -inf)):
         left[row, row] = value

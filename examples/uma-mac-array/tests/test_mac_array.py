@@ -59,7 +59,7 @@ def test_it_leaves_to_the_host(body: Expr, why: str) -> None:
 def test_layers_that_are_cut_are_exact_and_cost_what_was_estimated(target: str) -> None:
     body = conv((2, 9, 7, 5), (3, 2, 5, 17), strides=(2, 1), padding=(1, 0, 2, 1), input_zero_point=-100)
     x = Var("x", TensorType((2, 9, 7, 5), "int8"))
-    module = IRModule.of({"main": Function([x], body)})
+    module = IRModule.from_functions({"main": Function([x], body)})
     given = np.random.default_rng(1).integers(-128, 128, x.tensor.shape).astype(np.int8)
     (expected,) = uma.build(module, "c").run(given).values()
     with uma.build(module, [target, "c"]).session() as session:

@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import uma
-from uma.hookspecs import Cost, Lowered
+from uma.hookspecs import Cost, LoweredKernel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate
@@ -135,7 +135,7 @@ def matched(function: Function, machine: Machine) -> Match | None:
     return found[0] if found else None
 
 
-def lowered(function: Function, machine: Machine) -> Lowered:
+def lowered(function: Function, machine: Machine) -> LoweredKernel:
     found = matched(function, machine)
     assert found is not None and found.root is function.body
     result = found.pattern.lower(found.moved({}, function), Target(KIND))
@@ -143,7 +143,7 @@ def lowered(function: Function, machine: Machine) -> Lowered:
     return result
 
 
-def run(made: Lowered, *inputs: np.ndarray) -> np.ndarray:
+def run(made: LoweredKernel, *inputs: np.ndarray) -> np.ndarray:
     """``inputs`` in the order of the function's."""
     given = {b.name: array.reshape(b.shape) for b, array in zip(made.func.buffers("input"), inputs, strict=True)}
     constants = dict(zip(("weight", "record", "diagonal"), made.constants, strict=False))
@@ -291,7 +291,9 @@ def check_compiled(drawn: list[Layer], target: str) -> None:
     functions = [layer.function() for layer in drawn]
     named = [{p: Var(f"{p.name}{n}", p.type) for p in f.params} for n, f in enumerate(functions)]
     results = [substitute(f.body, dict(names)) for f, names in zip(functions, named, strict=True)]
-    module = IRModule.of({"main": Function([var for names in named for var in names.values()], Tuple(results))})
+    module = IRModule.from_functions(
+        {"main": Function([var for names in named for var in names.values()], Tuple(results))}
+    )
     session = uma.build(module, [target, "c"], name="layers", plugins=PLUGINS).session()
     given = [layer.inputs(function) for layer, function in zip(drawn, functions, strict=True)]
     made = session.run({f"{name}{n}": array for n, one in enumerate(given) for name, array in one.items()})

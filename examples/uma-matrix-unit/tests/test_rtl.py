@@ -77,7 +77,7 @@ def small_model() -> IRModule:
     dense = requantised(call("qnn.dense", y, weights(11, 70), input_zero_point=5), 11, -10, "up")
     z = Var("z", TensorType((1, 40, 4, 2), "int8"))  # in tiles of whole rows
     tall = requantised(call("qnn.conv2d", z, weights(3, 1, 2, 8), strides=(2, 1)), 8, -8, "even")
-    return IRModule.of({"main": Function([x, y, z], Tuple([second, dense, tall]))})
+    return IRModule.from_functions({"main": Function([x, y, z], Tuple([second, dense, tall]))})
 
 
 def given(module: IRModule) -> dict[str, np.ndarray]:

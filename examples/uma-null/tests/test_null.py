@@ -19,7 +19,7 @@ PLUGINS = PluginHost(
 def test_it_takes_its_op_and_no_other() -> None:
     x = Var("x", TensorType((2, 3), "int8"))
     body = call("add", call("nn.relu", call("add", x, x)), x)
-    module = uma.IRModule.of({"main": Function([x], body)})
+    module = uma.IRModule.from_functions({"main": Function([x], body)})
     placed = uma.build(module, "null_unit", plugins=PLUGINS, stop_after="partition")
     assert isinstance(placed, uma.IRModule)
     [region] = [one for one in placed.functions.values() if isinstance(one, Function) and one.attr("Compiler")]

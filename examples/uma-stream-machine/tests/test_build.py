@@ -25,7 +25,7 @@ from uma.pipeline.driver import lower_loaded, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Call, Program, Wait, plan
-from uma.program.check import check_plan
+from uma.program.check import verify_plan
 from uma.relay import FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.reports.explain import explain
@@ -210,7 +210,7 @@ def branches() -> IRModule:
     y = call("qnn.conv2d", x, weight, padding=(1, 1, 1, 1))
     y = call("qnn.requantize", y, scale=FixedPoint((2**30,), (-10,), "double"), dtype="int8")
     z = call("qnn.softmax", x, scale=FixedPoint((2**30,), (24,), "double"))
-    return IRModule.of({"main": Function([x], call("concatenate", y, z, axis=-1))})
+    return IRModule.from_functions({"main": Function([x], call("concatenate", y, z, axis=-1))})
 
 
 def test_the_host_works_while_a_stream_runs() -> None:
@@ -232,7 +232,7 @@ def test_regions_have_as_many_operands_as_the_machine_takes_regions_of_memory() 
     assert KIND.limits == Limits(operands=REGIONS - 2)
     x = Var("x", TensorType((1, 4, 4, 2), "int8"))
     pools = [call("nn.max_pool2d", x, pool_size=(1 + n // 4, 1 + n % 4)) for n in range(1, 15)]
-    module = IRModule.of({"main": Function([x], Tuple(pools))})
+    module = IRModule.from_functions({"main": Function([x], Tuple(pools))})
     loaded = load_model(module)
     build = start_build(loaded, resolve_targets(["stream_machine", "c"], PLUGINS))
     build.run(loaded.form)
@@ -285,7 +285,7 @@ def test_the_host_waits_wherever_it_has_to(models: Path, name: str, targets: str
         steps = program.steps[:number] + program.steps[number + 1 :]
         with pytest.raises(InternalError):
             other = replace(program, steps=steps)
-            check_plan(other, plan(other))
+            verify_plan(other, plan(other))
 
 
 def test_a_stream_without_a_wait_stops_the_run(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ DOUBLE = FixedPoint((2**30,), (-7,), "double")
 def streams(function: Function, weight_bytes: int = 65536) -> list[tuple[Function, Extern]]:
     """The regions of a function, each with what it is lowered to."""
     members = resolve_targets([f"stream_machine -weight_bytes={weight_bytes}", "c"], PLUGINS)
-    build = start_build(LoadedModel(IRModule.of({"main": function}), "net"), members)
-    module = build.run(IRModule.of({"main": function}), "fuse")
+    build = start_build(LoadedModel(IRModule.from_functions({"main": function}), "net"), members)
+    module = build.run(IRModule.from_functions({"main": function}), "fuse")
     assert isinstance(module, IRModule)
     target = members["stream_machine"].target
     found = []
@@ -192,7 +192,7 @@ def test_compiled_networks_are_exact(drawn: list[Function], targets: tuple[str, 
     params = [var for names in named for var in names.values()]
     bodies = [substitute(f.body, dict(names)) for f, names in zip(drawn, named, strict=True)]
     results = [result for body in bodies for result in (body.fields if isinstance(body, Tuple) else (body,))]
-    module = IRModule.of({"main": Function(params, Tuple(results))})
+    module = IRModule.from_functions({"main": Function(params, Tuple(results))})
     rng = np.random.default_rng(0)
     inputs = {x.name: rng.integers(-128, 128, x.shape).astype(np.int8) for x in params}
     expected = evaluate(module.main, inputs)

@@ -63,7 +63,7 @@ SHAPES = ((3, 64), (1, 1000), (2, 3, 197), (5, 127), (2, 1, 2, 100), (7, 4099), 
 
 def module_of(kind: str, *shapes: tuple[int, ...]) -> IRModule:
     params = [Var(f"x{number}", TensorType(shape, "float32")) for number, shape in enumerate(shapes)]
-    return IRModule.of({"main": Function(params, Tuple([KINDS[kind](param) for param in params]))})
+    return IRModule.from_functions({"main": Function(params, Tuple([KINDS[kind](param) for param in params]))})
 
 
 def check(kind: str, target: str, shapes: tuple[tuple[int, ...], ...]) -> str:
@@ -93,7 +93,7 @@ def test_functions_are_done_to_tiles_in_vectors(function: str) -> None:
     """In a loop over the sums of a tile, which is written once."""
     x, weight = Var("x", TensorType((16, 24), "float32")), np.random.default_rng(3).uniform(-1, 1, (40, 24))
     made = call(function, call("nn.dense", x, const(weight.astype(np.float32))))
-    module = IRModule.of({"main": Function((x,), Tuple([made]))})
+    module = IRModule.from_functions({"main": Function((x,), Tuple([made]))})
     artifact = uma.build(module, "c -opt=2", name="rows", plugins=PLUGINS)
     values = {"x": np.random.default_rng(4).uniform(-1, 1, (16, 24)).astype(np.float32)}
     (got,), (wanted,) = artifact.run(values).values(), reference(module, values)
@@ -117,7 +117,7 @@ def test_tensors_whose_rows_fill_no_vectors_are_one_row(target: str) -> None:
             "qnn.quantize", call("sin", y), scale=(0.01,), zero_point=(0,), axis=-1, rounding="even", dtype="int8"
         )
         made.append(call("qnn.dequantize", bits, scale=(0.01,), zero_point=(0,), axis=-1))
-    module = IRModule.of({"main": Function(inputs, Tuple(made))})
+    module = IRModule.from_functions({"main": Function(inputs, Tuple(made))})
     artifact = uma.build(module, target, name="rows", plugins=PLUGINS)
     text = artifact.files["rows.c"].decode()
     assert "uma_sin_f32x" in text and "uma_exp_f32x" in text

@@ -27,7 +27,7 @@ def layer(
     body = call("qnn.conv2d", x, w, **attrs)
     if is_int8:
         body = call("qnn.requantize", body, scale=FixedPoint((1 << 30,), (-8,), "double"), dtype="int8")
-    return IRModule.of({"main": Function([one for one in (x, w) if isinstance(one, Var)], body)})
+    return IRModule.from_functions({"main": Function([one for one in (x, w) if isinstance(one, Var)], body)})
 
 
 def ones(*shape: int) -> np.ndarray:

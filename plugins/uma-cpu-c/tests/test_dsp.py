@@ -142,7 +142,7 @@ class Drawn:
         for number in range(count):
             one = (self.dense, self.convolution, self.line, self.planes, self.residual)[number % 5]
             self.outputs.append(one() if number % 10 != 6 else self.convolution(one=True))
-        module = IRModule.of({"main": Function(tuple(self.inputs), Tuple(self.outputs))})
+        module = IRModule.from_functions({"main": Function(tuple(self.inputs), Tuple(self.outputs))})
         values = {
             x.name: self.rng.choice([-128, 127], x.shape).astype(np.int8)
             if self.rng.random() < 0.3
@@ -194,7 +194,7 @@ def test_many_layers(seed: int, by_rows: bool) -> None:
 def test_what_may_be_in_place(shape: tuple[int, ...], attrs: dict[str, Any], in_place: bool) -> None:
     """A channel that is in a plane, and pixels that are in a block; not windows, which are read again."""
     made = fusion(np.ones(shape, np.int8), (1, 5, 5, 4), **attrs)
-    module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
+    module = IRModule.from_functions({"main": Function(made.function.params[:1], made_of(made))})
     loops = uma.build(module, TARGET, plugins=PLUGINS, stop_after="lower")
     assert isinstance(loops, IRModule)
     (func,) = (one for one in loops.functions.values() if isinstance(one, PrimFunc))
@@ -207,7 +207,7 @@ def test_what_may_be_in_place(shape: tuple[int, ...], attrs: dict[str, Any], in_
 def test_where_flash_counts_few_channels_are_paired(opt: str, channels: int, taken: bool) -> None:
     """Sixteen bytes a channel are more than a bias where all have one scale."""
     made = fusion(np.ones((1, 1, 4, channels), np.int8), (1, 5, 5, 4), scale=FixedPoint((2**30,), (-9,), "double"))
-    module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
+    module = IRModule.from_functions({"main": Function(made.function.params[:1], made_of(made))})
     artifact = uma.build(module, f"c -mcpu=cortex-m4 -opt={opt}", name="m", plugins=PLUGINS)
     assert ("uma_dsp_tile_twice(" in artifact.files["m.c"].decode()) == taken
 
@@ -216,7 +216,7 @@ def test_where_flash_counts_few_channels_are_paired(opt: str, channels: int, tak
 def test_a_layer_alone_has_all_headers(channels: int) -> None:
     """``uma_dsp_depth.h`` includes ``uma_dsp.h``, which no other layer of the model brings."""
     made = fusion(np.ones((3, 3, 1, channels), np.int8), (1, 5, 5, channels), groups=channels, padding=(1, 1, 1, 1))
-    module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
+    module = IRModule.from_functions({"main": Function(made.function.params[:1], made_of(made))})
     with asked_by_rows():
         loops = uma.build(module, TARGET, plugins=PLUGINS, stop_after="flatten")
     assert isinstance(loops, IRModule)
@@ -338,7 +338,7 @@ def test_instructions_are_about_what_the_emulator_counts(by_rows: bool, monkeypa
     ]
     inputs = tuple(Var(f"x{number}", one.function.params[0].type) for number, one in enumerate(made))
     outputs = [made_of(one, x) for one, x in zip(made, inputs, strict=True)]
-    module = IRModule.of({"main": Function(inputs, Tuple(outputs))})
+    module = IRModule.from_functions({"main": Function(inputs, Tuple(outputs))})
     with asked_by_rows() if by_rows else nullcontext():
         artifact = uma.build(module, f"{TARGET} {BOARD}", name="layers", plugins=PLUGINS)
     calls = artifact.profile({x.name: np.zeros(x.shape, np.int8) for x in inputs}).calls

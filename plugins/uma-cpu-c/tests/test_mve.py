@@ -87,7 +87,7 @@ class Limits:
 
     def module(self) -> IRModule:
         """All of them."""
-        return IRModule.of({"main": Function(tuple(self.inputs), Tuple(tuple(self.outputs)))})
+        return IRModule.from_functions({"main": Function(tuple(self.inputs), Tuple(tuple(self.outputs)))})
 
 
 def chosen(seed: int) -> Limits:

@@ -75,7 +75,7 @@ def products() -> tuple[IRModule, dict[str, np.ndarray]]:
         call("nn.dense", rows, const(weights(17, 6, 32, -8, 7))),
         call("nn.dense", call("reshape", one, newshape=(1, 192)), const(weights(128, 12, 16, -8, 7))),
     ]
-    module = IRModule.of({"main": Function((one, several, rows), uma.relay.Tuple(made))})
+    module = IRModule.from_functions({"main": Function((one, several, rows), uma.relay.Tuple(made))})
     values = {var.name: RNG.standard_normal(var.shape).astype(np.float32) for var in (one, several, rows)}
     return module, values
 
@@ -128,7 +128,7 @@ def test_what_it_does_not_pay_for_is_left() -> None:
     x, many = Var("x", TensorType((2, 192), "float32")), Var("many", TensorType((5, 192), "float32"))
     both = call("add", call("nn.dense", x, shared), call("nn.dense", call("nn.relu", x), shared))
     for given, body in (((x,), call("nn.dense", x, shared)), ((many,), call("nn.dense", many, shared)), ((x,), both)):
-        module = IRModule.of({"main": Function(given, body)})
+        module = IRModule.from_functions({"main": Function(given, body)})
         fused = uma.build(module, "c -mcpu=x86-64", plugins=PLUGINS, stop_after="fuse")
         assert isinstance(fused, IRModule)
         least = 1 if given == (many,) else shared.tensor.nbytes + 1

@@ -10,7 +10,7 @@ from tests._support.built_layers import PLUGINS, SETS, features, same, target_fo
 from tests._support.random_layers import Layers, reference
 
 import uma
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.tir import print_func
 from uma_cpu_c.pools import pooled
@@ -55,8 +55,8 @@ def test_means_whose_sums_no_float_holds_are_divided_as_integers() -> None:
     """Sums of 192 numbers of 16 bits."""
     x = Var("x", TensorType((1, 64, 3, 8), "int16"))
     big = call("qnn.avg_pool2d", x, pool_size=(64, 3))
-    assert isinstance(pooled(Fusion(Function((x,), big)), AVX2), Scheduled)
-    module, values = IRModule.of({"main": Function((x,), big)}), {"x": np.full(x.shape, -32768, np.int16)}
+    assert isinstance(pooled(Fusion(Function((x,), big)), AVX2), ScheduledKernel)
+    module, values = IRModule.from_functions({"main": Function((x,), big)}), {"x": np.full(x.shape, -32768, np.int16)}
     (found,) = uma.build(module, "c -opt=2", name="pools", plugins=PLUGINS).run(values).values()
     assert (found == -32768).all()
 
@@ -81,7 +81,7 @@ def test_windows_that_share_little_are_left_to_the_plain_loops() -> None:
 def test_what_has_no_form(channels: int, attrs: dict[str, Any], reason: str | None) -> None:
     answer = pooled(fusion(channels, attrs), AVX2)
     if reason is None:
-        assert isinstance(answer, Scheduled)
+        assert isinstance(answer, ScheduledKernel)
     else:
         assert answer == Declined(f"no pool in vectors: {reason}")
 
@@ -99,7 +99,7 @@ def test_what_is_looked_up_in_a_table_is_no_vector() -> None:
         call("transpose", curve(x), axes=(0, 3, 1, 2)),
         call("transpose", call("clip", x, a_min=5, a_max=5), axes=(0, 3, 1, 2)),
     ]
-    module = IRModule.of({"main": Function((x,), Tuple(made))})
+    module = IRModule.from_functions({"main": Function((x,), Tuple(made))})
     values = {"x": rng.integers(-128, 128, x.shape).astype(np.int8)}
     same(uma.build(module, "c -opt=2", name="pools", plugins=PLUGINS).run(values), reference(module, values))
 
@@ -115,6 +115,6 @@ def test_data_that_are_computed_from_wider_numbers_give_narrower_vectors(unit: U
     scaled = call("round", call("multiply", call("cast", x, dtype="float64"), scale))
     data = call("cast", call("clip", scaled, a_min=-128.0, a_max=127.0), dtype="int8")
     made = pooled(Fusion(Function((x, scale), call("qnn.avg_pool2d", data, pool_size=(3, 3)))), unit)
-    assert isinstance(made, Scheduled)
+    assert isinstance(made, ScheduledKernel)
     text = print_func(made.kernel.func, "f")
     assert f"vectorized({unit.bytes // 8})" in text and f"vectorized({unit.bytes // 4})" not in text

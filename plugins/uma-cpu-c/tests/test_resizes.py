@@ -44,7 +44,10 @@ def test_all_elements_are_where_they_belong(cc: str) -> None:
         values[x.name] = bits.view(x.dtype).reshape(x.shape)
     made = [enlarged(x, *times) for x, (_, times, _) in zip(inputs, CASES, strict=True)]
     artifact = uma.build(
-        IRModule.of({"main": Function(inputs, Tuple(made))}), f"c -cc={cc} -opt=2", name="layers", plugins=PLUGINS
+        IRModule.from_functions({"main": Function(inputs, Tuple(made))}),
+        f"c -cc={cc} -opt=2",
+        name="layers",
+        plugins=PLUGINS,
     )
     for result, x, (_, (high, wide), _) in zip(artifact.run(values).values(), inputs, CASES, strict=True):
         assert result.tobytes() == values[x.name].repeat(high, axis=1).repeat(wide, axis=2).tobytes()
@@ -54,7 +57,7 @@ def test_what_stands_between_two_layouts_needs_no_transposition() -> None:
     x = Var("x", TensorType((2, 6, 5, 4), "float32"))
     last = call("layout_transform", x, src_layout="NCHW", dst_layout="NHWC")
     made = call("layout_transform", enlarged(last, 2, 2), src_layout="NHWC", dst_layout="NCHW")
-    module = IRModule.of({"main": Function((x,), made)})
+    module = IRModule.from_functions({"main": Function((x,), made)})
     artifact = uma.build(module, "c -opt=2", name="layers", plugins=PLUGINS)
     assert [one.op for one in artifact.record.calls] == ["nn.resize_nearest"]
     values = {"x": np.random.default_rng(5).standard_normal(x.shape).astype(np.float32)}

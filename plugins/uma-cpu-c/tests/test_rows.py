@@ -40,7 +40,7 @@ def layers() -> IRModule:
         made(inputs[3], 1),
         made(inputs[4], 3, 1, padding=(0, 0, 1, 1), strides=(2, 2), groups=8),
     )
-    return IRModule.of({"main": Function(inputs, Tuple(outputs))})
+    return IRModule.from_functions({"main": Function(inputs, Tuple(outputs))})
 
 
 @pytest.mark.few(3)

@@ -41,7 +41,9 @@ def test_random_layers_by_rows(core: str) -> None:
 def test_by_rows_the_outermost_loop_is_over_rows(attrs: dict[str, Any], shape: tuple[int, ...]) -> None:
     """Not over all pixels, and not over channels."""
     x = Var("x", TensorType((1, 6, 5, 4), "int8"))
-    module = IRModule.of({"main": Function((x,), call("qnn.conv2d", x, const(np.ones(shape, np.int8)), **attrs))})
+    module = IRModule.from_functions(
+        {"main": Function((x,), call("qnn.conv2d", x, const(np.ones(shape, np.int8)), **attrs))}
+    )
 
     def outermost() -> int:
         loops = uma.build(module, CORES["thumb1"], plugins=PLUGINS, stop_after="lower")
@@ -59,7 +61,7 @@ def test_by_rows_the_outermost_loop_is_over_rows(attrs: dict[str, Any], shape: t
 def test_where_flash_counts_all_tiles_are_alike() -> None:
     x = Var("x", TensorType((1, 6, 8, 4), "int8"))
     weight = const(np.arange(-72, 72, dtype=np.int8).reshape(3, 3, 4, 4))
-    module = IRModule.of({"main": Function((x,), call("qnn.conv2d", x, weight, padding=(1, 1, 1, 1)))})
+    module = IRModule.from_functions({"main": Function((x,), call("qnn.conv2d", x, weight, padding=(1, 1, 1, 1)))})
     made = {opt: uma.build(module, f"c -mcpu=cortex-m3 -opt={opt}", name="m", plugins=PLUGINS) for opt in "3s"}
     peeled, alike = (made[opt].files["m.c"].decode().count("/* reduce0") for opt in "3s")
     assert peeled == 2 * alike

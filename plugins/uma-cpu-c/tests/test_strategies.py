@@ -95,7 +95,7 @@ def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:
     """As where the zero point is the largest number, and what is below it is cut off."""
     x = Var("x", TensorType((4, 8), "int8"))
     sums = call("qnn.dense", x, const(np.ones((16, 8), np.int8)), input_zero_point=3)
-    module = IRModule.of({"main": Function((x,), call("clip", sums, a_min=5, a_max=5))})
+    module = IRModule.from_functions({"main": Function((x,), call("clip", sums, a_min=5, a_max=5))})
     loops = uma.build(module, "c -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3", plugins=PLUGINS, stop_after="flatten")
     assert isinstance(loops, IRModule)
     (func,) = (function for function in loops.functions.values() if isinstance(function, PrimFunc))

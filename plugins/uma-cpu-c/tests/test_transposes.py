@@ -8,7 +8,7 @@ from tests._support.built_layers import PLUGINS, SETS, features, same, target_fo
 from tests._support.random_layers import reference
 
 import uma
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.transposes import merged, transposed
 from uma_cpu_c.units import Unit
@@ -35,7 +35,7 @@ def moved(cases: list[tuple[tuple[int, ...], tuple[int, ...], str]]) -> tuple[IR
     for x in inputs:
         bits = rng.integers(0, 2 if x.dtype == "bool" else 256, x.tensor.nbytes, np.uint8)
         values[x.name] = bits.view(x.dtype).reshape(x.shape)
-    return IRModule.of({"main": Function(tuple(inputs), Tuple(made))}), values
+    return IRModule.from_functions({"main": Function(tuple(inputs), Tuple(made))}), values
 
 
 def check(target: str) -> str:
@@ -77,7 +77,7 @@ def test_what_is_transposed_may_be_computed_first(cc: str) -> None:
         call("transpose", call("nn.relu", x), axes=(2, 3, 0, 1)),
         call("transpose", call("cast", x, dtype="int16"), axes=(3, 1, 0, 2)),
     ]
-    module = IRModule.of({"main": Function((x,), Tuple(made))})
+    module = IRModule.from_functions({"main": Function((x,), Tuple(made))})
     values = {"x": 9 * rng.standard_normal(x.shape).astype(np.float32)}
     artifact = uma.build(module, f"c -cc={cc} -opt=2", name="layers", plugins=PLUGINS)
     same(artifact.run(values), reference(module, values))
@@ -94,13 +94,13 @@ def test_dimensions_that_stay_together_are_one() -> None:
 
 
 def test_what_is_no_transposition_of_blocks() -> None:
-    def answer(shape: tuple[int, ...], *axes: int, is_alone: bool = True) -> Scheduled | Declined | None:
+    def answer(shape: tuple[int, ...], *axes: int, is_alone: bool = True) -> ScheduledKernel | Declined | None:
         x = Var("x", TensorType(shape, "int8"))
         made: Call = call("transpose", x if is_alone else call("nn.relu", x), axes=axes)
         return transposed(Fusion(Function((x,), made)), Unit(32, 16, 2, 2, 4))
 
-    assert isinstance(answer((16, 16), 1, 0), Scheduled)
-    assert isinstance(answer((16, 3, 16), 2, 1, 0, is_alone=False), Scheduled)
+    assert isinstance(answer((16, 16), 1, 0), ScheduledKernel)
+    assert isinstance(answer((16, 3, 16), 2, 1, 0, is_alone=False), ScheduledKernel)
     assert answer((16, 16), 1, 0, is_alone=False) is None  # it would be the whole of it that is computed first
     assert answer((16, 3, 16), 1, 0, 2) is None
     assert answer((16, 1, 1), 1, 0, 2) is None

@@ -14,7 +14,7 @@ from tests._support.tools import skip_without
 
 from uma.compilers import KNOWN_COMPILERS, refused_flags
 from uma.errors import UsageError
-from uma.hookspecs import Code
+from uma.hookspecs import TargetCode
 from uma.plugins import PluginEntry, PluginHost
 from uma.target import Target
 from uma.toolchain.compile import Part, compile_shared
@@ -30,9 +30,9 @@ def host() -> PluginHost:
     return PluginHost(lambda: [PluginEntry("c", "uma_cpu_c", "uma-cpu-c", "0.1.0", ("uma-core>=0.1,<0.2",))])
 
 
-def code(host: PluginHost, text: str) -> Code:
+def code(host: PluginHost, text: str) -> TargetCode:
     found = host.plugin_for("c").call("tir_to_runtime", module=object(), prefix="m_on_x", target=host.target(text))
-    assert isinstance(found, Code) and set(found.headers) == {
+    assert isinstance(found, TargetCode) and set(found.headers) == {
         "uma_dots.h",
         "uma_dsp.h",
         "uma_dsp_depth.h",
@@ -75,7 +75,7 @@ def test_flags_for_a_machine(
     machine: str, text: str, flags: tuple[str, ...], host: PluginHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(machine, monkeypatch)
-    assert code(host, text) == Code(cflags=flags + MATH, cc=None)
+    assert code(host, text) == TargetCode(cflags=flags + MATH, cc=None)
 
 
 SOFT, FPV4, FPV5 = (
@@ -105,7 +105,7 @@ SOFT, FPV4, FPV5 = (
 def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[str, ...], host: PluginHost) -> None:
     found = {"mcpu": mcpu, "mtriple": "arm-none-eabi", "cc": "arm-none-eabi-gcc", "cflags": flags}
     assert derived(host, f"c -mcpu={asked}") == {n: v for n, v in found.items() if (n, v) != ("mcpu", asked)}
-    assert code(host, f"c -mcpu={asked}") == Code(
+    assert code(host, f"c -mcpu={asked}") == TargetCode(
         cflags=("-O3", "-funroll-loops", f"-mcpu={mcpu}", *MATH, *flags),
         cc="arm-none-eabi-gcc",
         machine=f"arm-none-eabi {asked}",
@@ -123,27 +123,29 @@ def test_a_microcontrollers_loops_are_small_by_themselves(level: str, wanted: st
     [
         (
             "c -mtriple=aarch64-linux-gnu",
-            Code(("-O3", *MATH), "aarch64-linux-gnu-gcc", "aarch64-linux-gnu"),
+            TargetCode(("-O3", *MATH), "aarch64-linux-gnu-gcc", "aarch64-linux-gnu"),
         ),
         (
             "c -mcpu=cortex-a72 -opt=s -cc=aarch64-linux-gnu-gcc-12 -runner=qemu-aarch64",
-            Code(("-Os", "-mcpu=cortex-a72", *MATH), "aarch64-linux-gnu-gcc-12", "aarch64-linux-gnu", "qemu-aarch64"),
+            TargetCode(
+                ("-Os", "-mcpu=cortex-a72", *MATH), "aarch64-linux-gnu-gcc-12", "aarch64-linux-gnu", "qemu-aarch64"
+            ),
         ),
         (
             "c -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -cc=clang",
-            Code(("-O3", "-march=x86-64-v3", *MATH), "clang", "x86_64-linux-gnu"),
+            TargetCode(("-O3", "-march=x86-64-v3", *MATH), "clang", "x86_64-linux-gnu"),
         ),
         (
             "c -mtriple=aarch64-linux-musl -cc=ziglang",
-            Code(("-O3", *MATH), "ziglang", "aarch64-linux-musl"),
+            TargetCode(("-O3", *MATH), "ziglang", "aarch64-linux-musl"),
         ),
         (
             "c -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -cc=ziglang",
-            Code(("-O3", "-mcpu=cortex_a72", *MATH), "ziglang", "aarch64-linux-gnu"),
+            TargetCode(("-O3", "-mcpu=cortex_a72", *MATH), "ziglang", "aarch64-linux-gnu"),
         ),
         (
             "c -mtriple=riscv64-unknown-elf -mcpu=generic -cflags=-march=rv64imac,-mabi=lp64,-mcmodel=medany",
-            Code(
+            TargetCode(
                 ("-O3", *MATH, "-march=rv64imac", "-mabi=lp64", "-mcmodel=medany"),
                 "riscv64-unknown-elf-gcc",
                 "riscv64-unknown-elf generic",
@@ -151,7 +153,7 @@ def test_a_microcontrollers_loops_are_small_by_themselves(level: str, wanted: st
         ),
         (
             "c -mcpu=cortex-m4 -cflags=-mfloat-abi=hard,-mfpu=fpv4-sp-d16,-g",
-            Code(
+            TargetCode(
                 (
                     *("-O3", "-funroll-loops", "-mcpu=cortex-m4", *MATH),
                     *("-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-g"),
@@ -162,7 +164,7 @@ def test_a_microcontrollers_loops_are_small_by_themselves(level: str, wanted: st
         ),
     ],
 )
-def test_other_machines(text: str, wanted: Code, host: PluginHost) -> None:
+def test_other_machines(text: str, wanted: TargetCode, host: PluginHost) -> None:
     assert code(host, text) == replace(wanted, clock_hz=100e6)
     assert code(host, f"{text} -clock_hz=32768").clock_hz == 32768
 
@@ -170,7 +172,7 @@ def test_other_machines(text: str, wanted: Code, host: PluginHost) -> None:
 def test_more_flags_for_this_machine_come_last(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
     on("x86_64", monkeypatch)
     found = code(host, "c -mcpu=x86-64 -cflags=-ffp-contract=fast,-Wall")
-    assert found == Code(("-O3", "-march=x86-64", *MATH, "-ffp-contract=fast", "-Wall"))
+    assert found == TargetCode(("-O3", "-march=x86-64", *MATH, "-ffp-contract=fast", "-Wall"))
     assert derived(host, "c -mcpu=x86-64 -cflags=-Wall") == {}
 
 

@@ -480,7 +480,7 @@ def test_what_no_stripes_admit_runs_on_the_host(tmp_path: Path, monkeypatch: pyt
     """It says so; the rest stays on the NPU, and all of it is exact."""
     monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path))
     function, refused = too_wide()
-    module, targets = IRModule.of({"main": function}), ["ethosu_like -arena_cache_bytes=1024", "c"]
+    module, targets = IRModule.from_functions({"main": function}), ["ethosu_like -arena_cache_bytes=1024", "c"]
     loaded = load_model(module)
     build = start_build(loaded, resolve_targets(targets, PLUGINS))
     build.run(loaded.form)
@@ -517,7 +517,7 @@ def test_regions_have_as_many_operands_as_the_machine_has_base_addresses() -> No
     assert VELA.limits == KIND.limits == Limits(operands=REGIONS - 2)
     x = Var("x", TensorType((1, 4, 4, 2), "int8"))
     pools = [call("nn.max_pool2d", x, pool_size=(1 + n // 4, 1 + n % 4)) for n in range(1, 9)]
-    loaded = load_model(IRModule.of({"main": Function([x], Tuple(pools))}))
+    loaded = load_model(IRModule.from_functions({"main": Function([x], Tuple(pools))}))
     build = start_build(loaded, resolve_targets(["ethosu_like", "c"], PLUGINS))
     build.run(loaded.form)
     ops = explain(build).ops

@@ -57,7 +57,7 @@ def conv(data: Expr, scale: FixedPoint = HALF, zero_point: int = 0, **attrs: Any
 
 def explained(body: Expr, target: str = "vela") -> dict[str, tuple[str | None, list[str]]]:
     """What is said of each op, by its name: who has it, and why others have not."""
-    loaded = load_model(IRModule.of({"main": Function((X,), body)}))
+    loaded = load_model(IRModule.from_functions({"main": Function((X,), body)}))
     build = start_build(loaded, resolve_targets([target, "c"], PLUGINS))
     build.run(loaded.form)
     return {op.op: (op.owner, [str(reason) for reason in op.why]) for op in explain(build).ops}

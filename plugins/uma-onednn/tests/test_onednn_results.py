@@ -142,7 +142,7 @@ class Layers:
 
     def check(self, targets: str) -> None:
         """Build and run them: all by the library, and all right."""
-        module = IRModule.of({"main": Function(self.inputs, Tuple(self.outputs))})
+        module = IRModule.from_functions({"main": Function(self.inputs, Tuple(self.outputs))})
         artifact = uma.build(module, targets, plugins=PLUGINS)
         kernels = [one["kernel"] for one in artifact.metadata["calls"]]
         assert all(kernel.startswith("onednn") for kernel in kernels), kernels
@@ -229,7 +229,7 @@ def test_with_nan_to_be_kept_the_table_of_special_values_holds(real: str, values
     layers.outputs.append(call("matmul", data(4, 16), layers.data(16, 5)))
     for name in ACTIVATIONS:
         layers.outputs.append(call(name, call("nn.dense", data(4, 16), layers.weight(8, 16)), **ATTRS.get(name, {})))
-    module = IRModule.of({"main": Function(layers.inputs, Tuple(layers.outputs))})
+    module = IRModule.from_functions({"main": Function(layers.inputs, Tuple(layers.outputs))})
     artifact = uma.build(module, "onednn -nan=keep; c", plugins=PLUGINS)
     kernels = [one["kernel"] for one in artifact.metadata["calls"]]
     assert 20 <= sum(kernel.startswith("onednn") for kernel in kernels) < len(kernels)

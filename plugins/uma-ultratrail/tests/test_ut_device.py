@@ -9,7 +9,7 @@ import pytest
 
 import uma_ultratrail
 from uma.errors import UsageError
-from uma.hookspecs import Clock, Parts
+from uma.hookspecs import Clock, PartCounters
 from uma.target import Target, TargetKind
 from uma_ultratrail.device import COUNTERS, FAULTS, LAYER_COUNTERS, make_runtime
 from uma_ultratrail.image import MAGIC
@@ -97,7 +97,7 @@ def test_every_counter_has_a_name() -> None:
     ]
     assert COUNTERS == (*LAYER_COUNTERS, "port_words", "starts")
     runtime = make_runtime(Machine(clock_hz=1e6))
-    assert runtime.parts == Parts(16, LAYER_COUNTERS, locates_faults=True)
+    assert runtime.parts == PartCounters(16, LAYER_COUNTERS, locates_faults=True)
     assert runtime.clock == Clock(1e6, "cycles", "array_cycles")
 
 

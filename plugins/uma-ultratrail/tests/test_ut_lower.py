@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests._support.plugins import members_of, toy
 
-from uma.hookspecs import Extern, MatchedRegion, Refuse, TakenMatch
+from uma.hookspecs import Extern, MatchedRegion, Refuse, RegionMatch
 from uma.lowering.matches import Matches
 from uma.relay import (
     Call,
@@ -51,9 +51,9 @@ def layer(data: Expr, value: int = 1) -> Call:
 
 def module_of(region: Function, given: Var, computed: Expr | None = None) -> IRModule:
     """A model that calls a region with its input, or with what it computes of it."""
-    name = IRModule.of({"npu_0": region}).global_var("npu_0")
+    name = IRModule.from_functions({"npu_0": region}).global_var("npu_0")
     main = Function([given], Call(name, [given if computed is None else computed]))
-    return IRModule.of({"main": main, "npu_0": region})
+    return IRModule.from_functions({"main": main, "npu_0": region})
 
 
 def region_of(body: Expr, *params: Var) -> Function:
@@ -83,7 +83,7 @@ def test_a_region_is_one_extern_with_its_layers() -> None:
     module, entry = lower(region, MACHINE, module_of(region, var("given", 1, 9, 8)))
     (extern,) = externs(module)
     assert extern.routine == ROUTINE and [param.role for param in extern.params] == ["input", "output"]
-    assert entry.type is IRModule.of({"f": region}).global_var("f").type
+    assert entry.type is IRModule.from_functions({"f": region}).global_var("f").type
     assert len(extern.blobs[0].marks) == 2 and extern.may_alias == (("output0", "input0"),)
 
 
@@ -159,15 +159,15 @@ def test_bounds_go_through_functions_and_tuples() -> None:
     a, b, given = var("a", 1, 9, 8), var("b", 1, 9, 8), var("given", 1, 9, 8)
     two = region_of(Tuple([limited(a, 6), call("nn.relu", a)]), a)
     inner = region_of(layer_of_six(b), b)
-    names = IRModule.of({"two": two, "inner": inner})
+    names = IRModule.from_functions({"two": two, "inner": inner})
     first = Call(names.global_var("two"), [given])
     once, twice = Call(names.global_var("inner"), [TupleGetItem(first, 0)]), Call(names.global_var("inner"), [given])
     for results, proven in (([once], True), ([once, twice], False), ([twice], False)):
-        module = IRModule.of({"main": Function([given], Tuple(results)), "two": two, "inner": inner})
+        module = IRModule.from_functions({"main": Function([given], Tuple(results)), "two": two, "inner": inner})
         region = matched(Machine(feature_bits=6), module, "inner")
         [one] = region.calls
-        assert isinstance(one, TakenMatch) == proven
-        if isinstance(one, TakenMatch):
+        assert isinstance(one, RegionMatch) == proven
+        if isinstance(one, RegionMatch):
             assert one.found["data"] is limited(given, 6)
             (start,) = planned(region, Machine(feature_bits=6))
             assert [node.name for node in start.nodes] == ["ultra_trail.conv1d"]

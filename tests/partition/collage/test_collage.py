@@ -442,7 +442,7 @@ def test_pins_of_what_only_moves_elements() -> None:
     assert decided(placement).host_ns is None
     relu = body.pinned("npu")
     layers = Spans({relu: ["a"], flat.pinned("npu"): ["a"]})
-    beside = IRModule.of({"main": Function([X], relu)}, layers)
+    beside = IRModule.from_functions({"main": Function([X], relu)}, layers)
     dear = Told(costs({"npu: reshape@0 nn.relu@1": 500}, npu=100, host=1))
     assert regions(place(beside, [npu], ["host"], collage(dear))) == {"npu_0": [["nn.relu"]]}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests._support.schedules import agree, parsed
 from tests._support.schedules import given as inputs
 
-from uma.tir import Copied, Executed, PrimFunc, count_commands, interpret, parse_machine, print_func
+from uma.tir import CopyCommand, ExecCommand, PrimFunc, count_commands, interpret, parse_machine, print_func
 from uma.tir.schedule import Schedule, ScheduleError
 
 MACHINE = parse_machine("""
@@ -108,10 +108,10 @@ def test_only_what_is_outside_is_filled_and_nothing_is_executed_for_no_rows() ->
         s.tensorize(s.loops(border)[-2], MACHINE.intrinsic("fill"), value=3)
     s.as_copy("pad")
     counted = {
-        (one["rows"], one["row_bytes"]) if isinstance(one, Executed) else (one.rows, one.row_bytes): times
+        (one["rows"], one["row_bytes"]) if isinstance(one, ExecCommand) else (one.rows, one.row_bytes): times
         for one, times in count_commands(s.func).items()
     }
-    assert all(isinstance(one, (Executed, Copied)) for one in count_commands(s.func))
+    assert all(isinstance(one, (ExecCommand, CopyCommand)) for one in count_commands(s.func))
     # Copies of 5 bytes in 3 or 4 rows; a row above and one below; a column on either side.
     assert counted == {(3, 5): 2, (4, 5): 1, (1, 7): 2, (3, 1): 4, (4, 1): 2}
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from tests._support.schedules import agree, parsed
 
-from uma.tir import Copied, Executed, PrimFunc, Var, count_commands, parse_machine
+from uma.tir import CopyCommand, ExecCommand, PrimFunc, Var, count_commands, parse_machine
 from uma.tir.schedule import Schedule
 
 _ROWS = "{to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride}"
@@ -158,9 +158,11 @@ def test_a_convolution_in_tiles_is_exact(sizes: Sizes) -> None:
     s = scheduled(sizes)
     agree(convolution(sizes), s.func)
     counted = count_commands(s.func)
-    macs = [(one, times) for one, times in counted.items() if isinstance(one, Executed) and one.intrinsic.name == "mac"]
+    macs = [
+        (one, times) for one, times in counted.items() if isinstance(one, ExecCommand) and one.intrinsic.name == "mac"
+    ]
     work = sum(times * one["height"] * one["width"] * one["taps"] * one["depth"] for one, times in macs)
     rows, columns = sizes.out
     assert work == sizes.batch * rows * columns * sizes.blocks * sizes.taps * sizes.columns * sizes.channels
-    given = sum(n * one.nbytes for one, n in counted.items() if isinstance(one, Copied) and one.source == "acts")
+    given = sum(n * one.nbytes for one, n in counted.items() if isinstance(one, CopyCommand) and one.source == "acts")
     assert given == sizes.batch * rows * columns * sizes.outputs

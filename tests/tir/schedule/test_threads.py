@@ -182,7 +182,7 @@ def check(func: PrimFunc, threads: int) -> None:
     def loops(stmt: Stmt, known: Bounds) -> None:
         if isinstance(stmt, For) and stmt.kind == "parallel":
             assert carried(stmt, known) is None
-        for body, within in known.inside(stmt):
+        for body, within in known.children(stmt):
             loops(body, within)
 
     loops(made.body, Bounds({}))

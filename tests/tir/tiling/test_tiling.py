@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests._support import matrix_engine as mm
 
 from uma.errors import InternalError
-from uma.tir import Alloc, PrimFunc, bodies, elapsed_cycles, interpret, parse_func, parse_machine, tiling
-from uma.tir.tiling import Constraints, Instruction, LoopAxis, Misfit, Nest, Staged, Tiles
+from uma.tir import Alloc, PrimFunc, child_statements, elapsed_cycles, interpret, parse_func, parse_machine, tiling
+from uma.tir.tiling import Constraints, Instruction, LoopAxis, Nest, StagedBuffer, Tiles, TilingFailure
 
 SIZES = st.tuples(st.integers(1, 24), st.integers(1, 20), st.integers(1, 70))
 MEMORIES = st.tuples(st.sampled_from([64, 96, 256, 1024, 4096]), st.sampled_from([4, 64, 256, 600, 4096]))
@@ -22,7 +22,7 @@ MEMORIES = st.tuples(st.sampled_from([64, 96, 256, 1024, 4096]), st.sampled_from
 
 def choose(
     sizes: tuple[int, int, int], memories: tuple[int, int], constraints: Constraints | None = None
-) -> Tiles | Misfit:
+) -> Tiles | TilingFailure:
     engine = mm.machine(*memories)
     nest = mm.nest_of(mm.layer(*sizes), engine)
     return tiling.choose_tiles(nest, engine, mm.costs_of(engine), constraints)
@@ -77,7 +77,7 @@ def buffers_in(func: PrimFunc, scope: str) -> list[int]:
         stmt = todo.pop()
         if isinstance(stmt, Alloc) and stmt.buffer.scope == scope:
             found.append(int(np.prod(stmt.buffer.shape)) * np.dtype(stmt.buffer.dtype).itemsize)
-        todo.extend(bodies(stmt))
+        todo.extend(child_statements(stmt))
     return found
 
 
@@ -88,7 +88,7 @@ CASES = [((4, 3, 8), (32, 16)), ((6, 6, 9), (1024, 64)), ((2, 20, 5), (64, 600))
 def test_no_other_cut_is_much_better(sizes: tuple[int, int, int], memories: tuple[int, int]) -> None:
     engine = mm.machine(*memories)
     nest, costs = mm.nest_of(mm.layer(*sizes), engine), mm.costs_of(engine)
-    best = tiling.try_all_tiles(nest, engine, costs)
+    best = tiling.search_exhaustively(nest, engine, costs)
     assert isinstance(best, Tiles)
     assert best.cycles <= chosen(sizes, memories).cycles <= 1.04 * best.cycles
 
@@ -100,7 +100,7 @@ def test_ten_layers_are_within_a_tenth_of_all_there_is(
 ) -> None:
     engine = mm.machine(*memories)
     nest, costs = mm.nest_of(mm.layer(*sizes), engine), mm.costs_of(engine)
-    best = tiling.try_all_tiles(nest, engine, costs)
+    best = tiling.search_exhaustively(nest, engine, costs)
     found = chosen(sizes, memories)
     assert isinstance(best, Tiles)
     record_property("measured", f"{sizes} in {memories}: {found.cycles} cycles, {best.cycles} of all sizes")
@@ -109,10 +109,10 @@ def test_ten_layers_are_within_a_tenth_of_all_there_is(
 
 def test_what_does_not_fit_is_told_with_the_memory() -> None:
     found = choose((4, 4, 4), (8, 256))
-    assert found == Misfit("spad", 16, 8, ("x", "w"))
+    assert found == TilingFailure("spad", 16, 8, ("x", "w"))
     engine = mm.machine(8, 256)
     nest, costs = mm.nest_of(mm.layer(4, 4, 4), engine), mm.costs_of(engine)
-    assert tiling.try_all_tiles(nest, engine, costs) == tiling.find_misfit(nest, engine, costs) == found
+    assert tiling.search_exhaustively(nest, engine, costs) == tiling.find_misfit(nest, engine, costs) == found
     larger = mm.machine(16, 256)
     assert tiling.find_misfit(mm.nest_of(mm.layer(4, 4, 4), larger), larger, mm.costs_of(larger)) is None
     assert str(found) == "the smallest tiles of x, w take 16 of the 8 bytes of 'spad'"
@@ -146,8 +146,8 @@ def test_the_author_may_decide() -> None:
 
 def test_limits_of_an_instruction_follow_from_its_operands() -> None:
     zero, mac = mm.machine(64, 64).intrinsics
-    assert tiling.largest_operands(zero) == {"rows": 8, "columns": 8}
-    assert tiling.largest_operands(mac) == {"rows": 8, "columns": 8, "depth": 32}
+    assert tiling.max_operand_extents(zero) == {"rows": 8, "columns": 8}
+    assert tiling.max_operand_extents(mac) == {"rows": 8, "columns": 8, "depth": 32}
 
 
 PADDED = """
@@ -200,7 +200,7 @@ def test_a_nest_follows_from_plain_loops() -> None:
     assert out.held({"y": 2, "x_": 4, "g": 2, "n": 8, "t": 3, "k": 6}) == (2, 4, 10)
 
 
-NEST = Nest((LoopAxis("i", 4),), (Staged("x", "spad", (tiling.Dimension(4, (("i", 1),)),), 1),))
+NEST = Nest((LoopAxis("i", 4),), (StagedBuffer("x", "spad", (tiling.Dimension(4, (("i", 1),)),), 1),))
 
 
 def refused(what: str, **given: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from uma.hookspecs import Cost
-from uma.tir import Copied, Executed, PrimFunc, count_commands
+from uma.tir import CopyCommand, ExecCommand, PrimFunc, count_commands
 
 __all__ = ["cost_of", "cycles_of"]
 
@@ -14,13 +14,13 @@ _COMMAND, _TRANSFER = 4, 16
 def cost_of(func: PrimFunc) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
-    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
+    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
     return Cost(cycles=sum(times * cycles_of(one) for one, times in counted.items()), bytes_moved=moved)
 
 
-def cycles_of(command: Executed | Copied) -> int:
+def cycles_of(command: ExecCommand | CopyCommand) -> int:
     """Cycles of one command."""
-    if isinstance(command, Copied):
+    if isinstance(command, CopyCommand):
         return _COMMAND + _TRANSFER + command.rows * -(-command.row_bytes // 8)
     if command.intrinsic.name == "fill":
         return _COMMAND + command["rows"] * -(-command["row_bytes"] // 8)

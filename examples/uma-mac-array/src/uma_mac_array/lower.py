@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 
-from uma.hookspecs import Lowered
+from uma.hookspecs import LoweredKernel
 from uma.relay import quantised
 from uma.relay.pattern import Match
-from uma.relay.quantised import Window, in_lanes, with_requantisation
+from uma.relay.quantised import Window, group_by_lanes, insert_requantisation
 from uma.tir import Machine, PrimFunc, parse_func, tiling
 from uma.tir.schedule import Schedule
 
@@ -56,25 +56,25 @@ def layer(
 which the bias takes out again."""
 
 
-def lower(match: Match, machine: Machine) -> Lowered:
+def lower(match: Match, machine: Machine) -> LoweredKernel:
     """The function that computes a layer, and its constants: int8 weights (blocks, taps, depth, `LANES`), and int32
     records (blocks, 3, `LANES`) of bias, multiplier and shift.
     """
-    layer = quantised.Layer.of(match)
+    layer = quantised.Layer.from_match(match)
     w, scale, zero_point = layer.window, layer.fixed_point, layer.input_zero_point
     rounding = ROUNDINGS.index(scale.rounding)
     finish = {"rounding": rounding, "zero_point": layer.output_zero_point, "low": layer.low, "high": layer.high}
-    weights = in_lanes(layer.weights.reshape(-1, w.out_channels), LANES)
-    records = in_lanes(np.array([layer.bias, scale.multiplier, scale.shift], np.int32), LANES)
+    weights = group_by_lanes(layer.weights.reshape(-1, w.out_channels), LANES)
+    records = group_by_lanes(np.array([layer.bias, scale.multiplier, scale.shift], np.int32), LANES)
     packed = weights.reshape(len(weights), w.kernel[0], -1, LANES)
     tiles = tiling.choose_tiles(*_to_cut(w, machine))
     assert isinstance(tiles, tiling.Tiles)  # the clause fits
     func = _plain(w, match.root.shape, finish, zero_point)
-    return Lowered(_scheduled(func, tiles, finish, zero_point, machine), (packed, records))
+    return LoweredKernel(_scheduled(func, tiles, finish, zero_point, machine), (packed, records))
 
 
 @cache
-def misfit_of(w: Window, machine: Machine) -> tiling.Misfit | None:
+def misfit_of(w: Window, machine: Machine) -> tiling.TilingFailure | None:
     """Why no tiles of a layer fit the memories; None where some do, of which `lower` looks for the best."""
     return tiling.find_misfit(*_to_cut(w, machine))
 
@@ -111,7 +111,7 @@ def _plain(w: Window, out: tuple[int, ...], finish: dict[str, int], zero_point: 
         "STEP_X": w.strides[1] * w.channels,
         "LANES": LANES,
     }
-    text = with_requantisation(
+    text = insert_requantisation(
         _LAYER.replace("TAKEN", taken).replace("SHAPE", ", ".join(map(str, out))),
         out=f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]",
         sums="sums[ob, oy, ox, c]",
@@ -136,7 +136,7 @@ def _to_cut(w: Window, machine: Machine) -> tuple[tiling.Nest, Machine, tiling.C
             tiling.Instruction(do("mac"), {**size, "taps": "t", "depth": "k"}, within=("n",)),
             tiling.Instruction(do("requantise"), {**size, "channels": LANES, **finish}, "last", ("n",)),
         ],
-        fills={"taken": tiling.Fill(do("fill"), "rows", "row_bytes")} if _is_padded(w) else None,
+        fills={"taken": tiling.PaddingFill(do("fill"), "rows", "row_bytes")} if _is_padded(w) else None,
     )
     # Blocks of channels that are not all whole come one by one, or all at once.
     all_blocks = -(-w.out_channels // LANES)
@@ -151,7 +151,7 @@ def _scheduled(
 ) -> PrimFunc:
     """Tile by tile in the memories, by instructions."""
     s, do, (activations, weights, accumulators) = Schedule(func), machine.intrinsic, machine.memories
-    cut = tiling.cut_results(s, tiles)
+    cut = tiling.tile_spatial_loops(s, tiles)
     inner, block, window = cut.summed, cut.at("sums"), cut.at("taken")
     # Rows of an instruction, what is around them, and a tile; where nothing is cut, that is the loop of the batch.
     assert inner is not None and block is not None and window is not None
@@ -168,7 +168,7 @@ def _scheduled(
     s.set_scope("taken", activations)
     borders = s.decompose_padding("take") if any(one.fill for one in tiles.nest.staged) else ()
     s.as_copy("take")
-    cut = tiling.cut_sums(s, "sum", cut)
+    cut = tiling.tile_reduction_loops(s, "sum", cut)
     s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
     s.cache_read("sum", "weight", weights, at=cut.at("weight"))
 

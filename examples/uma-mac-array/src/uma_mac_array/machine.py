@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from uma.relay.quantised import with_requantisation
+from uma.relay.quantised import insert_requantisation
 from uma.target import Target
 from uma.tir import Machine, parse_machine
 
@@ -107,7 +107,7 @@ def machine_of(target: Target) -> Machine:
 
 @cache
 def _machine(*nbytes: int) -> Machine:
-    text = with_requantisation(
+    text = insert_requantisation(
         _TEXT, out="out[y, x, n]", sums="acc[y, x, n]", multiplier="record[1, n]", shift="record[2, n]"
     )
     numbers = {"LANES": LANES, "PIXEL_BYTES": 4 * LANES, **dict(zip(MEMORIES, nbytes, strict=True))}

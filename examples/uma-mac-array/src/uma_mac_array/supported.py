@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from uma.hookspecs import Clause, Failed, Lowered, Pattern
+from uma.hookspecs import Clause, Failed, LoweredKernel, Pattern
 from uma.relay import quantised
 from uma.relay.pattern import Match, any_
 from uma.relay.quantised import Window
@@ -26,17 +26,17 @@ def make_patterns(machine: Machine) -> list[Pattern]:
     clauses = [
         quantised.bias_per_channel(),
         quantised.scale_per_channel(),
-        quantised.rounds(ROUNDINGS),
-        quantised.powers_of_two(),
-        quantised.exact_sums(),
+        quantised.rounding_in(ROUNDINGS),
+        quantised.power_of_two_scales(),
+        quantised.sums_exact_in_float32(),
         Clause("kernel_rows", _kernel_rows, f"a kernel has at most {LIMITS['MAX_TAPS']} rows; this has {{value}}"),
         Clause("fits", lambda found: _fits(found, machine), "the smallest tiles fit the memories: {value}"),
     ]
     padded = Clause("padding", _padding, "padding is less than the kernel; this is {value}")
     few = Clause("dimensions", _dimensions, "the data has at most 4 dimensions; this has {value}")
     window: dict[str, Any] = {"strides": any_, "padding": any_}
-    conv2d, conv1d = (quantised.layer(f"qnn.conv{n}d", residual="none", **window) for n in (2, 1))
-    dense = quantised.layer("qnn.dense", residual="none")
+    conv2d, conv1d = (quantised.layer_pattern(f"qnn.conv{n}d", residual="none", **window) for n in (2, 1))
+    dense = quantised.layer_pattern("qnn.dense", residual="none")
     return [
         Pattern("mac_array.conv2d", conv2d, [padded, *clauses], _lower),
         Pattern("mac_array.conv1d", conv1d, [padded, *clauses], _lower),
@@ -44,22 +44,22 @@ def make_patterns(machine: Machine) -> list[Pattern]:
     ]
 
 
-def _lower(match: Match, target: Target) -> Lowered:
+def _lower(match: Match, target: Target) -> LoweredKernel:
     return lower(match, machine_of(target))
 
 
 def _kernel_rows(found: Match) -> Failed | bool:
-    rows = Window.of(found).kernel[0]
+    rows = Window.from_match(found).kernel[0]
     return rows <= LIMITS["MAX_TAPS"] or Failed(rows)
 
 
 def _padding(found: Match) -> Failed | bool:
-    window = Window.of(found)
+    window = Window.from_match(found)
     return all(p < k for p, k in zip(window.padding, window.kernel * 2, strict=True)) or Failed(window.padding)
 
 
 def _fits(found: Match, machine: Machine) -> Failed | bool:
-    misfit = misfit_of(Window.of(found), machine)
+    misfit = misfit_of(Window.from_match(found), machine)
     return misfit is None or Failed(misfit)
 
 

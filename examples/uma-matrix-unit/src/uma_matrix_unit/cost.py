@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from uma.hookspecs import Cost
-from uma.tir import Copied, Executed, Machine, PrimFunc, count_commands, elapsed_cycles
+from uma.tir import CopyCommand, ExecCommand, Machine, PrimFunc, count_commands, elapsed_cycles
 
 from .machine import LANES
 
@@ -16,14 +16,14 @@ COMMAND_CYCLES, _TRANSFER = 4, 16
 def cost_of(func: PrimFunc, machine: Machine) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
-    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
+    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
     elapsed = elapsed_cycles(func, cycles, issue=COMMAND_CYCLES, copies=machine.queues[0])
     return Cost(cycles=elapsed, bytes_moved=moved)
 
 
-def cycles(command: Executed | Copied) -> int:
+def cycles(command: ExecCommand | CopyCommand) -> int:
     """Cycles of one command, besides those of any."""
-    if isinstance(command, Copied):
+    if isinstance(command, CopyCommand):
         return _TRANSFER + command.rows * _eights(command.row_bytes)
     if command.intrinsic.name == "mxu_fill":
         return command["rows"] * _eights(command["row_bytes"])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from uma.relay import quantised
 from uma.relay.pattern import Match
-from uma.relay.quantised import Residual, Window, in_lanes
+from uma.relay.quantised import Residual, Window, group_by_lanes
 
 from .machine import LANES, MAX_TAPS
 from .tiling import Shape
@@ -47,7 +47,7 @@ class Layer:
 
 def shape_of(match: Match) -> Shape:
     """The sizes of the convolution or dense layer that was matched."""
-    w = Window.of(match)
+    w = Window.from_match(match)
     factor = factor_of(match)
     taps = 0 if factor is None else residual_taps(factor) or 0
     given = (w.batch, w.height, w.width, w.channels, w.kernel, w.strides, w.padding)
@@ -56,7 +56,7 @@ def shape_of(match: Match) -> Shape:
 
 def factor_of(match: Match) -> int | None:
     """What a residual is multiplied by before it is added to the sums; None where there is none."""
-    residual = Residual.of(match)
+    residual = Residual.from_match(match)
     return None if residual is None else residual.factor
 
 
@@ -74,14 +74,14 @@ def _diagonals(factor: int, taps: int) -> NDArray[np.int8]:
 
 def layer_of(match: Match) -> Layer:
     """What was matched, packed for the machine. The predicate of its pattern holds."""
-    shape, found = shape_of(match), quantised.Layer.of(match)
+    shape, found = shape_of(match), quantised.Layer.from_match(match)
     rows = found.weights.reshape(-1, shape.out_channels)
     scale = found.fixed_point
     records = np.stack([found.bias, np.array(scale.multiplier), np.array(scale.shift)])
     return Layer(
         shape=shape,
-        weights=in_lanes(rows, LANES).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
-        records=in_lanes(records, LANES).astype(np.int32),
+        weights=group_by_lanes(rows, LANES).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
+        records=group_by_lanes(records, LANES).astype(np.int32),
         rounding=scale.rounding,
         input_zero_point=found.input_zero_point,
         output_zero_point=found.output_zero_point,

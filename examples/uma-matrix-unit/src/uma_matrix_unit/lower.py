@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import Lowered
-from uma.relay.quantised import with_requantisation
+from uma.hookspecs import LoweredKernel
+from uma.relay.quantised import insert_requantisation
 from uma.tir import Memory, PrimFunc, Var, parse_func
 from uma.tir.schedule import Schedule
-from uma.tir.tiling import Tiles, cut_results, cut_sums, double_buffer
+from uma.tir.tiling import Tiles, double_buffer, tile_reduction_loops, tile_spatial_loops
 
 from .layer import Layer
 from .machine import LANES, ROUNDINGS, Machine
@@ -68,7 +68,7 @@ _ADD = """
 
 def lower(
     layer: Layer, tiles: Tiles, machine: Machine, out: tuple[int, ...], inputs: Sequence[str] = ("data",)
-) -> Lowered:
+) -> LoweredKernel:
     """The function that computes a layer, and its packed constants.
 
     Args:
@@ -82,7 +82,7 @@ def lower(
     """
     has_residual = layer.residual.size > 0
     func = _scheduled(_plain(layer, out, inputs, has_residual), layer, tiles, machine)
-    return Lowered(func, (layer.weights, layer.records, *([layer.residual] if has_residual else [])))
+    return LoweredKernel(func, (layer.weights, layer.records, *([layer.residual] if has_residual else [])))
 
 
 def _plain(layer: Layer, out: tuple[int, ...], inputs: Sequence[str], has_residual: bool) -> PrimFunc:
@@ -103,7 +103,7 @@ def _plain(layer: Layer, out: tuple[int, ...], inputs: Sequence[str], has_residu
     diagonals = ", diagonal: Const[int8, (DIAGONALS, LANES, LANES)]" if has_residual else ""
     made = f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]"
     multiplier, shift = (f"record[c // LANES, {row}, c % LANES]" for row in (1, 2))
-    text = with_requantisation(
+    text = insert_requantisation(
         _LAYER, out=made, sums="sums[ob, oy, ox, c]", multiplier=multiplier, shift=shift, roundings=ROUNDINGS
     )
     parts = {
@@ -150,7 +150,7 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     for constant in ("weight", "diagonal"):
         if tiles.at.get(constant, "") is None:
             s.cache_read("sum", constant, weights)  # once, before all loops
-    cut = cut_results(s, tiles)
+    cut = tile_spatial_loops(s, tiles)
     inner, block = cut.summed, cut.at("sums")
     assert inner is not None and block is not None  # rows of an instruction, and what is around them
     place = cut.order.index(inner)
@@ -166,7 +166,7 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     made = s.cache_write("out", "out", activations, at=cut.at("out"))
     records = s.cache_read("out", "record", weights, at=cut.at("record"))
     borders = _taken(s, "take", "taken", cut.at("taken"), activations, shape.is_padded)
-    cut = cut_sums(s, products, cut, "tk")
+    cut = tile_reduction_loops(s, products, cut, "tk")
     s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
     names = {"out": made.name, "record": records.name}
     if tiles.at["weight"] is not None:

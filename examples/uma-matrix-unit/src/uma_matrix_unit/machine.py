@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from uma import tir
-from uma.relay.quantised import with_requantisation
+from uma.relay.quantised import insert_requantisation
 from uma.target import Target
 from uma.tir import Buffer
 
@@ -160,7 +160,7 @@ class Machine:
             "MAX_DEPTH": MAX_DEPTH,
         }
         record = {"multiplier": "record[1, n]", "shift": "record[2, n]"}
-        text = with_requantisation(_TEXT, out="out[y, x, n]", sums="acc[y, x, n]", roundings=ROUNDINGS, **record)
+        text = insert_requantisation(_TEXT, out="out[y, x, n]", sums="acc[y, x, n]", roundings=ROUNDINGS, **record)
         return tir.parse_machine(text, numbers, "the matrix unit")
 
     def activations(self, name: str, shape: tuple[int, ...]) -> Buffer:

@@ -7,7 +7,7 @@ weights, and none of the accumulators. Clauses say the rest.
 
 from __future__ import annotations
 
-from uma.hookspecs import Clause, Failed, Lowered, Pattern
+from uma.hookspecs import Clause, Failed, LoweredKernel, Pattern
 from uma.relay import quantised
 from uma.relay.pattern import Match, Term, any_
 from uma.target import Target
@@ -33,9 +33,9 @@ def make_patterns(machine: Machine) -> list[Pattern]:
             "{value}",
         ),
         quantised.scale_per_channel(),
-        quantised.rounds(ROUNDINGS),
-        quantised.powers_of_two(),
-        quantised.exact_sums(),
+        quantised.rounding_in(ROUNDINGS),
+        quantised.power_of_two_scales(),
+        quantised.sums_exact_in_float32(),
         Clause(
             "window_fits",
             lambda found: _window_fits(found, machine),
@@ -48,17 +48,18 @@ def make_patterns(machine: Machine) -> list[Pattern]:
     )
     few = Clause("few_dimensions", _few_dimensions, "the data has at most 4 dimensions; this has {value}")
     conv2d, conv1d = (
-        quantised.layer(name, residual="plain", strides=any_, padding=any_) for name in ("qnn.conv2d", "qnn.conv1d")
+        quantised.layer_pattern(name, residual="plain", strides=any_, padding=any_)
+        for name in ("qnn.conv2d", "qnn.conv1d")
     )
     return [
         _pattern("matrix_unit.conv2d", conv2d, [windows, *clauses], machine),
         _pattern("matrix_unit.conv1d", conv1d, [windows, *clauses], machine),
-        _pattern("matrix_unit.dense", quantised.layer("qnn.dense", residual="plain"), [few, *clauses], machine),
+        _pattern("matrix_unit.dense", quantised.layer_pattern("qnn.dense", residual="plain"), [few, *clauses], machine),
     ]
 
 
 def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> Pattern:
-    def lower_match(match: Match, target: Target) -> Lowered:
+    def lower_match(match: Match, target: Target) -> LoweredKernel:
         layer = layer_of(match)
         tiling = choose_tiling(layer.shape, machine)
         assert tiling is not None  # window_fits

@@ -10,11 +10,11 @@ from uma.tir.tiling import (
     Constraints,
     Costs,
     Dimension,
-    Fill,
     Instruction,
     LoopAxis,
     Nest,
-    Staged,
+    PaddingFill,
+    StagedBuffer,
     Tiles,
     choose_tiles,
     find_misfit,
@@ -132,13 +132,13 @@ def _nest(shape: Shape, machine: Machine) -> Nest:
     columns = Dimension(shape.width * shape.channels, (("x", right * shape.channels), ("k", 1)), -left * shape.channels)
     channels, lanes = Dimension(shape.out_channels, (("g", LANES), ("n", 1))), Dimension(LANES, (("n", 1),))
     taps, depth = Dimension(shape.taps, (("t", 1),)), Dimension(shape.depth, (("k", 1),))
-    border = Fill(fill, "rows", "row_bytes") if shape.is_padded else None
+    border = PaddingFill(fill, "rows", "row_bytes") if shape.is_padded else None
     staged = [
-        Staged("taken", "activations", (batch, rows, columns), 1, fill=border),
-        Staged("record", "weights", (blocks, Dimension(3, span=2), lanes), 4),
-        Staged("weight", "weights", (blocks, taps, depth, lanes), 1),
-        Staged("sums", "accumulators", (*pixels, Dimension(shape.blocks * LANES, channels.steps)), 4, "made"),
-        Staged("out", "activations", (*pixels, channels), 1, "out"),
+        StagedBuffer("taken", "activations", (batch, rows, columns), 1, fill=border),
+        StagedBuffer("record", "weights", (blocks, Dimension(3, span=2), lanes), 4),
+        StagedBuffer("weight", "weights", (blocks, taps, depth, lanes), 1),
+        StagedBuffer("sums", "accumulators", (*pixels, Dimension(shape.blocks * LANES, channels.steps)), 4, "made"),
+        StagedBuffer("out", "activations", (*pixels, channels), 1, "out"),
     ]
     size: dict[str, str | int] = {"height": "y", "width": "x"}
     done: dict[str, str | int] = dict.fromkeys([var.name for var in requantise.vars], 0)
@@ -150,8 +150,8 @@ def _nest(shape: Shape, machine: Machine) -> Nest:
     if shape.residual_taps:
         count, deep = shape.residual_taps, min(LANES, shape.out_channels)
         used = Dimension(count, span=count - 1), Dimension(LANES, span=deep - 1)
-        staged.append(Staged("kept", "activations", (*pixels, channels), 1))
-        staged.append(Staged("diagonal", "weights", (*used, lanes), 1))
+        staged.append(StagedBuffer("kept", "activations", (*pixels, channels), 1))
+        staged.append(StagedBuffer("diagonal", "weights", (*used, lanes), 1))
         added: dict[str, str | int] = {**size, "taps": count, "depth": deep}
         instructions.append(Instruction(mac, added, "last", ("n",)))
     return Nest(tuple(axes), tuple(staged), tuple(instructions))

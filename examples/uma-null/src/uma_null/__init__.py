@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uma.hookspecs import Lowered, Pattern, hookimpl
+from uma.hookspecs import LoweredKernel, Pattern, hookimpl
 from uma.relay.pattern import Match, op, wildcard
 from uma.target import Target, TargetKind
 from uma.tir import maximum, te
@@ -14,10 +14,10 @@ UMA_PLUGIN_API = (0, 6)
 KIND = TargetKind("null_unit", help="the smallest back-end: takes one op", device_type="npu", default_host="c")
 
 
-def lower(match: Match, target: Target) -> Lowered:
+def lower(match: Match, target: Target) -> LoweredKernel:
     """The loops for one match."""
     x = te.placeholder(match["x"].shape, "int8", "x")
-    return Lowered(te.prim_func([x], [te.compute(x.shape, lambda *i: maximum(x[i], 0), "relu")]).func)
+    return LoweredKernel(te.prim_func([x], [te.compute(x.shape, lambda *i: maximum(x[i], 0), "relu")]).func)
 
 
 @hookimpl

@@ -8,9 +8,9 @@ stream), `cost`, `reference` (what commands mean) and ``csrc`` (driver and simul
 from __future__ import annotations
 
 from uma.hookspecs import (
+    BitField,
     Claims,
     Cost,
-    Field,
     Implementation,
     LaunchQueue,
     MatchedRegion,
@@ -133,7 +133,7 @@ def runtime(target: Target) -> Runtime:
     start = Routine(
         ROUTINE,
         "stm_start({device}, {stream}, {stream_bytes}, {bases}, {n_bases})",
-        fields=(Field("address", 32), Field("base", 8, word_bytes=1)),
+        fields=(BitField("address", 32), BitField("base", 8, word_bytes=1)),
         describe=describe,
     )
     return Runtime(

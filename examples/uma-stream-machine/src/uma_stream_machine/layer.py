@@ -59,7 +59,7 @@ def kind_of(match: Match) -> str:
     core = core_of(match)
     if core.op_name == "qnn.add":
         return "add"
-    kind = quantised.kind_of(core)
+    kind = quantised.op_kind(core)
     return "depthwise" if kind == "conv" and core.attrs.groups > 1 else kind
 
 
@@ -75,7 +75,7 @@ class _Pictures:
     @staticmethod
     def of(match: Match) -> _Pictures:
         """Those of a layer or pool. A dense layer has one."""
-        w, core = quantised.Window.of(match), core_of(match)
+        w, core = quantised.Window.from_match(match), core_of(match)
         if core.op_name == "qnn.dense":
             return _Pictures(1, 0, 0, {"rows": w.batch * w.height * w.width, "depth": w.channels})
         fields = {
@@ -95,7 +95,7 @@ class _Pictures:
 
 
 def _limits(match: Match) -> dict[str, int]:
-    return dict(zip(("low", "high"), quantised.limits_of(match), strict=True))
+    return dict(zip(("low", "high"), quantised.output_range(match), strict=True))
 
 
 def _requantiser(layer: quantised.Layer) -> dict[str, int]:
@@ -137,7 +137,7 @@ def _values(match: Match) -> dict[str, int]:
             "headroom": core.attrs.left_shift,
             **_limits(match),
         }
-    layer = {**sizes, "out_pixel": sizes["out_channels"], **_requantiser(quantised.Layer.of(match))}
+    layer = {**sizes, "out_pixel": sizes["out_channels"], **_requantiser(quantised.Layer.from_match(match))}
     return layer if kind == "dense" else {**layer, "in_pixel": core.args[0].shape[-1]}
 
 
@@ -158,7 +158,7 @@ def drafts_of(match: Match, chunk_bytes: int) -> Iterator[Draft]:
     if kind == "add":
         yield Draft("add", values, {"output": ("out", 0), "left": ("left", 0), "right": ("right", 0)})
         return
-    name, residual = kind, quantised.Residual.of(match)
+    name, residual = kind, quantised.Residual.from_match(match)
     if residual is not None:
         name, values = f"{kind}_residual", {**values, "residual_factor": residual.factor}
     pictures = _Pictures.of(match)
@@ -177,7 +177,7 @@ def _chunks(match: Match, chunk_bytes: int) -> Iterator[tuple[int, dict[str, int
     if "weight" not in match.captures:
         yield 0, {}, None
         return
-    layer = quantised.Layer.of(match)
+    layer = quantised.Layer.from_match(match)
     out_channels, scale = layer.window.out_channels, layer.fixed_point
     rows = layer.weights.reshape(-1, out_channels)
     numbers = [layer.without_residual_zero_point.tolist(), list(scale.multiplier), list(scale.shift)]

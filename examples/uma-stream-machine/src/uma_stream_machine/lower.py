@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uma.hookspecs import Blob, Extern, MatchedRegion, TakenMatch
-from uma.relay import Expr, GlobalVar, IRModule, without_views
+from uma.hookspecs import Blob, Extern, MatchedRegion, RegionMatch
+from uma.relay import Expr, GlobalVar, IRModule, strip_views
 from uma.tir import Buffer, Param
 
 from .layer import Draft, drafts_of
@@ -80,13 +80,13 @@ class Region:
         if stream.weights:
             blobs.append(Blob("weights", bytes(stream.weights), _ALIGNMENT))
         extern = Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)
-        module = IRModule.of({"stream": extern})
+        module = IRModule.from_functions({"stream": extern})
         return module, module.global_var("stream")
 
-    def _take(self, match: TakenMatch) -> None:
+    def _take(self, match: RegionMatch) -> None:
         """Notes the commands of one match."""
         names = [name for name in ("data", "residual", "left", "right") if name in match.captures]
-        tensors = {name: without_views(match.operand(name)) for name in names} | {"out": match.value}
+        tensors = {name: strip_views(match.operand(name)) for name in names} | {"out": match.value}
         first = len(self._uses)
         for draft in drafts_of(match, self._chunk_bytes):
             operands: dict[str, tuple[Expr | Place, int]] = {
@@ -103,7 +103,7 @@ class Region:
         """Has results made where they belong, or copied there if they are something else as well."""
         layers: dict[Expr, tuple[str, ...]] = {match.value: match.layers for match in self._region.matches}
         for number, result in enumerate(self._region.results):
-            tensor, place = without_views(result), Place(f"output{number}", 0)
+            tensor, place = strip_views(result), Place(f"output{number}", 0)
             if tensor not in self._places:
                 self._places[tensor] = place
                 continue

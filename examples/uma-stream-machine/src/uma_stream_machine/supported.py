@@ -24,7 +24,7 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
     Args:
         chunk_bytes: what a block of weights may take: half of the weight memory, for others are loaded meanwhile.
     """
-    computed = quantised.computed()
+    computed = quantised.no_constant_operands()
     layer = [
         computed,
         quantised.bias_per_channel(),
@@ -35,9 +35,9 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
             f"a residual is multiplied by -{RESIDUAL_FACTOR} to {RESIDUAL_FACTOR}; this one by {{value}}",
         ),
         quantised.scale_per_channel(),
-        quantised.rounds(ROUNDINGS),
-        quantised.powers_of_two(),
-        quantised.exact_sums(),
+        quantised.rounding_in(ROUNDINGS),
+        quantised.power_of_two_scales(),
+        quantised.sums_exact_in_float32(),
         Clause(
             "block_fits",
             lambda found: (need := block_need(found)) <= chunk_bytes or Failed(need),
@@ -51,12 +51,14 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
     windows: dict[str, Any] = {"strides": any_, "padding": any_}
     grouped: dict[str, Any] = {"groups": where(lambda n: n > 1, "several groups"), **windows}
     return [
-        Pattern("stream_machine.conv2d", quantised.layer("qnn.conv2d", **windows), [*_fits("conv"), *layer]),
-        Pattern("stream_machine.conv1d", quantised.layer("qnn.conv1d", **windows), [*_fits("conv"), *layer]),
-        Pattern("stream_machine.depthwise2d", quantised.layer("qnn.conv2d", **grouped), [*depthwise, *layer]),
-        Pattern("stream_machine.depthwise1d", quantised.layer("qnn.conv1d", **grouped), [*depthwise, *layer]),
-        Pattern("stream_machine.dense", quantised.layer("qnn.dense", flattened=True), [*_fits("dense"), *layer]),
-        Pattern("stream_machine.add", quantised.clamped(_add()), [computed, shapes, rounds, *_fits("add")]),
+        Pattern("stream_machine.conv2d", quantised.layer_pattern("qnn.conv2d", **windows), [*_fits("conv"), *layer]),
+        Pattern("stream_machine.conv1d", quantised.layer_pattern("qnn.conv1d", **windows), [*_fits("conv"), *layer]),
+        Pattern("stream_machine.depthwise2d", quantised.layer_pattern("qnn.conv2d", **grouped), [*depthwise, *layer]),
+        Pattern("stream_machine.depthwise1d", quantised.layer_pattern("qnn.conv1d", **grouped), [*depthwise, *layer]),
+        Pattern(
+            "stream_machine.dense", quantised.layer_pattern("qnn.dense", flattened=True), [*_fits("dense"), *layer]
+        ),
+        Pattern("stream_machine.add", quantised.clamp_pattern(_add()), [computed, shapes, rounds, *_fits("add")]),
         *(
             Pattern(f"stream_machine.{name}{rank}d", _pool(f"{op_name}{rank}d"), [computed, *_fits(name)])
             for name, op_name in (("max_pool", "nn.max_pool"), ("average_pool", "qnn.avg_pool"))
@@ -67,7 +69,7 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
 
 def _pool(name: str) -> Term:
     data = wildcard("int8").named("data")
-    return quantised.clamped(op(name)(data, pool_size=any_, strides=any_, padding=any_).named("core"))
+    return quantised.clamp_pattern(op(name)(data, pool_size=any_, strides=any_, padding=any_).named("core"))
 
 
 def _add() -> Term:
@@ -98,7 +100,7 @@ def _fits(kind: str) -> list[Clause]:
 
 
 def _residual_factor(found: Match) -> Failed | bool:
-    residual = quantised.Residual.of(found)
+    residual = quantised.Residual.from_match(found)
     return residual is None or abs(residual.factor) <= RESIDUAL_FACTOR or Failed(residual.factor)
 
 

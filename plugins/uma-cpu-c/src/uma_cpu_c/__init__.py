@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from uma.compilers import KNOWN_COMPILERS
-from uma.hookspecs import Code, Pass, Pattern, Strategy, hookimpl
+from uma.hookspecs import Pass, Pattern, Strategy, TargetCode, hookimpl
 from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
@@ -137,10 +137,10 @@ def strategies(target: Target) -> list[Strategy]:
 
 
 @hookimpl
-def tir_to_runtime(target: Target) -> Code:
+def tir_to_runtime(target: Target) -> TargetCode:
     """The core's C, with the flags for the CPU and the headers of `strategies`."""
     flags = (*_optimised(target), *cpu_flags(target))
-    return Code(
+    return TargetCode(
         # What was given comes last: it goes before what is added here.
         cflags=(*flags, *_MATH_FLAGS, *(target.get_attr("cflags") or ())),
         cc=target.get_attr("cc"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call, Constant, Expr, Function, TensorType, Var, const, post_order
 from uma.tir import PrimFunc
 from uma.tir import Var as Loop
@@ -33,7 +33,7 @@ PARTS = 32
 """Of a sum, in the default schedule."""
 
 
-def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
+def along_rows(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor works along the last axis; or why it has none here.
 
     Args:
@@ -72,10 +72,10 @@ def along_rows(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
             spread(s, label, shape[-1], lanes)
         else:
             folded(s, loops[-1], lanes)
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
-def by_elements(fusion: Fusion, unit: Unit) -> Scheduled | None:
+def by_elements(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
     """The loops of a fusion that is elementwise throughout; None where it is not one stage of float32, or a row of it
     does not fill a vector.
 
@@ -93,7 +93,7 @@ def by_elements(fusion: Fusion, unit: Unit) -> Scheduled | None:
         return None
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
     spread(s, label, extent, _lanes(kernel.func, label, unit))
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
 def _lanes(func: PrimFunc, label: str, unit: Unit) -> int:

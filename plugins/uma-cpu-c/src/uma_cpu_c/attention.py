@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from uma.hookspecs import Clause, Failed, Fusion, Pattern, Scheduled
+from uma.hookspecs import Clause, Failed, Fusion, Pattern, ScheduledKernel
 from uma.relay import Call
 from uma.relay.pattern import Match, any_, op, wildcard
 from uma.tir import INDEX, Expr, Imm, Select, minimum, te
@@ -100,7 +100,7 @@ def _blocks(call: Call, unit: Unit) -> _Blocks | None:
     return None
 
 
-def attended(fusion: Fusion, unit: Unit) -> Scheduled:
+def attended(fusion: Fusion, unit: Unit) -> ScheduledKernel:
     """The loops of attention: for each block of queries its scores, their softmax, and the mean of the values.
 
     Args:
@@ -142,7 +142,7 @@ def attended(fusion: Fusion, unit: Unit) -> Scheduled:
             s.store_at(buffer[stages.keys], around[batches - 1])
         if how.keys % how.scored.channels == 0:
             s.tensorize(tap, transposition(how.scored.channels, how.depth, "float32"))
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
 def _softmax(s: Schedule, labels: Sequence[str], columns: int, lanes: int, depth: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from uma.compilers import X86_EXTENSIONS, refused_flags
 from uma.errors import UsageError
-from uma.machines import Machine, alike, find_runner
+from uma.machines import Machine, find_runner, same_triple
 from uma.target import Target
 
 __all__ = ["CORTEX_M", "KNOWN_CPUS", "canonicalise", "cpu_flags", "machine_of"]
@@ -174,7 +174,7 @@ _A64_EXTENSIONS = (
 
 
 def machine_of(target: Target) -> str | None:
-    """The machine as `uma.hookspecs.Code` has it; None for this one."""
+    """The machine as `uma.hookspecs.TargetCode` has it; None for this one."""
     triple = target.get_attr("mtriple")
     if triple is None:
         return None
@@ -218,7 +218,7 @@ def _triple(target: Target) -> str | None:
         said[f"-mcpu={given['mcpu']}"] = _CORTEX_M_TRIPLE
     for text, triple in said.items():
         first, chosen = next(iter(said.items()))
-        if not alike(triple, chosen):
+        if not same_triple(triple, chosen):
             raise UsageError(f"{text} is for {triple}, and {first} for {chosen}", hint=f"leave out {text} or {first}")
     return next(iter(said.values()), None)
 

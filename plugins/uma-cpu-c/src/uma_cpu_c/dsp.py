@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.tir import (
     INDEX,
     Axis,
@@ -59,7 +59,7 @@ _LOOPS_BYTES = 300
 """Code of loops of a layer's own, which a call of these forms does without."""
 
 
-def dsp_products(fusion: Fusion, is_brief: bool = False) -> Scheduled | Declined:
+def dsp_products(fusion: Fusion, is_brief: bool = False) -> ScheduledKernel | Declined:
     """The loops of a fusion whose anchor is a convolution or a fully connected layer of int8; or why it has no form
     here.
 
@@ -78,7 +78,7 @@ def dsp_products(fusion: Fusion, is_brief: bool = False) -> Scheduled | Declined
     return made
 
 
-def _more_bytes(fusion: Fusion, made: Scheduled) -> int:
+def _more_bytes(fusion: Fusion, made: ScheduledKernel) -> int:
     """By how much the constants of ``made`` are larger than those of loops that multiply as the model says: its
     constants, and two numbers for each scale unless there is one for all channels.
     """
@@ -87,7 +87,7 @@ def _more_bytes(fusion: Fusion, made: Scheduled) -> int:
     return sum(buffer.nbytes for buffer in made.kernel.func.buffers("constant")) - plain
 
 
-def paired(fusion: Fusion) -> Scheduled:
+def paired(fusion: Fusion) -> ScheduledKernel:
     """As `dsp_products`.
 
     Raises:
@@ -100,7 +100,7 @@ def paired(fusion: Fusion) -> Scheduled:
     return _convolution(fusion, layer)
 
 
-def _dense(fusion: Fusion, layer: Layer) -> Scheduled:
+def _dense(fusion: Fusion, layer: Layer) -> ScheduledKernel:
     data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
     depth, groups = data.shape[-1], -(-data.shape[-1] // 4)
     rows = math.prod(data.shape[:-1])
@@ -108,7 +108,7 @@ def _dense(fusion: Fusion, layer: Layer) -> Scheduled:
     return _pixels(fusion, layer, (1, rows), depth, packed, _numbers(layer, weight))
 
 
-def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
+def _convolution(fusion: Fusion, layer: Layer) -> ScheduledKernel:
     call = layer.call
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
@@ -154,7 +154,7 @@ def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
     return _by_blocks(fusion, layer, picture, (lines, across), rows * groups, filled, packed, numbers, more)
 
 
-def _depthwise(fusion: Fusion, layer: Layer) -> Scheduled:
+def _depthwise(fusion: Fusion, layer: Layer) -> ScheduledKernel:
     """A window of three by three for each channel."""
     data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
     strides = layer.call.attrs.strides
@@ -167,11 +167,11 @@ def _depthwise(fusion: Fusion, layer: Layer) -> Scheduled:
     numbers = _numbers(layer, weight)
     if fusion.by_rows:
         made = depth_rows(layer, data, weight, numbers)
-        return Scheduled(made, round(depth_instructions(*layer.call.shape[1:])))
+        return ScheduledKernel(made, round(depth_instructions(*layer.call.shape[1:])))
     return _planes(layer, data, weight, numbers)
 
 
-def _planes(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Tensor) -> Scheduled:
+def _planes(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Tensor) -> ScheduledKernel:
     """One channel after the other in a plane of int16 with its borders, from which two numbers of a row are computed at
     a time.
     """
@@ -212,12 +212,12 @@ def _planes(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Tensor
         Param(plane, "workspace"),
     )
     costs = plane_instructions(down, across, channels, stride, height * width, rows * pitch)
-    return Scheduled(te.Kernel(PrimFunc(params, body), (filters, numbers)), round(costs))
+    return ScheduledKernel(te.Kernel(PrimFunc(params, body), (filters, numbers)), round(costs))
 
 
 def _pixels(
     fusion: Fusion, layer: Layer, grid: tuple[int, int], depth: int, packed: te.Tensor, numbers: te.Tensor
-) -> Scheduled:
+) -> ScheduledKernel:
     """Each pixel is a row of the data."""
     lines, across = grid
     data = Buffer("x0", (lines * across, depth), "int8")
@@ -238,7 +238,7 @@ def _by_blocks(
     packed: te.Tensor,
     numbers: te.Tensor,
     more: float = 0,
-) -> Scheduled:
+) -> ScheduledKernel:
     """Pixels in blocks, which are filled and then multiplied by all weights: row by row, or, where that leaves too many
     blocks of one pixel, as if they were one row.
 
@@ -293,7 +293,7 @@ def _by_blocks(
         *(Param(buffer, "workspace") for buffer in ([block] if after is None else [block, out])),
     )
     more += 0 if after is None else pixels * channels * epilogue_instructions(after.value)
-    return Scheduled(te.Kernel(PrimFunc(params, body), held), round((merged if one else apart) + more))
+    return ScheduledKernel(te.Kernel(PrimFunc(params, body), held), round((merged if one else apart) + more))
 
 
 def _zero() -> Expr:

@@ -6,7 +6,7 @@ A sum has the parts of `along_rows`, and is folded as there.
 
 from __future__ import annotations
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 
 from .along_rows import PARTS, folded
 from .products import Product
@@ -23,7 +23,7 @@ _AT_ONCE = 64
 """Pixels of which there are sums before what follows is done to them, in vectors if there is one channel."""
 
 
-def few_channels(fusion: Fusion, product: Product, unit: Unit) -> Scheduled | None:
+def few_channels(fusion: Fusion, product: Product, unit: Unit) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a product of floats; None where it has more than few channels, or few taps
     side by side, or what follows has stages of its own.
 

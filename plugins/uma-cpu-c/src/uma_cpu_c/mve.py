@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Constant, Var
 from uma.tir.schedule import ScheduleError
 
@@ -15,7 +15,7 @@ from .schedules import is_known
 __all__ = ["mve"]
 
 
-def mve(fusion: Fusion, features: Collection[str]) -> Scheduled | Declined | None:
+def mve(fusion: Fusion, features: Collection[str]) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a convolution, or a product with a matrix, of int8 by known weights; or why
     it has no form here, None where its op has none.
 

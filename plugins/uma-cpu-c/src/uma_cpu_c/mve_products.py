@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.tir import te
 from uma.tir.schedule import Schedule
 
@@ -24,7 +24,7 @@ _FEWEST_CHANNELS = 16
 """Of a tile, where there are more."""
 
 
-def mve_products(fusion: Fusion) -> Scheduled | str:
+def mve_products(fusion: Fusion) -> ScheduledKernel | str:
     """The loops of a fusion whose anchor is a convolution, or a product with a matrix of weights, of int8 by weights
     that are known and have no zero point; or why it has no form here.
 
@@ -61,7 +61,7 @@ def _scheduled(
     taps: int,
     stages: list[te.Tensor],
     strip: Strip | None,
-) -> Scheduled | str:
+) -> ScheduledKernel | str:
     """The loops of sums and what follows, by tiles; or why not."""
     kernel = found.kernel(fusion, [*stages, sums])
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
@@ -91,4 +91,4 @@ def _scheduled(
     func = s.func
     if strip is not None and stages and strip.padded is not None:
         func = borders(func, labels[strip.padded], strip.zero)
-    return Scheduled(replace(kernel, func=func))
+    return ScheduledKernel(replace(kernel, func=func))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.tir import INDEX, Expr, Imm, Select, minimum, te
 from uma.tir.schedule import Schedule
 
@@ -23,7 +23,7 @@ _FEWEST = 5
 """Channels at a time: with fewer, other loops are as good."""
 
 
-def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | str:
+def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel, so many channels at
     a time, a row by one instruction; or why not: few channels would go at once, a weight is -128, or what follows is
     not one requantisation of which there is a form.
@@ -89,4 +89,4 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | str:
         strip.part(s, s.loops(labels[strip.padded])[-1])
     tensorized(s, pixel, window(call.shape[-2], lanes, rows, columns, found.rounding))
     func = s.func if strip.padded is None else borders(s.func, labels[strip.padded], strip.zero)
-    return Scheduled(replace(kernel, func=func))
+    return ScheduledKernel(replace(kernel, func=func))

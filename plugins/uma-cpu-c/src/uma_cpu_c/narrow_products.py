@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.relay import Call
 from uma.relay import Expr as Graph
 from uma.tir import INDEX, Expr, Imm, minimum, te
@@ -83,7 +83,7 @@ class _Weights:
         return te.compute((blocks, steps, width), code, "codes"), of_run("scales", scale), zeros
 
 
-def narrow_product(fusion: Fusion, unit: Unit) -> Scheduled | None:
+def narrow_product(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor multiplies by weights that `narrow_weights` made; None where it does not.
 
     Sums are of the products that floats would give, in the same order: their bits are the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call
 from uma.tir import Bin, Cast, Expr, Imm, Load, maximum, minimum, rewrite, substitute, te, walk
 
@@ -27,7 +27,7 @@ _MOST_TAPS = 9
 """Of a row of a window that is written out for each pixel of a tile."""
 
 
-def pooled(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
+def pooled(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a pool over one or two dimensions; or why it has no form here, None where
     what follows it has stages of its own, and where the plain loops are as good.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.tir.schedule import Schedule
 
 __all__ = ["resized"]
@@ -14,7 +14,7 @@ _MOST_PLACES = 16
 """Of an element, which are written out."""
 
 
-def resized(fusion: Fusion) -> Scheduled | None:
+def resized(fusion: Fusion) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a resize; None where something is computed in the same loops, and where
     the plain ones are as good: where elements are left out or repeated unequally.
 
@@ -40,7 +40,7 @@ def resized(fusion: Fusion) -> Scheduled | None:
     s.reorder(row, column, channel, down, across)
     s.unroll(down)
     s.unroll(across)
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
 def _times(places: Sequence[int], extent: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.relay import Constant
 from uma.tir import (
     FUNCTIONS,
@@ -43,7 +43,7 @@ Extents = tuple[int, ...]
 
 def tiled(
     fusion: Fusion, product: Product, tile: Tile, unit: Unit, instruction: Intrinsic | None = None, zero: int = 0
-) -> Scheduled | None:
+) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a product; None where what follows that has stages of its own,
     or needs no product.
 
@@ -130,9 +130,9 @@ class Nest:
     last: str
     channels: int
 
-    def scheduled(self) -> Scheduled:
+    def scheduled(self) -> ScheduledKernel:
         """The answer of a strategy."""
-        return Scheduled(replace(self.kernel, func=self.schedule.func))
+        return ScheduledKernel(replace(self.kernel, func=self.schedule.func))
 
 
 def planned(

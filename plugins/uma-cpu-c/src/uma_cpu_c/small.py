@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import TensorType
 from uma.tir import Var
 
@@ -67,7 +67,7 @@ def tile_of(core: Core, pixels: int, channels: int) -> Tile:
     return Tile(held, width, 1)
 
 
-def small_products(fusion: Fusion, core: Core) -> Scheduled | Declined | None:
+def small_products(fusion: Fusion, core: Core) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a convolution, or a product of matrices, of small integers; or why it has
     no form here.
 
@@ -99,7 +99,7 @@ def _declined(reason: str) -> Declined:
     return Declined(f"no tiles whose sums stay in registers: {reason}")
 
 
-def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Scheduled | None:
+def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a product, by tiles in registers; None where what follows has stages of its
     own, or needs no product.
 

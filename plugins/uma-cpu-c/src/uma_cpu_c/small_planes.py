@@ -7,7 +7,7 @@ the place of the data.
 
 from __future__ import annotations
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.tir import Expr, Imm, Select, te
 
 from .schedules import is_known, planned
@@ -19,7 +19,7 @@ _MOST_TAPS = 16
 """Of a window that is written out: a larger one stays a loop over its rows."""
 
 
-def small_planes(fusion: Fusion, core: Core) -> Scheduled | Declined | None:
+def small_planes(fusion: Fusion, core: Core) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a convolution of two dimensions with one filter for each channel; or why it
     has no form here, None where it is none of these.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from uma.hookspecs import Fusion, Pass, Pattern, Scheduled, Strategy
+from uma.hookspecs import Fusion, Pass, Pattern, ScheduledKernel, Strategy
 from uma.target import Target
 
 from .along_rows import ELEMENTS, ROW_OPS, along_rows, by_elements
@@ -118,7 +118,7 @@ _OFTEN = 8
 """Rows that are multiplied by the same weights; of small integers, which gain more, half of them are enough."""
 
 
-def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
+def _floats(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
     assert fusion.anchor is not None
     if fusion.anchor.dtype != "float32":
         return None
@@ -142,7 +142,7 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
-def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Scheduled | None:
+def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> ScheduledKernel | None:
     """Products of bytes, four at a time, where the CPU has an instruction for that; else of int16, two at a time. Where
     each channel has data of its own, one at a time.
     """

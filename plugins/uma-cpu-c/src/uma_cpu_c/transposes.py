@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call
 from uma.tir import INDEX, Buffer, For, Imm, Intrinsic, Store, Var, te
 from uma.tir.schedule import Schedule
@@ -23,7 +23,7 @@ _BLOCK_BYTES = 16
 """Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
 
 
-def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
+def transposed(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something follows
     it in the same loops, where elements that lie side by side stay so, and where the plain loops are as good, as for
     the three colours of a picture.
@@ -59,10 +59,10 @@ def transposed(fusion: Fusion, unit: Unit) -> Scheduled | Declined | None:
     row, column = loops[last], loops[place[last]]
     s.reorder(*(loops[dim] for dim in place if loops[dim] not in (row, column)), column, row)
     s.tensorize(column, transposition(rows, columns, data.dtype))
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
-def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled | Declined | None:
+def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> ScheduledKernel | Declined | None:
     """The same where the data is computed first: as much of it as one matrix has, in memory of its own."""
     axes, shape = axis_order(call), data.shape
     row_dim = next(dim for dim in reversed(axes) if shape[dim] > 1)
@@ -88,7 +88,7 @@ def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> Scheduled
     if lanes >= LANES and not looks_up(kernel.func, kernel.labels[data]):
         s.vectorize(s.split(s.loops(kernel.labels[data])[-1], lanes)[1])
     s.tensorize(loops[column_dim], transposition(shape[row_dim], shape[column_dim], data.dtype))
-    return Scheduled(replace(kernel, func=s.func))
+    return ScheduledKernel(replace(kernel, func=s.func))
 
 
 def _too_few(rows: int, columns: int, data: te.Tensor) -> Declined | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Fusion, ScheduledKernel
 from uma.relay import Call
 from uma.tir import INDEX, Buffer, Expr, For, Imm, Intrinsic, Select, Update, Var, minimum, te
 
@@ -97,7 +97,7 @@ class _Window:
         return min(free // self.strides[0] + 1, self.shape[1]) if self.dilation[0] == 1 else 1
 
 
-def windows(fusion: Fusion, unit: Unit, features: Collection[str]) -> Scheduled | None:
+def windows(fusion: Fusion, unit: Unit, features: Collection[str]) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel; None where it has
     another form.
 

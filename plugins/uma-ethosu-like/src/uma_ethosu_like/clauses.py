@@ -60,11 +60,11 @@ def conv_windows() -> list[Clause]:
     """Of the window of a convolution."""
 
     def dilation(found: Match) -> _Holds:
-        given = quantised.Window.of(found).dilation
+        given = quantised.Window.from_match(found).dilation
         return max(given) <= _MOST_DILATION or Failed(given)
 
     def spans(found: Match) -> _Holds:
-        w = quantised.Window.of(found)
+        w = quantised.Window.from_match(found)
         height, width = (d * (k - 1) + 1 for k, d in zip(w.kernel, w.dilation, strict=True))
         return (height <= _MOST_ROWS and height * width <= _MOST_TAPS) or Failed((height, width))
 
@@ -84,7 +84,7 @@ def strides() -> Clause:
     """That a window moves by no more than the register holds."""
 
     def test(found: Match) -> _Holds:
-        w = quantised.Window.of(found)
+        w = quantised.Window.from_match(found)
         # Where there is one element, there is no step.
         steps = [s for s, n in zip(w.strides, (w.out_height, w.out_width), strict=True) if n > 1]
         return max(steps, default=1) <= _MOST_STRIDE or Failed(w.strides)
@@ -96,7 +96,7 @@ def extents() -> Clause:
     """That maps and padding fit their registers."""
 
     def test(found: Match) -> _Holds:
-        w = quantised.Window.of(found)
+        w = quantised.Window.from_match(found)
         sizes = (w.height, w.width, w.channels, w.out_height, w.out_width, w.out_channels)
         if max(sizes) > MOST_EXTENT:
             return Failed(max(sizes))
@@ -151,7 +151,7 @@ def scale_numbers() -> list[Clause]:
 
     def wraps(found: Match) -> _Holds:
         # A left shift wraps to int32 before the product where it rounds double; the machine's sums do not wrap at all.
-        scale, most = found.call("scaled").attrs.scale, quantised.largest_sum(found)
+        scale, most = found.call("scaled").attrs.scale, quantised.max_abs_sum(found)
         left = max(0, *scale.shift) if scale.rounding == "double" else 0
         return most << left < 1 << 31 or Failed(most << left)
 
@@ -169,7 +169,7 @@ def pool_taps() -> Clause:
     """Of a maximum pool."""
 
     def test(found: Match) -> _Holds:
-        height, width = quantised.Window.of(found).kernel
+        height, width = quantised.Window.from_match(found).kernel
         return (height <= _MOST_POOL_ROWS and height * width <= _MOST_POOL_TAPS) or Failed((height, width))
 
     return Clause(
@@ -183,10 +183,10 @@ def mean_taps() -> Clause:
     """Of an average pool."""
 
     def mean(found: Match) -> bool:
-        return mean_scale(quantised.Window.of(found).taps, core_of(found).dtype) is not None
+        return mean_scale(quantised.Window.from_match(found).taps, core_of(found).dtype) is not None
 
     def test(found: Match) -> _Holds:
-        w = quantised.Window.of(found)
+        w = quantised.Window.from_match(found)
         if any(w.padding):
             return max(w.kernel) <= _MOST_PADDED or Failed(w.kernel)
         return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and mean(found)) or Failed(w.kernel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from uma.hookspecs import Clock, Field, Implementation, LaunchQueue, Routine, Runtime
+from uma.hookspecs import BitField, Clock, Implementation, LaunchQueue, Routine, Runtime
 
 from .commands import describe
 from .cost import memories
@@ -14,7 +14,7 @@ from .payload import STREAM_OFFSET, read_payload
 
 __all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "UNREACHED", "describe_payload", "make_runtime"]
 
-FIELDS = (Field("address", 32), Field("region", 3, lsb=16))
+FIELDS = (BitField("address", 32), BitField("region", 3, lsb=16))
 """What relocations of a stream fill in: the second word of a command that sets an offset, and the number of a region in
 the word of one that sets that.
 """

@@ -66,7 +66,7 @@ def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage:
 
 
 def _layer(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
-    layer = quantised.Layer.of(match)
+    layer = quantised.Layer.from_match(match)
     w, fixed = layer.window, layer.fixed_point
     values = layer.weights.astype(np.int16) - np.int16(core_of(match).attrs.kernel_zero_point)
     values = values.reshape(*w.kernel, *values.shape[1:]).transpose(3, 0, 1, 2)
@@ -90,7 +90,7 @@ def _pictures(
     match: Match, given: Storage, out: Storage, zero_in: int = 0, zero_out: int = 0
 ) -> Iterator[tuple[FeatureMap, FeatureMap]]:
     """The maps of a window, one pair for each picture of the batch."""
-    w = quantised.Window.of(match)
+    w = quantised.Window.from_match(match)
     sides = (
         (given, (w.height, w.width, w.channels), core_of(match).args[0].dtype, zero_in),
         (out, (w.out_height, w.out_width, w.out_channels), match.root.dtype, zero_out),
@@ -107,9 +107,9 @@ def _pictures(
 
 
 def _pool(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
-    w = quantised.Window.of(match)
-    low, high = quantised.limits_of(match)
-    average = quantised.kind_of(core_of(match)) == "average_pool"
+    w = quantised.Window.from_match(match)
+    low, high = quantised.output_range(match)
+    average = quantised.op_kind(core_of(match)) == "average_pool"
     scale = mean_scale(w.taps, match.root.dtype) if average else None
     kind: Kind = "average_pool" if average else "max_pool"
     for ifm, ofm in _pictures(match, given[0], out):
@@ -156,7 +156,7 @@ def _mean(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Oper
 
 
 def _reduction(match: Match, kind: Kind, axes: Sequence[int], given: Storage, out: Storage) -> Operation:
-    data, (low, high) = core_of(match).args[0], quantised.limits_of(match)
+    data, (low, high) = core_of(match).args[0], quantised.output_range(match)
     found = reduced(data.shape, axes)
     assert found is not None  # clause reduces
     picture, kernel = found
@@ -193,7 +193,7 @@ def _binary(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
     found = folded(core.args[0].shape, core.args[1].shape, core.shape)
     assert found is not None  # clause broadcast
     whole = tuple(map(max, *found))
-    attrs, (low, high) = core.attrs, quantised.limits_of(match)
+    attrs, (low, high) = core.attrs, quantised.output_range(match)
     zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("lhs", "rhs", "output")]
     left, right = (
         FeatureMap.whole(storage, shape, core.dtype, zero)
@@ -252,7 +252,7 @@ def flat(size: int) -> Shape:
 def _rescaled(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     """What is scaled and clamped, element by element, without a table."""
     core, shape = core_of(match), flat(match.root.tensor.size)
-    attrs, (low, high) = core.attrs, quantised.limits_of(match)
+    attrs, (low, high) = core.attrs, quantised.output_range(match)
     zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("input", "output")]
     ifm = FeatureMap.whole(given[0], shape, core.args[0].dtype, zeros[0])
     ofm = FeatureMap.whole(out, shape, match.root.dtype, zeros[1])

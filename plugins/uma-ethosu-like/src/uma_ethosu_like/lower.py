@@ -32,7 +32,7 @@ def lower(region: MatchedRegion, machine: Machine) -> tuple[IRModule, GlobalVar]
     plan = plan_region(region)
     stream, params = plan.stream(machine), region.function.params
     extern = extern_of(stream, params, region.results, machine.macs)
-    module = IRModule.of({"stream": extern})
+    module = IRModule.from_functions({"stream": extern})
     return module, module.global_var("stream")
 
 

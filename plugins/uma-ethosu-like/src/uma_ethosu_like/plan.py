@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from uma.hookspecs import MatchedRegion, Refuse
-from uma.relay import Constant, Expr, without_views
+from uma.relay import Constant, Expr, strip_views
 
 from .blocks import Block
 from .cost import Work, block_chooser, copy_cycles, step_cycles, stream_cycles
@@ -131,7 +131,7 @@ def plan_region(region: MatchedRegion) -> Plan:
         plan.places[storages[param]] = Place(f"input{number}", 0)
 
     def storage(expr: Expr) -> Storage:
-        expr = without_views(expr)
+        expr = strip_views(expr)
         if expr not in storages:
             assert isinstance(expr, Constant)
             storages[expr] = Storage("constant", _nbytes(expr), expr.data.tobytes())
@@ -159,7 +159,7 @@ def _nbytes(expr: Expr) -> int:
 def _give_out(plan: Plan, results: Sequence[Expr], storages: dict[Expr, Storage]) -> None:
     """Has results made where they belong, or copied there if they are something else as well."""
     for number, result in enumerate(results):
-        held, place = storages[without_views(result)], Place(f"output{number}", 0)
+        held, place = storages[strip_views(result)], Place(f"output{number}", 0)
         if held not in plan.places:
             plan.places[held] = place
             continue

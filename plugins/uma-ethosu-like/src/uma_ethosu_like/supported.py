@@ -41,7 +41,7 @@ def make_patterns() -> list[Pattern]:
 
 
 def _pattern(name: str, term: Term, judged: list[Clause]) -> Pattern:
-    return Pattern(f"ethosu_like.{name}", term, [quantised.computed(), *judged])
+    return Pattern(f"ethosu_like.{name}", term, [quantised.no_constant_operands(), *judged])
 
 
 def _layers() -> list[Pattern]:
@@ -52,7 +52,7 @@ def _layers() -> list[Pattern]:
 
     def layer(product: str, flattened: bool = False, **opened: Any) -> Term:
         opened["kernel_zero_point"] = any_
-        return quantised.layer(product, residual="none", flattened=flattened, dtypes=_DTYPES, **opened)
+        return quantised.layer_pattern(product, residual="none", flattened=flattened, dtypes=_DTYPES, **opened)
 
     return [
         _pattern("conv2d", layer("qnn.conv2d", **windows), [*conv, *numbers]),
@@ -66,12 +66,12 @@ def _layers() -> list[Pattern]:
 def _pools() -> list[Pattern]:
     def pool(name: str) -> Term:
         core = op(name)(_data(), pool_size=any_, strides=any_, padding=any_).named("core")
-        return quantised.clamped(core)
+        return quantised.clamp_pattern(core)
 
     judged = [clauses.strides(), clauses.extents()]
     sums = op("qnn.sum")(_data(), axis=any_, keepdims=any_, input_zero_point=any_)
-    mean = quantised.requantised(sums, residual="none", dtypes=_DTYPES)
-    top = quantised.clamped(op("nn.global_max_pool")(_data()).named("core"))
+    mean = quantised.requantise_pattern(sums, residual="none", dtypes=_DTYPES)
+    top = quantised.clamp_pattern(op("nn.global_max_pool")(_data()).named("core"))
     return [
         *(_pattern(f"max_pool{n}d", pool(f"nn.max_pool{n}d"), [*judged, clauses.pool_taps()]) for n in (2, 1)),
         *(_pattern(f"average_pool{n}d", pool(f"qnn.avg_pool{n}d"), [*judged, clauses.mean_taps()]) for n in (2, 1)),
@@ -87,7 +87,7 @@ def _binaries() -> list[Pattern]:
     shapes = [clauses.broadcast(), clauses.some_computed()]
 
     def both(name: str, judged: list[Clause], **opened: Any) -> Pattern:
-        term = quantised.clamped(op(name)(left, right, **opened).named("core"))
+        term = quantised.clamp_pattern(op(name)(left, right, **opened).named("core"))
         pattern_name = name.removeprefix("qnn.")
         return Pattern(f"ethosu_like.{pattern_name}", term, [*shapes, *judged])
 
@@ -141,7 +141,7 @@ def _rescaled() -> list[Pattern]:
     leaky = op("qnn.leaky_relu")(wide, scale=any_, negative_scale=any_, **zeros)
     one = clauses.scale_of_one()
     return [
-        _pattern("requantise", quantised.clamped(scaled.named("core")), [clauses.of_16_bits(), one]),
+        _pattern("requantise", quantised.clamp_pattern(scaled.named("core")), [clauses.of_16_bits(), one]),
         _pattern("clip", limited, []),
         _pattern("abs", op("qnn.abs")(wide, scale=any_, **zeros).named("core"), [one]),
         _pattern("leaky_relu", leaky.named("core"), [clauses.positive_as_is(), one]),

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from uma.hookspecs import MatchedRegion, Refuse, TakenMatch
-from uma.relay import Constant, Expr, quantised, without_views
+from uma.hookspecs import MatchedRegion, Refuse, RegionMatch
+from uma.relay import Constant, Expr, quantised, strip_views
 
 from .layer import core_of
 from .plan import operand_names
@@ -46,7 +46,7 @@ class _Writer:
     scales: Scales = field(default_factory=Scales)
     zero_points: dict[int, int] = field(default_factory=dict)
     values: dict[Expr, _Value] = field(default_factory=dict)
-    one_zero_point: list[tuple[list[int], TakenMatch]] = field(default_factory=list)
+    one_zero_point: list[tuple[list[int], RegionMatch]] = field(default_factory=list)
     writes: list[Callable[[], None]] = field(default_factory=list)
     graph: Graph = field(default_factory=Graph)
     found: list[float] = field(default_factory=list)
@@ -77,32 +77,32 @@ class _Writer:
     def made(self) -> list[Expr]:
         """What the region gives and does not only hand on, each once."""
         params = self.region.function.params
-        return [one for one in dict.fromkeys(map(without_views, self.region.results)) if one not in params]
+        return [one for one in dict.fromkeys(map(strip_views, self.region.results)) if one not in params]
 
     # --- what layers say ---------------------------------------------------------------------------------------------
 
     def given(self, expr: Expr, shape: Sequence[int]) -> _Value:
         """An operand, which is taken in that shape."""
-        expr, extents = without_views(expr), _four(shape)
+        expr, extents = strip_views(expr), _four(shape)
         if isinstance(expr, Constant):
             return _Value(extents, self.scales.tensor(), expr.data.tobytes())
         if expr not in self.values:
             self.values[expr] = _Value(extents, self.scales.tensor())
         return self.values[expr]
 
-    def result(self, match: TakenMatch, shape: Sequence[int], scale: int | None = None) -> _Value:
+    def result(self, match: RegionMatch, shape: Sequence[int], scale: int | None = None) -> _Value:
         """What a match gives; of a scale that there is, or a new one."""
         value = _Value(_four(shape), self.scales.tensor() if scale is None else scale)
         self.values[match.value] = value
         return value
 
-    def zero_point(self, value: _Value, zero_point: int, match: TakenMatch) -> None:
+    def zero_point(self, value: _Value, zero_point: int, match: RegionMatch) -> None:
         """Refuse where a tensor has another zero point for another layer."""
         before = self.zero_points.setdefault(value.scale, zero_point)
         if before != zero_point:
             raise Refuse(f"TFLite has one zero point for a tensor; here are {before} and {zero_point}", at=match.value)
 
-    def alike(self, values: Sequence[_Value], match: TakenMatch) -> None:
+    def alike(self, values: Sequence[_Value], match: RegionMatch) -> None:
         """Values of one scale and zero point."""
         for other in values[1:]:
             self.scales.equal(values[0].scale, other.scale, match.value)
@@ -177,8 +177,8 @@ def _four(shape: Sequence[int]) -> tuple[int, ...]:
     return (*[1] * (4 - len(shape)), *shape)
 
 
-def _layer(w: _Writer, match: TakenMatch, data: Expr) -> None:
-    layer = quantised.Layer.of(match)
+def _layer(w: _Writer, match: RegionMatch, data: Expr) -> None:
+    layer = quantised.Layer.from_match(match)
     window, fixed = layer.window, layer.fixed_point
     given = w.given(data, (1, window.height, window.width, window.channels))
     made = w.result(match, (1, window.out_height, window.out_width, window.out_channels))
@@ -227,12 +227,12 @@ def _padded(w: _Writer, value: _Value, shape: tuple[int, int, int], window: quan
     return made
 
 
-def _pool(w: _Writer, match: TakenMatch, data: Expr) -> None:
-    window, limits = quantised.Window.of(match), quantised.limits_of(match)
+def _pool(w: _Writer, match: RegionMatch, data: Expr) -> None:
+    window, limits = quantised.Window.from_match(match), quantised.output_range(match)
     shape = (1, window.height, window.width, window.channels)
     given = w.given(data, shape)
     made = w.result(match, (1, window.out_height, window.out_width, window.out_channels), given.scale)
-    average = quantised.kind_of(core_of(match)) == "average_pool"
+    average = quantised.op_kind(core_of(match)) == "average_pool"
     w.writes.append(
         lambda: w.operator(
             "AVERAGE_POOL_2D" if average else "MAX_POOL_2D",
@@ -248,7 +248,7 @@ def _pool(w: _Writer, match: TakenMatch, data: Expr) -> None:
     )
 
 
-def _sum(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
+def _sum(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
     left, right = (w.given(one, arg.shape) for one, arg in zip(operands, core.args, strict=True))
     made, attrs = w.result(match, core.shape), core.attrs
@@ -261,15 +261,15 @@ def _sum(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
     w.scales.ratio(small.scale, large.scale, scaled, 1, match.value)
     w.scales.ratio(large.scale, made.scale, attrs.output_scale, 19, match.value)
     name, shapes = ("ADD" if core.op_name == "qnn.add" else "SUB"), [arg.shape for arg in core.args]
-    limits = quantised.limits_of(match)
+    limits = quantised.output_range(match)
     w.writes.append(lambda: w.operator(name, [w.number(left, shapes[0]), w.number(right, shapes[1])], made, limits))
 
 
-def _extremum(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
+def _extremum(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
     shapes = [arg.shape for arg in core.args]
     given = [w.given(one, shape) for one, shape in zip(operands, shapes, strict=True)]
-    made, limits = w.result(match, core.shape, given[0].scale), quantised.limits_of(match)
+    made, limits = w.result(match, core.shape, given[0].scale), quantised.output_range(match)
     w.alike(given, match)
     name = (core.op_name or "").upper()
     w.writes.append(
@@ -277,7 +277,7 @@ def _extremum(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
     )
 
 
-def _concatenate(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
+def _concatenate(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
     shapes = [arg.shape for arg in core.args]
     given = [w.given(one, shape) for one, shape in zip(operands, shapes, strict=True)]
@@ -291,7 +291,7 @@ def _concatenate(w: _Writer, match: TakenMatch, *operands: Expr) -> None:
     )
 
 
-def _slice(w: _Writer, match: TakenMatch, data: Expr) -> None:
+def _slice(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = core.args[0].shape
     given = w.given(data, shape)
@@ -305,7 +305,7 @@ def _slice(w: _Writer, match: TakenMatch, data: Expr) -> None:
     w.writes.append(write)
 
 
-def _resize(w: _Writer, match: TakenMatch, data: Expr) -> None:
+def _resize(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = core.args[0].shape
     given = w.given(data, shape)
@@ -318,7 +318,7 @@ def _resize(w: _Writer, match: TakenMatch, data: Expr) -> None:
     w.writes.append(write)
 
 
-def _softmax(w: _Writer, match: TakenMatch, data: Expr) -> None:
+def _softmax(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = (math.prod(core.shape[:-1]), core.shape[-1])
     given, made = w.given(data, shape), w.result(match, shape)

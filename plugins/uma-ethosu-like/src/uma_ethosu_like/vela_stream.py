@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from uma.errors import ToolchainError
 from uma.hookspecs import Cost, MatchedRegion, Refuse, Relocation
-from uma.relay import Expr, GlobalVar, IRModule, without_views
+from uma.relay import Expr, GlobalVar, IRModule, strip_views
 
 from .blocks import Block
 from .commands import OPERATIONS, WORD_BYTES, Command, command, decode, encode
@@ -94,7 +94,7 @@ def _made(region: MatchedRegion, machine: Machine) -> _Made:
     places = {expr: Place(FEATURES, starts[one.region] + one.offset) for expr, one in pairs}
     ins = [(Place(f"input{params.index(one)}", 0), places[one], one) for one in given]
     outs = []
-    for number, result in enumerate(map(without_views, region.results)):
+    for number, result in enumerate(map(strip_views, region.results)):
         source = places[result] if result in made else Place(f"input{params.index(result)}", 0)
         outs.append((source, Place(f"output{number}", 0), result))
     layers = dict.fromkeys(name for one in region.matches for name in one.layers)
@@ -214,7 +214,7 @@ def lower_with_vela(region: MatchedRegion, machine: Machine) -> tuple[IRModule, 
     """
     made = _made(region, machine)
     extern = extern_of(made.stream, region.function.params, region.results, machine.macs)
-    module = IRModule.of({"stream": extern})
+    module = IRModule.from_functions({"stream": extern})
     return module, module.global_var("stream")
 
 

@@ -75,11 +75,11 @@ def _int8() -> Clause:
 
 def _picture() -> list[Clause]:
     def batch(found: Match) -> Failed | bool:
-        number = quantised.Window.of(found).batch
+        number = quantised.Window.from_match(found).batch
         return number == 1 or Failed(number)
 
     def strides(found: Match) -> Failed | bool:
-        given = steps(quantised.Window.of(found))
+        given = steps(quantised.Window.from_match(found))
         return max(given) <= _MOST_STRIDE or Failed(given)
 
     return [
@@ -124,7 +124,7 @@ def _normal(multiplier: int, shift: int) -> bool:
 
 def _pool() -> list[Clause]:
     def padding(found: Match) -> Failed | bool:
-        w = quantised.Window.of(found)
+        w = quantised.Window.from_match(found)
         return not any(w.padding) or fits_same(w) or Failed(w.padding)
 
     return [*_picture(), Clause("padding", padding, "pools are padded as SAME or VALID of TFLite; here: {value}")]

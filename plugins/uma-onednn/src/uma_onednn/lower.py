@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uma.hookspecs import Blob, Extern, MatchedRegion, Routine, TakenMatch
+from uma.hookspecs import Blob, Extern, MatchedRegion, RegionMatch, Routine
 from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, substitute
 from uma.tir import Buffer, Param
 
@@ -40,14 +40,14 @@ def lower(region: MatchedRegion) -> tuple[IRModule, GlobalVar]:
     for match in region.matches:
         extern, args = _extern(match)
         name = externs.setdefault(extern, f"onednn_{match.pattern.name.rpartition('.')[2]}_{len(externs)}")
-        var = IRModule.of({name: extern}).global_var(name)
+        var = IRModule.from_functions({name: extern}).global_var(name)
         known[match.value] = Call(var, [substitute(arg, known) for arg in args])
     entry = Function(region.function.params, substitute(region.function.body, known))
-    module = IRModule.of({**{name: extern for extern, name in externs.items()}, "entry": entry})
+    module = IRModule.from_functions({**{name: extern for extern, name in externs.items()}, "entry": entry})
     return module, module.global_var("entry")
 
 
-def _extern(match: TakenMatch) -> tuple[Extern, list[Expr]]:
+def _extern(match: RegionMatch) -> tuple[Extern, list[Expr]]:
     """The call for a match, and what of the region it is given; constants are inside."""
     operation = operation_of(match)
     params, args = [], []

@@ -66,7 +66,7 @@ def _equals(value: Callable[[Match], object], wanted: object) -> Callable[[Match
 def _structure() -> list[Clause]:
     """What kind of layer it is."""
     return [
-        quantised.computed(),
+        quantised.no_constant_operands(),
         Clause(
             "one_sequence",
             lambda found: (
@@ -83,7 +83,7 @@ def _structure() -> list[Clause]:
         Clause("one_group", _equals(_groups, 1), "the array adds up all channels; here are {value} groups: use 1"),
         Clause(
             "dense_kernel",
-            _equals(lambda found: quantised.Window.of(found).dilation[1], 1),
+            _equals(lambda found: quantised.Window.from_match(found).dilation[1], 1),
             "taps are side by side; the dilation is {value}: use 1",
         ),
         Clause(
@@ -283,7 +283,7 @@ def _whole_frames(found: Match) -> Failed | bool:
 
 def _groups(found: Match) -> int:
     core = core_of(found)
-    return 1 if quantised.kind_of(core) == "dense" else int(core.attrs.groups)
+    return 1 if quantised.op_kind(core) == "dense" else int(core.attrs.groups)
 
 
 def _zero_point(found: Match) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from uma.hookspecs import Clock, Implementation, Parts, Routine, Runtime
+from uma.hookspecs import Clock, Implementation, PartCounters, Routine, Runtime
 
 from .image import FIELDS, describe
 from .machine import FEATURE_MEMORIES, MAX_LAYERS, Machine
@@ -76,7 +76,7 @@ def make_runtime(machine: Machine) -> Runtime:
         ),
         faults=FAULTS,
         counters=COUNTERS,
-        parts=Parts(MAX_LAYERS, LAYER_COUNTERS, locates_faults=True),
+        parts=PartCounters(MAX_LAYERS, LAYER_COUNTERS, locates_faults=True),
         clock=Clock(machine.clock_hz, "cycles", "array_cycles"),
         routines=(
             Routine(ROUTINE, "ut_run({device}, {network}, {network_bytes}, {bases}, {n_bases})", FIELDS, (), describe),

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uma.errors import PluginError
-from uma.hookspecs import Blob, Field, Relocation
+from uma.hookspecs import BitField, Blob, Relocation
 
 from .registers import REGISTER_BITS, Layer
 
@@ -30,7 +30,7 @@ __all__ = ["FIELDS", "MAGIC", "Image", "Transfer", "describe"]
 
 MAGIC = 0x314E5455  # "UTN1"
 
-FIELDS = (Field("offset", 32), Field("base", 32))
+FIELDS = (BitField("offset", 32), BitField("base", 32))
 """What relocations fill in."""
 
 _HEAD = struct.Struct("<5I")

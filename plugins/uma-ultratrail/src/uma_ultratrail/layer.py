@@ -91,8 +91,8 @@ def core_of(found: Match) -> Call:
 
 def shape_of(found: Match) -> Shape:
     """The sizes of what was matched."""
-    core, data, window = core_of(found), found["data"].shape, quantised.Window.of(found)
-    if quantised.kind_of(core) == "dense":
+    core, data, window = core_of(found), found["data"].shape, quantised.Window.from_match(found)
+    if quantised.op_kind(core) == "dense":
         rows, depth = math.prod(core.shape[:-1]), window.channels
         frames = depth // data[-1] if rows == 1 and len(data) == 3 and data[0] == 1 else 1
         if frames > 1:
@@ -108,12 +108,16 @@ def shape_of(found: Match) -> Shape:
 def weights_of(found: Match) -> Integers:
     """(taps, channels, out channels), for one group."""
     shape = shape_of(found)
-    return quantised.Layer.of(found).weights.astype(np.int64).reshape(shape.taps, shape.channels, shape.out_channels)
+    return (
+        quantised.Layer.from_match(found)
+        .weights.astype(np.int64)
+        .reshape(shape.taps, shape.channels, shape.out_channels)
+    )
 
 
 def bias_of(found: Match) -> Integers | None:
     """(out channels,), in units of the accumulator; None where there is none."""
-    return quantised.Layer.of(found).given_bias.astype(np.int64) if "bias" in found else None
+    return quantised.Layer.from_match(found).given_bias.astype(np.int64) if "bias" in found else None
 
 
 def scale_of(found: Match) -> FixedPoint | FloatScale:

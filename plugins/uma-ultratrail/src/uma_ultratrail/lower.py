@@ -6,8 +6,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from uma.hookspecs import Extern, MatchedRegion, Refuse, TakenMatch
-from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TupleGetItem, substitute, without_views
+from uma.hookspecs import Extern, MatchedRegion, Refuse, RegionMatch
+from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TupleGetItem, strip_views, substitute
 from uma.tir import Buffer, Param
 
 from .device import ROUTINE
@@ -34,7 +34,7 @@ def planned(region: MatchedRegion, machine: Machine, spans: Spans | None = None)
     """
     ranges: Ranges = {}
     nodes = [_node(match, machine, ranges, spans or Spans()) for match in region.matches]
-    return plan_starts(nodes, [without_views(result) for result in region.results], machine)
+    return plan_starts(nodes, [strip_views(result) for result in region.results], machine)
 
 
 def lower(region: MatchedRegion, machine: Machine, spans: Spans) -> tuple[IRModule, GlobalVar]:
@@ -47,20 +47,22 @@ def lower(region: MatchedRegion, machine: Machine, spans: Spans) -> tuple[IRModu
     for number, start in enumerate(planned(region, machine, spans)):
         made, name = _Lowered.of(start, machine), f"network{number}"
         functions[name] = made.extern
-        call = Call(IRModule.of({name: made.extern}).global_var(name), [known[tensor] for tensor in made.inputs])
+        call = Call(
+            IRModule.from_functions({name: made.extern}).global_var(name), [known[tensor] for tensor in made.inputs]
+        )
         layers.add(call, (layer for node in start.nodes for layer in node.layers))
         several = len(made.outputs) > 1
         known.update((tensor, TupleGetItem(call, n) if several else call) for n, tensor in enumerate(made.outputs))
     functions["entry"] = Function(region.function.params, substitute(region.function.body, known))
-    made_module = IRModule.of(functions, spans=layers)
+    made_module = IRModule.from_functions(functions, spans=layers)
     return made_module, made_module.global_var("entry")
 
 
-def _node(match: TakenMatch, machine: Machine, ranges: Ranges, spans: Spans) -> Node:
+def _node(match: RegionMatch, machine: Machine, ranges: Ranges, spans: Spans) -> Node:
     """One match of a region; proofs add to what is known in ``ranges``."""
     maps = [match.operand(name) if name in match else None for name in ("data", "residual")]
     for one in maps:
-        if one is not None and without_views(one) is not one:
+        if one is not None and strip_views(one) is not one:
             raise Refuse("maps stay as they are from layer to layer; here one is reshaped", at=one)
     data, residual = maps
     assert data is not None  # every pattern has it
