@@ -12,10 +12,10 @@ says what targets there are.
 
 The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says for which one it was written::
 
-    UMA_PLUGIN_API = (0, 6)
+    UMA_PLUGIN_API = (0, 7)
 
 - Before 1.0 a minor version may break with what was before, and says so: `LAST_BREAKING_VERSION` is the last that
-  did. A plugin for an earlier one is refused, with the place in docs/plugins.md that says what to write instead.
+  did. A plugin for an earlier one is refused; the error lists the renamed names that its sources use.
 - Any other minor version only adds: hooks, arguments of hooks, fields of records, with defaults that mean what was
   before. It may deprecate hooks and arguments. A plugin for an earlier minor version goes on working. What is
   deprecated works in the next minor version as well, with a `DeprecationWarning` that names the plugin, the hook, and
@@ -115,10 +115,10 @@ __all__ = [
     "tir_to_runtime",
 ]
 
-PLUGIN_API_VERSION = (0, 6)
+PLUGIN_API_VERSION = (0, 7)
 """Major and minor version of this contract."""
 
-LAST_BREAKING_VERSION = (0, 5)
+LAST_BREAKING_VERSION = (0, 7)
 """The last version that broke with those before it: plugins for an earlier one are refused."""
 
 PROJECT = "uma"

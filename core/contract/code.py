@@ -73,18 +73,18 @@ class TargetCode:
     def __post_init__(self) -> None:
         cflags: object = self.cflags
         if not isinstance(cflags, (tuple, list)):
-            raise PluginError("Code.cflags must be a tuple of strings", hint='write ("-O3",), not "-O3"')
+            raise PluginError("TargetCode.cflags must be a tuple of strings", hint='write ("-O3",), not "-O3"')
         for flag in cflags:
             if not (isinstance(flag, str) and flag.startswith("-") and flag.isprintable()):
-                raise PluginError(f"Code.cflags: {shown(flag)} is no compiler flag", hint='flags look like "-O3"')
+                raise PluginError(f"TargetCode.cflags: {shown(flag)} is no compiler flag", hint='flags look like "-O3"')
         object.__setattr__(self, "cflags", tuple(cflags))
         cc: object = self.cc
         if cc is not None and not (isinstance(cc, str) and _COMPILER.fullmatch(cc)):
-            raise PluginError(f"Code.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
+            raise PluginError(f"TargetCode.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
         for name in ("machine", "runner"):
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise PluginError(f"Code.{name} is {shown(value)}, not a text")
+                raise PluginError(f"TargetCode.{name} is {shown(value)}, not a text")
         clock_hz: object = self.clock_hz
         if clock_hz is not None:
             if isinstance(clock_hz, bool) or not isinstance(clock_hz, (int, float)) or not 1 <= clock_hz < math.inf:
@@ -96,13 +96,13 @@ class TargetCode:
             if self.runner is not None:
                 find_runner(self.runner, machine)
         except UsageError as error:
-            raise PluginError(f"Code: {error.what}", hint=error.hint) from error
+            raise PluginError(f"TargetCode: {error.what}", hint=error.hint) from error
         self._check_texts("symbols", self.symbols, str)
         for name, symbol in self.symbols.items():
             if not _SYMBOL.fullmatch(symbol):
-                raise PluginError(f"Code.symbols: {shown(symbol)}, of {name!r}, is no symbol of C")
+                raise PluginError(f"TargetCode.symbols: {shown(symbol)}, of {name!r}, is no symbol of C")
         if twice := _twice(self.symbols):
-            raise PluginError(f"Code.symbols has {twice!r} twice", hint="each function has a symbol of its own")
+            raise PluginError(f"TargetCode.symbols has {twice!r} twice", hint="each function has a symbol of its own")
         self._check_texts("sources", self.sources, str)
         self._check_texts("objects", self.objects, bytes)
         self._check_texts("headers", self.headers, str)
@@ -110,15 +110,16 @@ class TargetCode:
             for name in names:
                 if not (FILE_NAME.fullmatch(name) and name.endswith(endings)):
                     raise PluginError(
-                        f"Code: {shown(name)} is no name for a file here", hint=f"names end in {', '.join(endings)}"
+                        f"TargetCode: {shown(name)} is no name for a file here",
+                        hint=f"names end in {', '.join(endings)}",
                     )
         libraries: object = self.libraries
         if not (isinstance(libraries, (tuple, list)) and all(isinstance(one, Library) for one in libraries)):
-            raise PluginError("Code.libraries must be a tuple of Library")
+            raise PluginError("TargetCode.libraries must be a tuple of Library")
         object.__setattr__(self, "libraries", tuple(libraries))
         if not self.symbols and (self.sources or self.objects or self.libraries):
             raise PluginError(
-                "Code brings files or libraries, and no functions",
+                "TargetCode brings files or libraries, and no functions",
                 hint="symbols names what is in them, function by function",
             )
 
@@ -127,7 +128,7 @@ class TargetCode:
         if not isinstance(given, Mapping) or not all(
             isinstance(name, str) and isinstance(value, content) for name, value in given.items()
         ):
-            raise PluginError(f"Code.{field} must be a dict from str to {content.__name__}")
+            raise PluginError(f"TargetCode.{field} must be a dict from str to {content.__name__}")
         object.__setattr__(self, field, MappingProxyType(dict(given)))
 
     @property

@@ -135,7 +135,9 @@ def _check_own(code: TargetCode, member: Member, functions: Mapping[str, PrimFun
     """PluginError where functions that a plugin brings are not those that it was given, or could meet others."""
     fault = member.plugin.fault
     if missing := [name for name in functions if name not in code.symbols]:
-        raise fault(f"brings functions, and leaves {missing[0]!r} out: Code.symbols names every function of the module")
+        raise fault(
+            f"brings functions, and leaves {missing[0]!r} out: TargetCode.symbols names every function of the module"
+        )
     if strange := [name for name in code.symbols if name not in functions]:
         raise fault(f"brings {strange[0]!r}, which is no function of the module that it was given")
     for what, names in (("symbol", code.symbols.values()), ("file", (*code.sources, *code.objects))):

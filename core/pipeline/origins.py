@@ -43,7 +43,7 @@ def origins_of(
         driven = [("the driver", filter(None, [device.driver, device.driver and device.implementation.bus]))]
         note(label, device.sources, [*driven, *_texts(device.runtime)])
     for label, code in codes.items():
-        brought = [(f"Code.symbols[{name!r}]", [symbol]) for name, symbol in code.symbols.items()]
+        brought = [(f"TargetCode.symbols[{name!r}]", [symbol]) for name, symbol in code.symbols.items()]
         note(label, [*code.sources, *code.objects, *code.headers], brought)
     functions: dict[str, tuple[PluginEntry, str]] = {}
     for _, step in program.calls:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import inspect
 
 from .. import hookspecs
+from ..errors import PluginError
 from .entry import PluginEntry
+from .moves import declared_in_sources, used_renames
 
-__all__ = ["API_ATTRIBUTE", "declared_api", "later_api"]
+__all__ = ["API_ATTRIBUTE", "declared_api", "later_api", "refuse_earlier_sources"]
 
 API_ATTRIBUTE = "UMA_PLUGIN_API"
 """Of a plugin's module or class: major and minor version of the plugin API that it was written for."""
@@ -36,10 +38,26 @@ def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
     if major != hookspecs.PLUGIN_API_VERSION[0]:
         raise entry.fault(_is_for(wanted), entry.mismatch)
     if wanted < hookspecs.LAST_BREAKING_VERSION:
-        broke = "{}.{}".format(*hookspecs.LAST_BREAKING_VERSION)
-        hint = f"{entry.mismatch}; its authors find what to write instead in docs/plugins.md, Plugin API {broke}"
-        raise entry.fault(f"{_is_for(wanted)}, and {broke} broke with what was before", hint)
+        raise _earlier(entry, wanted)
     return major, minor
+
+
+def refuse_earlier_sources(entry: PluginEntry) -> None:
+    """Refuse a plugin that could not be imported, where its sources declare a version before the last break.
+
+    Raises:
+        PluginError: they do. The hint lists the names that its sources use and that were renamed.
+    """
+    declared = declared_in_sources(entry, API_ATTRIBUTE)
+    if isinstance(declared, tuple) and (0,) <= declared < hookspecs.LAST_BREAKING_VERSION:
+        raise _earlier(entry, declared)
+
+
+def _earlier(entry: PluginEntry, api: tuple[int, ...]) -> PluginError:
+    version = "{}.{}".format(*hookspecs.LAST_BREAKING_VERSION)
+    rows = "".join(f"; {row.old} is now {row.new}" for row in used_renames(entry))
+    hint = f"{entry.mismatch}; its authors find the renamed names in docs/moving-to-{version}.md{rows}"
+    return entry.fault(f"{_is_for(api)}, and {version} broke with what was before", hint)
 
 
 def later_api(entry: PluginEntry, api: tuple[int, int] | None) -> str | None:
@@ -49,5 +67,5 @@ def later_api(entry: PluginEntry, api: tuple[int, int] | None) -> str | None:
     return f"plugin {entry.distribution} {entry.version} {_is_for(api)}: it may ask for more"
 
 
-def _is_for(api: tuple[int, int]) -> str:
+def _is_for(api: tuple[int, ...]) -> str:
     return "is for plugin API {}.{}, this is {}.{}".format(*api, *hookspecs.PLUGIN_API_VERSION)

@@ -12,10 +12,10 @@ from typing import Any
 import pluggy
 
 from .. import hookspecs
-from ..errors import ToolchainError, UsageError
+from ..errors import PluginError, ToolchainError, UsageError
 from ..target import Alias, TargetKind
 from ..target.kind import COMPOSITE, shown
-from .api import declared_api, later_api
+from .api import declared_api, later_api, refuse_earlier_sources
 from .compatibility import check_requirement
 from .entry import PluginEntry
 from .guard import guarded
@@ -38,7 +38,11 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
     """
     check_requirement(entry)
     with guarded(f"{entry.distribution} {entry.version}"):
-        plugin = _attempt(entry, "cannot be imported", entry.repair, lambda: _resolve(entry.value))
+        try:
+            plugin = _attempt(entry, "cannot be imported", entry.repair, lambda: _resolve(entry.value))
+        except PluginError:
+            refuse_earlier_sources(entry)
+            raise
         if inspect.isclass(plugin):
             plugin = _attempt(entry, "cannot be instantiated", entry.report, plugin)
         api = declared_api(entry, plugin)

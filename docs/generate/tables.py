@@ -21,6 +21,7 @@ from uma.frontends.tflite.variables import VARIABLE_OPERATORS
 from uma.hookspecs import Pattern
 from uma.machines import ARCHITECTURES, RUNNERS
 from uma.plugins import PluginHost
+from uma.plugins.moves import RENAMES
 from uma.relay import Op, registered_ops
 from uma.relay.op import MISSING
 from uma.target import Target, TargetKind, read_target
@@ -36,7 +37,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["attributes", "operators", "platforms"]
+__all__ = ["attributes", "operators", "platforms", "renames"]
 
 _MADE = "<!-- made by `python -m docs.generate --committed`; tests compare it with the code -->\n"
 
@@ -320,4 +321,19 @@ def _implementations(kind: TargetKind) -> str:
         ", ".join(code(str(one)) for one in impl.type)
         if isinstance(impl.type, tuple)
         else "it has no device: C is called"
+    )
+
+
+def renames() -> str:
+    """``moving-to-0.7.md``."""
+    rows = [(code(row.old), code(row.new), row.purpose) for row in RENAMES]
+    return (
+        f"{_MADE}\n# Moving to plugin API 0.7\n\n"
+        "Plugin API 0.7 renames public names and changes no result. UMA refuses a plugin for 0.5 or 0.6; the error "
+        "lists the rows of this table that the plugin's sources use. It does not recognise methods of values: search "
+        "the sources for them.\n\n"
+        "1. Replace the names in the table.\n"
+        "2. Set `UMA_PLUGIN_API = (0, 7)`.\n"
+        "3. Run the plugin's tests and `uma check`.\n\n"
+        f"{table(('up to 0.6', 'from 0.7 on', 'meaning'), rows)}"
     )

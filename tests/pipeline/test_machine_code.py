@@ -243,7 +243,7 @@ REFUSED: Mapping[str, tuple[Callable[[IRModule, str], TargetCode], str]] = {
         lambda module, prefix: TargetCode(
             symbols=dict(list(symbols(module, prefix).items())[1:]) or {"x": f"{prefix}_x"}
         ),
-        "brings functions, and leaves 'relu' out: Code.symbols names every function of the module",
+        "brings functions, and leaves 'relu' out: TargetCode.symbols names every function of the module",
     ),
     "another function": (
         lambda module, prefix: TargetCode(symbols={**symbols(module, prefix), "strange": f"{prefix}_strange"}),
@@ -350,7 +350,7 @@ def test_a_symbol_that_nobody_defines(compilers: tuple[str, ...]) -> None:
     )
     with pytest.raises(PluginError, match="names the symbol 'm_on_npu_own_relu', which no file defines") as caught:
         artifact(members).run(inputs_of(MODEL.main))
-    assert "Code.symbols['relu'] of target 'npu'" in str(caught.value)
+    assert "TargetCode.symbols['relu'] of target 'npu'" in str(caught.value)
 
 
 def test_it_is_linked_with_its_libraries() -> None:
@@ -364,19 +364,19 @@ def test_it_is_linked_with_its_libraries() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"symbols": ["f"]}, "Code.symbols must be a dict from str to str"),
-        ({"symbols": {"f": 1}}, "Code.symbols must be a dict from str to str"),
-        ({"symbols": {"f": "a b"}}, "Code.symbols: 'a b', of 'f', is no symbol of C"),
-        ({"symbols": {"f": "a", "g": "a"}}, "Code.symbols has 'a' twice"),
-        ({"symbols": {"f": "a"}, "sources": {"x.c": b""}}, "Code.sources must be a dict from str to str"),
-        ({"symbols": {"f": "a"}, "sources": {"../x.c": ""}}, "Code: '../x.c' is no name for a file here"),
-        ({"symbols": {"f": "a"}, "sources": {"x.py": ""}}, "Code: 'x.py' is no name for a file here"),
-        ({"symbols": {"f": "a"}, "objects": {"x.o": ""}}, "Code.objects must be a dict from str to bytes"),
-        ({"symbols": {"f": "a"}, "objects": {"x.a": b""}}, "Code: 'x.a' is no name for a file here"),
-        ({"symbols": {"f": "a"}, "libraries": "m"}, "Code.libraries must be a tuple of Library"),
-        ({"headers": {"x.h": b""}}, "Code.headers must be a dict from str to str"),
-        ({"headers": {"x.c": ""}}, "Code: 'x.c' is no name for a file here"),
-        ({"sources": {"x.c": ""}}, "Code brings files or libraries, and no functions"),
+        ({"symbols": ["f"]}, "TargetCode.symbols must be a dict from str to str"),
+        ({"symbols": {"f": 1}}, "TargetCode.symbols must be a dict from str to str"),
+        ({"symbols": {"f": "a b"}}, "TargetCode.symbols: 'a b', of 'f', is no symbol of C"),
+        ({"symbols": {"f": "a", "g": "a"}}, "TargetCode.symbols has 'a' twice"),
+        ({"symbols": {"f": "a"}, "sources": {"x.c": b""}}, "TargetCode.sources must be a dict from str to str"),
+        ({"symbols": {"f": "a"}, "sources": {"../x.c": ""}}, "TargetCode: '../x.c' is no name for a file here"),
+        ({"symbols": {"f": "a"}, "sources": {"x.py": ""}}, "TargetCode: 'x.py' is no name for a file here"),
+        ({"symbols": {"f": "a"}, "objects": {"x.o": ""}}, "TargetCode.objects must be a dict from str to bytes"),
+        ({"symbols": {"f": "a"}, "objects": {"x.a": b""}}, "TargetCode: 'x.a' is no name for a file here"),
+        ({"symbols": {"f": "a"}, "libraries": "m"}, "TargetCode.libraries must be a tuple of Library"),
+        ({"headers": {"x.h": b""}}, "TargetCode.headers must be a dict from str to str"),
+        ({"headers": {"x.c": ""}}, "TargetCode: 'x.c' is no name for a file here"),
+        ({"sources": {"x.c": ""}}, "TargetCode brings files or libraries, and no functions"),
     ],
 )
 def test_fields(fields: dict[str, object], reason: str) -> None:

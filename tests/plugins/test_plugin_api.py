@@ -7,6 +7,7 @@ the argument ``module`` of `relay_to_tir` are deprecated, hook ``estimate`` is n
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
@@ -29,6 +30,7 @@ from uma.hookspecs import Cost, MatchedRegion, Pattern
 from uma.lowering.members import Member, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
+from uma.plugins.moves import RENAMES, Rename
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
 from uma.relay.pattern import PatternTable
 from uma.reports.costs import region_costs
@@ -113,10 +115,75 @@ def built(host: PluginHost) -> tuple[uma.Artifact, list[Cost | None]]:
     return uma.build(MODEL, ["frozen_npu", "frozen_host"], name="m", plugins=host), costs
 
 
-@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
+def api_in_name(path: Path) -> tuple[int, ...]:
+    return tuple(map(int, path.stem.split("_")[-2:]))
+
+
+RUNNING = [path for path in FROZEN if api_in_name(path) >= hookspecs.LAST_BREAKING_VERSION]
+REFUSED = [path for path in FROZEN if api_in_name(path) < hookspecs.LAST_BREAKING_VERSION]
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
+def test_a_plugin_from_before_the_break_is_refused_with_the_names_that_it_uses(path: Path) -> None:
+    with pytest.raises(PluginError) as caught:
+        frozen_host(path).plugin_for("frozen_npu")
+    major, minor = api_in_name(path)
+    said = f"plugin uma-frozen 1.2 is for plugin API {major}.{minor}, this is 0.7, and 0.7 broke with what was before"
+    assert caught.value.what == said
+    rows = (caught.value.hint or "").split("docs/moving-to-0.7.md; ")[1].split("; ")
+    assert rows == [
+        "hookspecs.Lowered is now LoweredKernel",
+        "hookspecs.Code is now TargetCode",
+        "IRModule.of is now IRModule.from_functions",
+    ]
+    assert isinstance(caught.value.__context__, PluginError), "the import itself failed"
+
+
+def test_an_earlier_plugin_whose_import_succeeds_lists_its_names_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "uma_earlier"
+    package.mkdir()
+    (package / "__init__.py").write_text("import uma.tir as loops\nUMA_PLUGIN_API = (0, 6)\n", encoding="utf-8")
+    late = "def f(x):\n    from uma.relay import quantised\n    return quantised.layer, loops.bodies(x), x.layer\n"
+    (package / "late.py").write_text(f"import uma.tir as loops\n{late}", encoding="utf-8")
+    (package / "broken.py").write_text("def :\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    host = PluginHost(lambda: [PluginEntry("earlier", "uma_earlier", "uma-earlier", "1")])
+    with pytest.raises(PluginError) as caught:
+        host.plugin_for("earlier")
+    assert (caught.value.hint or "").endswith(
+        "docs/moving-to-0.7.md; quantised.layer is now layer_pattern; tir.bodies is now child_statements"
+    )
+
+
+HOMES = {
+    "quantised": "relay.quantised",
+    "pattern": "relay.pattern",
+    "tiling": "tir.tiling",
+    "PluginHost": "plugins",
+    "IRModule": "relay",
+    "Signature": "relay",
+    "CompilationConfig": "target.config",
+}
+
+
+@pytest.mark.parametrize("row", RENAMES, ids=lambda row: row.old)
+def test_a_renamed_name_exists_under_its_new_name_only(row: Rename) -> None:
+    head, *old = row.old.split(".")
+    module = importlib.import_module(f"uma.{HOMES.get(head, head)}")
+    owner, name = module, row.new
+    if "." in name:  # a method
+        holder, name = name.split(".")
+        owner = getattr(module, holder)
+    assert hasattr(owner, name)
+    assert not hasattr(owner, old[-1])
+
+
+@pytest.mark.parametrize("path", RUNNING, ids=lambda path: path.stem)
 def test_a_plugin_for_an_earlier_or_this_version_runs(path: Path) -> None:
     host = frozen_host(path)
-    assert host.plugin_for("frozen_npu").api == tuple(map(int, path.stem.split("_")[-2:]))
+    assert host.plugin_for("frozen_npu").api == api_in_name(path)
     artifact, costs = built(host)
     assert costs == [Cost(cycles=10.0)]
     assert artifact.metadata["plugins"] == {"uma-frozen": "1.2"}
@@ -162,7 +229,7 @@ def next_minor(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
 
 
 class TestNextMinorVersion:
-    @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
+    @pytest.mark.parametrize("path", RUNNING, ids=lambda path: path.stem)
     def test_it_runs_a_plugin_for_this_one_as_this_one_does(self, path: Path, request: pytest.FixtureRequest) -> None:
         before, costs = built(frozen_host(path))
         del sys.modules[path.stem]

@@ -15,7 +15,7 @@ from .product import ROUTINES
 
 __all__ = ["KIND", "claims", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind(
     "blas",

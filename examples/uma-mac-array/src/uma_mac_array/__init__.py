@@ -22,7 +22,7 @@ from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetK
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "runtime"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 
 def _memory(name: str, default: int, what: str) -> Attribute:

@@ -24,7 +24,7 @@ from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetK
 
 __all__ = ["FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "runtime"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind(
     "matrix_unit",

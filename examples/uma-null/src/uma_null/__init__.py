@@ -9,7 +9,7 @@ from uma.tir import maximum, te
 
 __all__ = ["KIND", "lower", "patterns", "register_target"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind("null_unit", help="the smallest back-end: takes one op", device_type="npu", default_host="c")
 

@@ -35,7 +35,7 @@ __all__ = [
     "runtime",
 ]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind(
     "stream_machine",

@@ -16,7 +16,7 @@ from .strategies import passes_of, patterns_of, strategies_of
 
 __all__ = ["KIND", "passes", "patterns", "register_target", "strategies", "tir_to_runtime"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 _MOST_THREADS = 256
 

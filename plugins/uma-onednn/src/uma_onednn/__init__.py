@@ -13,7 +13,7 @@ from uma.target import Attribute, Limits, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind(
     "onednn",

@@ -28,7 +28,7 @@ __all__ = [
     "runtime",
 ]
 
-UMA_PLUGIN_API = (0, 6)
+UMA_PLUGIN_API = (0, 7)
 
 KIND = TargetKind(
     "ultra_trail",

@@ -2,11 +2,22 @@
 
 from collections.abc import Sequence
 
-from uma.hookspecs import Code, Cost, CustomOp, Exporter, MatchedRegion, Pass, Pattern, Runtime, Strategy, hookimpl
+from uma.hookspecs import (
+    Cost,
+    CustomOp,
+    Exporter,
+    MatchedRegion,
+    Pass,
+    Pattern,
+    Runtime,
+    Strategy,
+    TargetCode,
+    hookimpl,
+)
 from uma.relay import Function, GlobalVar, IRModule
 from uma.target import Target, TargetKind
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 7)
 
 
 @hookimpl
@@ -55,7 +66,7 @@ def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> 
 
 
 @hookimpl
-def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None:
+def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> TargetCode | None:
     return None
 
 
