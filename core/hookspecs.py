@@ -432,9 +432,9 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
         def patterns() -> list[Pattern]:
             return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32")))]
 
-        def plain(fusion: Fusion, target: Target) -> Lowered:
+        def plain(fusion: Fusion, target: Target) -> LoweredKernel:
             kernel = fusion.tensors.kernel()  # the loops that the core would make
-            return Lowered(kernel.func, kernel.bind())
+            return LoweredKernel(kernel.func, kernel.bind())
 
         @hookimpl
         def strategies() -> list[Strategy]:

@@ -378,7 +378,7 @@ def ours(span: str) -> bool:
         return command in _commands() and known.issuperset(words)
     if span.startswith("-"):
         found = repository.projects()
-        kinds = (repository.host_of(found).named(entry.kind) for project in found for entry in project.entries)
+        kinds = (repository.host_of(found).lookup(entry.kind) for project in found for entry in project.entries)
         names = {
             attr.name for kind in kinds if isinstance(kind, TargetKind) for attr in (*kind.attributes, *kind.common)
         }

@@ -306,7 +306,7 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
     ``sees_through`` it, results may have another shape of as many elements.
     """
     if not isinstance(result, (LoweredKernel, ScheduledKernel)):
-        return f"{type(result).__name__} instead of Lowered or Scheduled"
+        return f"{type(result).__name__} instead of LoweredKernel or ScheduledKernel"
     try:
         if isinstance(result, LoweredKernel):
             verify(result.func)

@@ -150,8 +150,8 @@ def test_parameters_in_another_order() -> None:
 
 
 BAD_LOWERED: dict[str, tuple[Callable[[Function], Any], str]] = {
-    "no Lowered": (lambda function: ONE, "gave PrimFunc instead of Lowered or Scheduled from"),
-    "False": (lambda function: False, "gave bool instead of Lowered or Scheduled from"),
+    "no Lowered": (lambda function: ONE, "gave PrimFunc instead of LoweredKernel or ScheduledKernel from"),
+    "False": (lambda function: False, "gave bool instead of LoweredKernel or ScheduledKernel from"),
     "a wrong dtype": (
         lambda function: LoweredKernel(loops([(2, 4)], (2, 4), "int8")),
         r"gave loops with inputs \(Tensor\[\(2, 4\), int8\]\), not \(Tensor\[\(2, 4\), int32\]\) from",
@@ -241,7 +241,7 @@ def test_a_pattern_of_the_hosts_that_fails() -> None:
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:
     entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is no `LoweredKernel`
-    wrong = r"uma-plain 1.0 gave int instead of Lowered or Scheduled from strategy 'add'"
+    wrong = r"uma-plain 1.0 gave int instead of LoweredKernel or ScheduledKernel from strategy 'add'"
     with pytest.raises(PluginError, match=wrong) as caught:
         built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))
     assert str(caught.value.where).startswith("second, ")

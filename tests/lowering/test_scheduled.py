@@ -301,7 +301,7 @@ def test_an_estimate_of_instructions_is_a_whole_number(given: object) -> None:
     x = Var("x", TensorType((2,), "float32"))
     kernel = Fusion(Function([x], call("negative", x))).plain()
     assert ScheduledKernel(kernel, 7).instructions == 7 and ScheduledKernel(kernel).instructions is None
-    with pytest.raises(PluginError, match=r"Scheduled\.instructions is .*, not a whole number above 0") as caught:
+    with pytest.raises(PluginError, match=r"ScheduledKernel\.instructions is .*, not a whole number above 0") as caught:
         ScheduledKernel(kernel, given)  # type: ignore[arg-type]  # what the test is about
     assert caught.value.hint == "leave it out where it is not known"
 

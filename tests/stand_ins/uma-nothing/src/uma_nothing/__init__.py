@@ -2,18 +2,8 @@
 
 from collections.abc import Sequence
 
-from uma.hookspecs import (
-    Cost,
-    CustomOp,
-    Exporter,
-    MatchedRegion,
-    Pass,
-    Pattern,
-    Runtime,
-    Strategy,
-    TargetCode,
-    hookimpl,
-)
+from uma import hookimpl
+from uma.hookspecs import Cost, CustomOp, Exporter, MatchedRegion, Pass, Pattern, Runtime, Strategy, TargetCode
 from uma.relay import Function, GlobalVar, IRModule
 from uma.target import Target, TargetKind
 
