@@ -23,7 +23,7 @@ from tests._support.te_lowerings import lowered
 import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.hookspecs import TargetCode, Fusion, Pass, Refuse, Strategy
+from uma.hookspecs import Fusion, Pass, Refuse, Strategy, TargetCode
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build

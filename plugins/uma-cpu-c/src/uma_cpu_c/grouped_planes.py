@@ -114,10 +114,10 @@ def _planes(rewriter: Rewriter, permuted: Expr, chain: Sequence[Call]) -> Expr:
     planes = call("reshape", planes, newshape=(groups, data.shape[-1] // groups, height * width))
     weights = weight.data.reshape(weight.shape[2], groups, channels // groups).transpose(1, 2, 0)
     value = call("matmul", const(weights.copy()), planes).pinned(conv.pin)
-    rewriter.moved(conv, value)
+    rewriter.record_rewrite(conv, value)
     for step in following:
         value = Call(step.op, [value, *_operands(step, groups)], step.attrs, step.pin)
-        rewriter.moved(step, value)
+        rewriter.record_rewrite(step, value)
     return call("reshape", value, newshape=permuted.shape)
 
 
