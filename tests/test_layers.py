@@ -56,6 +56,7 @@ LAYERS = [
     ["runtime"],
     ["artifact"],
     ["lowering"],
+    ["options"],
     ["pipeline"],
     ["reports"],
     ["quantisation"],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..counters import Counters, counting, timed
 from ..errors import NoCompilerError, UsageError
 from ..json_record import to_json
+from ..options import flags
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .deciding import add_measure_argument, say_cautions, say_trials
@@ -126,33 +127,12 @@ def _compiled(artifact: Artifact, args: argparse.Namespace, out: Output) -> _Siz
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    repeated = (
-        "target",
-        "shape",
-        "state",
-        "constant",
-        "pin",
-        "requantize",
-        "tolerate",
-        "stream_input",
-        "disable_plugin",
-    )
-    for option in repeated:
-        for value in getattr(args, option):
-            words += [f"--{option.replace('_', '-')}", value]
-    if args.hybrid is not None:
-        words += ["--hybrid", args.hybrid]
-    if args.import_limit is not None:
-        words += ["--import-limit", str(args.import_limit)]
-    if args.io is not None:
-        words += ["--io", args.io]
-    if args.strips is not None:
-        words += ["--strips", args.strips]
-    if args.partition is not None:
-        words += ["--partition", args.partition]
-    for option in ("costs", "plan"):
-        if getattr(args, option) is not None:
-            words += [f"--{option}", str(getattr(args, option))]
+    arguments = [argument for name, argument, flag in flags() if name != "name" and flag.repeated]
+    arguments += ["disable_plugin", *(one for name, one, flag in flags() if name != "name" and not flag.repeated)]
+    for argument in ("target", *arguments, "partition", "costs", "plan"):
+        values = getattr(args, argument)
+        for value in values if isinstance(values, list) else [] if values is None else [values]:
+            words += [f"--{argument.replace('_', '-')}", str(value)]
     return shlex.join(words)
 
 
@@ -179,6 +159,7 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..pipeline.contest import best_plan
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
+    from ..pipeline.loading import with_max_ram
     from ..pipeline.ram import beside_stack
     from ..pipeline.stages import STAGES
     from ..reports.costs import region_costs
@@ -222,16 +203,17 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
         return footprint(artifact.record, None, _compiled(artifact, args, out).stack_bytes).ram_bytes
 
     asked = members
-    contest = best_plan(loaded, members, limit, taken, out.step)
+    contest = best_plan(loaded, members, taken, out.step)
     members = contest.members
-    build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
-    artifact = finish_build(build, loaded, out.step, weights=args.weights)
+    build = start_build(loaded, members, dump=args.dump, progress=out.step)
+    artifact = finish_build(build, loaded, out.step)
     sizes = _compiled(artifact, args, out)
     while limit is not None and (left := beside_stack(artifact.record, sizes.stack_bytes, limit)) is not None:
         # What the stack takes is known now, and is not there for the rest.
         before = artifact.record.rows
-        build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=left)
-        artifact = finish_build(build, loaded, out.step, weights=args.weights)
+        loaded = with_max_ram(loaded, left)
+        build = start_build(loaded, members, dump=args.dump, progress=out.step)
+        artifact = finish_build(build, loaded, out.step)
         sizes = _compiled(artifact, args, out)
         if artifact.record.rows == before:
             break

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
-from ..import_budget import IMPORT_LIMIT
-from ..io_forms import IO_FORMS
+from ..options import BuildOptions, Flag, flags
 from ..plain_files import open_plain, unreadable
 from .deciding import add_partition_arguments, partitioner_of
 
@@ -48,26 +47,17 @@ __all__ = [
     "target_text",
 ]
 
-_BUILD_OPTIONS = (
-    "target",
-    "name",
-    "shape",
-    "constant",
-    "state",
-    "pin",
-    "requantize",
-    "tolerate",
-    "hybrid",
-    "import_limit",
-    "io",
-    "strips",
-    "stream_input",
-    "partition",
-    "plan",
-    "costs",
-    "max_ram",
-)
-"""The options that an artifact has been built with, or without."""
+_BUILD_OPTIONS = ("target", *(argument for _, argument, _ in flags()), "partition", "plan", "costs", "max_ram")
+"""The arguments of a build, which an artifact records."""
+
+_GROUPS = {
+    "target": "target and model",
+    "memory": "memory",
+    "placement": "placement",
+    "numerics": "numerics",
+    "output": "output",
+}
+"""The headings of ``--help`` by groups of flags."""
 
 _SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
 _SEED = re.compile(r"[0-9]{1,40}")
@@ -82,86 +72,27 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: bool = True) -> None:
-    """How to build the model."""
-    add_target_argument(parser, required=target_required)
-    parser.add_argument("--name", metavar="N", help="prefix of all C names (default: from the file's name)")
-    add_shape_argument(parser)
-    parser.add_argument(
-        "--state",
-        metavar="INPUT=OUTPUT",
-        action="append",
-        default=[],
-        help="an input that the model keeps itself: each run begins with what this output was in the run before; may "
-        "be repeated",
-    )
-    parser.add_argument(
-        "--constant",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="fix an input of the model file to a value, so that it is an input no more: a number, which fills it, or "
-        "@FILE.npy; may be repeated",
-    )
-    parser.add_argument(
-        "--pin",
-        metavar="LAYER=LABEL",
-        action="append",
-        default=[],
-        help="run a layer on the target of that label and no other; 'conv*=npu1' pins all layers whose names fit; may "
-        "be repeated, the last that fits a layer counts",
-    )
-    parser.add_argument(
-        "--requantize",
-        metavar="[LAYER=]HOW",
-        action="append",
-        default=[],
-        help="fixed-point: offer layers with float scales to accelerators in fixed points of their own, which round "
-        "otherwise, by steps that are bounded beforehand; 'conv*=fixed-point' says so of some layers, float takes it "
-        "back; may be repeated, the last that fits a layer counts",
-    )
-    parser.add_argument(
-        "--tolerate",
-        metavar="LABEL.PASS",
-        action="append",
-        default=[],
-        help="let a plugin's pass change results within the tolerance that it declares; 'npu.*' lets all of that "
-        "target; may be repeated",
-    )
-    parser.add_argument(
-        "--hybrid",
-        metavar="HOW",
-        help="how layers of float32 with weights of integers, as TFLite files have them, are computed: float (the "
-        "default) dequantises the weights, litert quantises the data when the model runs, as LiteRT does",
-    )
-    parser.add_argument(
-        "--io",
-        choices=IO_FORMS,
-        help="where inputs and outputs are while the model runs: arrays of the caller (the default), or places in the "
-        "arena, which inputs give up once they are used",
-    )
-    parser.add_argument(
-        "--import-limit",
-        metavar="FACTOR",
-        type=int,
-        help="bytes of constants that the import of a model file may make, and scalar operations that it may do, for "
-        f"each byte of the file (default: {IMPORT_LIMIT}); raise it only for a file that you trust",
-    )
-    parser.add_argument(
-        "--strips",
-        metavar="COUNT[:LAYER]",
-        help="compute layers over a wide picture, up to that layer, in strips of its columns, one after the other, for "
-        "less RAM than rows alone take; for example 2",
-    )
-    parser.add_argument(
-        "--stream-input",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="have an input given row by row, by a function of the C that uses the model, so that it need not be whole "
-        "anywhere: all layers that read it run by rows; may be repeated",
-    )
-    add_partition_arguments(parser)
-    add_plugin_arguments(parser)
+    """Declare the flags of a build, in groups."""
+    for name, title in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        if name == "target":
+            add_target_argument(group, required=target_required)
+        for _, argument, flag in flags(name):
+            _add_flag(group, argument, flag)
+        if name == "target":
+            add_plugin_arguments(group)
+        elif name == "placement":
+            add_partition_arguments(group)
+
+
+def _add_flag(parser: argparse._ActionsContainer, argument: str, flag: Flag) -> None:
+    """Declare the flag that is parsed as ``argument``."""
+    spelling = f"--{argument.replace('_', '-')}"
+    if flag.repeated:
+        parser.add_argument(spelling, metavar=flag.metavar, action="append", default=[], help=flag.help)
+    else:
+        parse, choices = flag.parse or str, flag.choices
+        parser.add_argument(spelling, metavar=flag.metavar, type=parse, choices=choices, help=flag.help)
 
 
 def add_model_or_artifact(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +107,7 @@ def add_model_or_artifact(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
 
 
-def add_target_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_target_argument(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
     """``--target``, which is looked up by `find_members`."""
     parser.add_argument(
         "--target",
@@ -190,17 +121,12 @@ def add_target_argument(parser: argparse.ArgumentParser, *, required: bool = Tru
 
 def add_shape_argument(parser: argparse.ArgumentParser) -> None:
     """``--shape``, which is read by `shapes`."""
-    parser.add_argument(
-        "--shape",
-        metavar="NAME=1,3,224,224",
-        action="append",
-        default=[],
-        help="shape of an input whose dimensions the model leaves open, or extent of a dimension by its name; an "
-        "extent may be a range, 1..128; may be repeated",
-    )
+    for name, argument, flag in flags():
+        if name == "shapes":
+            _add_flag(parser, argument, flag)
 
 
-def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
+def add_plugin_arguments(parser: argparse._ActionsContainer) -> None:
     """Which of the installed plugins count."""
     parser.add_argument(
         "--disable-plugin",
@@ -268,30 +194,39 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     """The targets, and the model that is to be built for them, as the options of `add_model_arguments` say.
 
     Raises:
-        UsageError, ModelError, PluginError: as for `find_members` and `load_model`.
+        UsageError, ModelError, PluginError: as for `find_members` and `uma.pipeline.loading.read_model`.
     """
-    from ..pipeline.io import project_io
-    from ..pipeline.loading import load_model
+    from ..pipeline import loading
 
     members = find_members(args, out)
     out.step("import")
-    loaded = load_model(
-        args.model,
-        members,
-        name=args.name,
-        shapes=shapes(args),
-        states=states(args),
-        constants=_constants(args),
-        pins=_pins(args),
-        requantize=_requantize(args, members),
-        tolerate=args.tolerate,
-        hybrid=_hybrid(args),
-        io=args.io or project_io(),
-        strips=args.strips,
-        stream_inputs=args.stream_input,
-        import_limit=IMPORT_LIMIT if args.import_limit is None else args.import_limit,
-    )
-    return members, loaded
+    return members, loading.read_model(args.model, members, _options(args, members))
+
+
+def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
+    """Return the options of the command line, with the project's where it has none.
+
+    Raises:
+        UsageError: a flag or a setting of the project is malformed.
+        ModelError: a file of ``--constant`` does not hold one array.
+    """
+    from ..pipeline.io import project_io
+    from .limits import max_ram
+
+    values = {name: getattr(args, argument) for name, argument, _ in flags()}
+    values |= {
+        "shapes": shapes(args),
+        "states": states(args),
+        "constants": _constants(args),
+        "pins": _pins(args),
+        "requantize": _requantize(args, members),
+        "hybrid": _hybrid(args),
+        "io": args.io or project_io(),
+        "weights": getattr(args, "weights", None),
+    }
+    if "max_ram" in args and getattr(args, "stop_after", None) is None:
+        values["max_ram"] = max_ram(args)
+    return BuildOptions(**{name: value for name, value in values.items() if value is not None})
 
 
 def read_kept(args: argparse.Namespace, out: Output, doing: str) -> tuple[Artifact | None, KeptModel]:
@@ -330,7 +265,7 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
         from ..artifact import load
         from ..reports.asked import refuse_options
 
-        refuse_options({f"--{name.replace('_', '-')}": getattr(args, name, None) for name in _BUILD_OPTIONS})
+        refuse_options([f"--{name.replace('_', '-')}" for name in _BUILD_OPTIONS if getattr(args, name, None)])
         return load(args.model)
     try:
         os.stat(args.model)

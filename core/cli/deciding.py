@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
+def add_partition_arguments(parser: argparse._ActionsContainer) -> None:
     """``--partition``, ``--costs`` and ``--plan``, which are read by `partitioner_of`."""
     parser.add_argument(
         "--partition",

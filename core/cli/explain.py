@@ -12,7 +12,7 @@ from ..target.values import shorten
 from .common import add_model_or_artifact, add_output_arguments, read_kept
 from .deciding import known_costs, say_cautions
 from .declined import say_declined
-from .limits import add_limit_argument, max_ram
+from .limits import add_limit_argument
 from .output import Output
 from .plan import say_plan
 from .requantized import say_consent
@@ -118,8 +118,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.explain import end_of_proofs, explain_loaded
 
     known = known_costs(args)
-    artifact, kept = read_kept(args, out, "explaining")
-    limit = max_ram(args) if artifact is None else kept.max_ram
+    _, kept = read_kept(args, out, "explaining")
     members, loaded = kept.members, kept.loaded
     found = explain_loaded(
         loaded,
@@ -128,7 +127,6 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         stream=args.stream,
         brought=out.verbose,
         memory=args.memory,
-        max_ram=limit,
         known=known,
         progress=out.step,
     )

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..pipeline.ram import Limit
+    from ..options import Limit
 
 __all__ = ["add_limit_argument", "amount", "max_ram"]
 

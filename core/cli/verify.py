@@ -20,7 +20,7 @@ from .common import (
     states,
 )
 from .deciding import say_cautions
-from .limits import add_limit_argument, max_ram
+from .limits import add_limit_argument
 from .output import Output
 from .requantized import say_requantized
 from .tolerated import say_tolerated
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..lowering.members import Members
     from ..pipeline.loading import LoadedModel
-    from ..pipeline.ram import Limit
+    from ..reports.exact import ExactCheck
     from ..reports.known_deviations import KnownDeviation
     from ..reports.verification import KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
@@ -99,11 +99,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     check_options(args.samples, args.step_limit)
     artifact, kept = read_kept(args, out, "verifying")
-    members, loaded, limit = kept.members, kept.loaded, kept.max_ram
+    members, loaded = kept.members, kept.loaded
     if artifact is not None and args.against != "builtin":
         raise UsageError(f"{args.against} reads model files alone", hint="verify the model file")
     if artifact is None:
-        artifact, limit = _built(loaded, members, max_ram(args), out)
+        artifact, loaded = _built(loaded, members, out)
         say_cautions(members, out)
     found = verify_loaded(
         loaded,
@@ -115,7 +115,6 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         samples=args.samples,
         against=args.against,
         step_limit_s=args.step_limit,
-        max_ram=limit,
         where=str(args.inputs or "--input"),
         progress=out.step,
     )
@@ -199,27 +198,28 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _built(loaded: LoadedModel, members: Members, limit: Limit | None, out: Output) -> tuple[Artifact, Limit | None]:
-    """What `uma build` makes of a model with a limit on its RAM, and what of that is left beside the stack."""
+def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact, LoadedModel]:
+    """Return the artifact that `uma build` makes, and the model with its limit on RAM less the stack."""
     from ..artifact.footprint import footprint
     from ..pipeline.driver import build_loaded
+    from ..pipeline.loading import with_max_ram
     from ..pipeline.ram import beside_stack, require_ram
 
-    artifact = build_loaded(loaded, members, progress=out.step, max_ram=limit)
+    limit = loaded.options.max_ram
+    artifact = build_loaded(loaded, members, progress=out.step)
     if limit is None:
-        return artifact, None
-    left, stack_bytes = limit, None
+        return artifact, loaded
     while True:
         stack_bytes = artifact.stack_bytes
         less, before = beside_stack(artifact.record, stack_bytes, limit), artifact.record.rows
         if less is None:
             break
-        left = less
-        artifact = build_loaded(loaded, members, progress=out.step, max_ram=left)
+        loaded = with_max_ram(loaded, less)
+        artifact = build_loaded(loaded, members, progress=out.step)
         if artifact.record.rows == before:
             break
     require_ram(artifact.record, footprint(artifact.record, None, stack_bytes), limit)
-    return artifact, left
+    return artifact, loaded
 
 
 def _dump(folder: Path, position: int, check: KernelCheck) -> Path:

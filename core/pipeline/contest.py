@@ -12,9 +12,9 @@ from ..artifact.footprint import footprint
 from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
+from ..options import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
 from .measured import measuring, ran, real_devices, run_in_turn
-from .ram import Limit
 
 if TYPE_CHECKING:
     from .loading import LoadedModel
@@ -90,7 +90,6 @@ class Contest:
 def best_plan(
     loaded: LoadedModel,
     members: Members,
-    max_ram: Limit | None = None,
     taken: Callable[[Artifact], int] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Contest:
@@ -101,7 +100,6 @@ def best_plan(
     Args:
         loaded: the model.
         members: its targets.
-        max_ram: what a plan may take.
         taken: what RAM an artifact takes; by default without its stack.
         progress: told of what begins.
 
@@ -112,7 +110,7 @@ def best_plan(
     """
     from .driver import start_build
 
-    partitioner = members.partition
+    partitioner, max_ram = members.partition, loaded.options.max_ram
     if not isinstance(partitioner, Collage) or not (partitioner.measure or max_ram is not None):
         return Contest(members)
     build = start_build(loaded, members, "lower", progress=progress)
@@ -135,7 +133,7 @@ def best_plan(
             progress(f"plan {number + 1}")
         cost_ns = decision.found.costs[number]
         try:
-            artifact = _built(loaded, _planned(members, decision, number), max_ram)
+            artifact = _built(loaded, _planned(members, decision, number))
         except UmaError as error:
             errors.append(error)
             trials.append(Trial(number + 1, cost_ns, why=error.what, known_as=known_as))
@@ -176,10 +174,10 @@ def _planned(members: Members, decision: Decision, number: int) -> Members:
     return replace(members, partition=SavedPlan(record))
 
 
-def _built(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:
+def _built(loaded: LoadedModel, members: Members) -> Artifact:
     from .driver import finish_build, start_build
 
-    return finish_build(start_build(loaded, members, max_ram=max_ram), loaded)
+    return finish_build(start_build(loaded, members), loaded)
 
 
 def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members: Members) -> list[float | str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
-from ..arguments import path_of, told
+from ..arguments import told
 from ..artifact import Artifact
 from ..artifact.describe import (
     Work,
@@ -36,36 +36,31 @@ from ..codegen.model import emit_model
 from ..counters import timed
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
-from ..frontends.fixed import Fixed
-from ..hookspecs import Library, TargetCode
-from ..import_budget import IMPORT_LIMIT
-from ..io_forms import IoForm
+from ..hookspecs import TargetCode, Library
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
-from ..partition import Collage, Partitioner
-from ..plugins import PluginHost, default_host
-from ..program import Plan, Program, plan, streams, verify_plan
+from ..options import BuildKeywords, BuildOptions
+from ..partition import Collage
+from ..plugins import default_host
+from ..program import Plan, Program, verify_plan, plan, streams
 from ..program.overlaps import with_those_in_use
 from ..target.config import derivations
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
 from ..toolchain.packing import packing_engine
 from ..version import __version__
-from ..weights_forms import WEIGHTS_FORMS, WeightsForm
+from ..weights_forms import WeightsForm
 from .dump import Dumper
 from .kept_model import KeptModel
-from .loading import LoadedModel, Model, Shapes, load_model, model_digest
+from .loading import LoadedModel, Model, model_digest, read_model
 from .machine_code import machine_code
 from .origins import origins_of
-from .pins import Pins
-from .ram import Limit, ram_limit, require_ram
-from .requantize import Requantize
+from .ram import require_ram
 from .rows import RowsAsked
 from .stages import STAGES, Build, Form
-from .tolerate import Tolerate
 
 if TYPE_CHECKING:
-    pass
+    from typing_extensions import Unpack
 
 __all__ = [
     "build",
@@ -84,78 +79,16 @@ DEFAULT_FLAGS = ("-O2",)
 
 @overload
 def build(
-    model: Model,
-    target: TargetLike,
-    *,
-    name: str | None = None,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    dump: str | os.PathLike[str] | None = None,
-    weights: WeightsForm = "assembly",
-    max_ram: int | str | None = None,
-    plugins: PluginHost | None = None,
-    stop_after: None = None,
+    model: Model, target: TargetLike, *, stop_after: None = None, **options: Unpack[BuildKeywords]
 ) -> Artifact: ...
 
 
 @overload
-def build(
-    model: Model,
-    target: TargetLike,
-    *,
-    name: str | None = None,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    dump: str | os.PathLike[str] | None = None,
-    weights: WeightsForm = "assembly",
-    max_ram: int | str | None = None,
-    plugins: PluginHost | None = None,
-    stop_after: str,
-) -> Form: ...
+def build(model: Model, target: TargetLike, *, stop_after: str, **options: Unpack[BuildKeywords]) -> Form: ...
 
 
 def build(
-    model: Model,
-    target: TargetLike,
-    *,
-    name: str | None = None,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    dump: str | os.PathLike[str] | None = None,
-    weights: WeightsForm = "assembly",
-    max_ram: int | str | None = None,
-    plugins: PluginHost | None = None,
-    stop_after: str | None = None,
+    model: Model, target: TargetLike, *, stop_after: str | None = None, **options: Unpack[BuildKeywords]
 ) -> Artifact | Form:
     """Compile a model.
 
@@ -165,53 +98,15 @@ def build(
             ``model`` unless ``name`` says otherwise.
         target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
             of these, or a dict from labels to them; accelerators and hosts in order of priority.
-        name: prefix of everything in the generated C; by default from the file's name.
-        shapes: of inputs whose dimensions the model leaves open, by input name; or one extent of all dimensions to
-            which an ONNX file gives a name, by that. An extent of an ONNX model may be a range, ``"1..128"``: the
-            artifact then takes arrays of every such extent.
-        states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values,
-            by their names. They begin with zeros, or with what an ONNX model gives such an input. The variables of a
-            TFLite model are its states anyway.
-        constants: values that inputs of a model file are fixed to, by input name, which are inputs no more: arrays of
-            their type, or numbers that fill them. What the model computes of them alone is computed now, so that they
-            may be what shapes depend on.
-        pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
-            are named by their labels. Of several that are about one layer the last counts.
-        requantize: ``fixed-point`` lets accelerators take layers with float scales in fixed points of their own, which
-            round otherwise; ``{"conv*": "fixed-point"}`` says so of some layers, by their names or by patterns of
-            these, ``float`` takes it back. By default all is computed as the model says.
-        tolerate: plugins' passes that may change results within the tolerance that they declare, as ``label.pass`` or
-            patterns of these. By default none of them is run.
-        hybrid: how layers of float32 with weights of integers, as TFLite files have them, are computed: ``float``
-            dequantises the weights, ``litert`` quantises the data when the model runs, as LiteRT does. By default
-            ``float``.
-        io: where inputs and outputs are while the model runs: ``caller``, arrays of the caller's, or ``arena``, where
-            an input is given up once it is used, and no array outside of the arena is needed. By default ``caller``;
-            of a program, as that says.
-        strips: compute layers over a wide picture in so many strips of its columns, one after the other, for less RAM
-            than rows alone take; as ``"2:LAYER"`` up to that layer. Rows are taken as far as they go; with ``max_ram``
-            as far as that takes, and strips where rows alone do not reach it. By default none.
-        stream_inputs: names of inputs that need not be whole anywhere: in C a function of the caller gives them row by
-            row, and all layers that read them run by rows. In Python they are arrays like all others.
-        import_limit: bytes of constants that the import of a model file may make, and scalar operations that it may do,
-            for each byte of the file and of the tensors that it declares; the constants that a text form or a module
-            has are its own.
-        partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
-        dump: folder for the text of every stage.
-        weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
-            ``file`` that the program loads.
-        max_ram: what the model may take of RAM, its arena, state, inputs and outputs, in bytes or as ``"64K"``: layers
-            are run row by row as far as that takes. The stack is not in it, which only a compiler tells.
-        plugins: where targets come from; by default the plugins that are installed.
         stop_after: a stage, one of `STAGES`, behind which the build ends.
+        options: see `uma.options.BuildOptions`.
 
     Returns:
         The artifact; nothing has been compiled by the C compiler yet. With ``stop_after`` the form that the stage
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
-            ``hybrid``, ``io``, ``strips``, ``stream_inputs`` or ``import_limit`` is wrong.
+        UsageError: a target, a path, a stage or an option is wrong, or there is no such option.
         ModelError: the model is malformed, or has unsupported ops: all of these are named; or its import exceeds
             ``import_limit``.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
@@ -220,37 +115,18 @@ def build(
         PluginError: a target's plugin, or the partitioner, is at fault.
         ToolchainError: a library that a target needs is missing.
     """
-    if plugins is not None and not isinstance(plugins, PluginHost):
-        raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
-    if dump is not None:
-        dump = path_of(dump, "the folder for dumps")
+    asked = BuildOptions.read("build", options)
     if stop_after is not None:
         _check_stage(stop_after)
-    limit = ram_limit(max_ram)
     # Before the model is read, which may take long.
-    members = resolve_targets(target, plugins or default_host(), partition)
+    members = resolve_targets(target, asked.plugins or default_host(), asked.partition)
     with default_mode():
-        loaded = load_model(
-            model,
-            members,
-            name=name,
-            shapes=shapes,
-            states=states,
-            constants=constants,
-            pins=pins,
-            requantize=requantize,
-            tolerate=tolerate,
-            hybrid=hybrid,
-            io=io,
-            strips=strips,
-            stream_inputs=stream_inputs,
-            import_limit=import_limit,
-        )
+        loaded = read_model(model, members, asked)
         if stop_after is not None:
-            return lower_loaded(loaded, members, stop_after, dump=dump, max_ram=limit)
-        artifact = build_loaded(loaded, members, dump=dump, weights=weights, max_ram=limit)
-    if limit is not None:
-        require_ram(artifact.record, footprint(artifact.record), limit)
+            return lower_loaded(loaded, members, stop_after, dump=asked.dump)
+        artifact = build_loaded(loaded, members, dump=asked.dump)
+    if asked.max_ram is not None:
+        require_ram(artifact.record, footprint(artifact.record), asked.max_ram)
     return artifact
 
 
@@ -266,7 +142,6 @@ def start_build(
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
-    max_ram: Limit | None = None,
     frontier: bool = False,
 ) -> Build:
     """A build of ``loaded`` that tells of its stages.
@@ -277,7 +152,6 @@ def start_build(
         until: the last stage that it will be run to, one of `STAGES`.
         dump: folder for the text of every stage.
         progress: told of each stage that begins.
-        max_ram: what layers are run row by row for.
         frontier: whether to look for ways to do so in any case.
 
     Raises:
@@ -293,17 +167,9 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    rows = RowsAsked.of(members, max_ram, frontier, loaded.strips is not None, loaded.stream_inputs)
-    return Build(
-        loaded.name,
-        members,
-        after,
-        consent=loaded.consent,
-        tolerate=loaded.tolerate,
-        io=loaded.io,
-        rows=rows,
-        strips=loaded.strips,
-    )
+    options = loaded.options
+    rows = RowsAsked.of(members, options.max_ram, frontier, options.strips is not None, options.stream_inputs)
+    return Build(loaded.name, members, after, consent=loaded.consent, options=options, rows=rows)
 
 
 def lower_loaded(
@@ -313,7 +179,6 @@ def lower_loaded(
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
-    max_ram: Limit | None = None,
 ) -> Form:
     """The form of a model after a stage. For arguments see `start_build`.
 
@@ -322,7 +187,7 @@ def lower_loaded(
         ModelError: the model cannot be lowered.
         PluginError: a target's plugin is at fault.
     """
-    return start_build(loaded, members, until, dump=dump, progress=progress, max_ram=max_ram).run(loaded.form, until)
+    return start_build(loaded, members, until, dump=dump, progress=progress).run(loaded.form, until)
 
 
 def build_loaded(
@@ -330,9 +195,7 @@ def build_loaded(
     members: Members,
     *,
     dump: str | os.PathLike[str] | None = None,
-    weights: WeightsForm = "assembly",
     progress: Callable[[str], None] | None = None,
-    max_ram: Limit | None = None,
 ) -> Artifact:
     """Compile a model that was read; as `build`.
 
@@ -340,18 +203,16 @@ def build_loaded(
         loaded: the model.
         members: the targets, from `resolve_targets`.
         dump: folder for the text of every stage.
-        weights: as for `build`.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
-        max_ram: as for `start_build`; whether it is reached is not looked at, but of several plans by costs.
 
     Raises:
         RequirementError: none of the best plans takes as little.
     """
     from .contest import best_plan  # which needs this
 
-    members = best_plan(loaded, members, max_ram).members
-    build = start_build(loaded, members, dump=dump, progress=progress, max_ram=max_ram)
-    return finish_build(build, loaded, progress, weights=weights)
+    members = best_plan(loaded, members).members
+    build = start_build(loaded, members, dump=dump, progress=progress)
+    return finish_build(build, loaded, progress)
 
 
 def finish_build(
@@ -359,7 +220,6 @@ def finish_build(
     loaded: LoadedModel,
     progress: Callable[[str], None] | None = None,
     *,
-    weights: WeightsForm = "assembly",
     program: Program | None = None,
 ) -> Artifact:
     """The artifact of a build that was started.
@@ -368,11 +228,9 @@ def finish_build(
         build: from `start_build`, for all stages.
         loaded: the model that it was started for.
         progress: told of the planning of memory and the generation of C.
-        weights: as for `build`.
         program: what the build gave, where it has run already.
 
     Raises:
-        UsageError: ``weights`` is no such form.
         PluginError: a target's plugin is at fault, or was upgraded or removed during the build.
     """
     form = build.run(loaded.form) if program is None else program
@@ -397,11 +255,9 @@ def finish_build(
         built_from=KeptModel(
             loaded,
             build.members,
-            weights,
-            build.max_ram,
             partitioner.decision if isinstance(partitioner, Collage) else None,
         ),
-        weights=weights,
+        weights=loaded.options.weights,
         work=work,
         consent=consent,
         tolerated=rows,
@@ -447,13 +303,11 @@ def make_artifact(
         strips: what is computed in strips of columns.
 
     Raises:
-        UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
+        UsageError: a host other than the first is to say what runs the steps.
         PluginError: the target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
     verify_plan(program, memory)
-    if weights not in WEIGHTS_FORMS:
-        raise UsageError(f"{weights!r} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
     own = members.host.label
     made = machine_code(with_those_in_use(program, memory.offsets), members)
     program, codes = made.program, made.codes

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..frontends.model import HYBRID
+from ..options import check_hybrid
 from ..project import ProjectError, find_project
-from ..target.values import shown
 
-__all__ = ["check_hybrid", "project_hybrid"]
-
-
-def check_hybrid(hybrid: object) -> str:
-    """What was asked for, one of `HYBRID`; the first where nothing was.
-
-    Raises:
-        UsageError: it is none of them.
-    """
-    if hybrid is None:
-        return HYBRID[0]
-    if not isinstance(hybrid, str) or hybrid not in HYBRID:
-        raise UsageError(f"hybrid layers are not computed as {shown(hybrid)}", hint=f"one of {', '.join(HYBRID)}")
-    return hybrid
+__all__ = ["project_hybrid"]
 
 
 def project_hybrid() -> str | None:
     """What the project asks for: ``hybrid`` in ``[tool.uma]``; None where it says nothing.
 
     Raises:
-        ProjectError: as `find_project`; or it is none of `HYBRID`.
+        ProjectError: as `find_project`; or it is none of `uma.frontends.HYBRID`.
     """
     project = find_project()
     if project is None or "hybrid" not in project.settings:

@@ -5,33 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..errors import UsageError
-from ..io_forms import IO_FORMS, IoForm
+from ..io_forms import IoForm
+from ..options import check_io
 from ..program import Program
 from ..program.program import CALLER_POOL, default_pool
 from ..project import ProjectError, find_project
-from ..target.values import shown
 
-__all__ = ["check_io", "pool_of", "project_io", "with_io"]
-
-
-def check_io(io: object) -> IoForm:
-    """What was asked for, one of `IO_FORMS`; the first where nothing was.
-
-    Raises:
-        UsageError: it is none of them.
-    """
-    if io is None:
-        return IO_FORMS[0]
-    if not isinstance(io, str) or io not in IO_FORMS:
-        raise UsageError(f"inputs and outputs cannot be in {shown(io)}", hint=f"io is one of {', '.join(IO_FORMS)}")
-    return io
+__all__ = ["pool_of", "project_io", "with_io"]
 
 
 def project_io() -> IoForm | None:
     """What the project asks for: ``io`` in ``[tool.uma]``; None where it says nothing.
 
     Raises:
-        ProjectError: as `find_project`; or it is none of `IO_FORMS`.
+        ProjectError: as `find_project`; or it is none of `uma.io_forms.IO_FORMS`.
     """
     project = find_project()
     if project is None or "io" not in project.settings:
@@ -42,9 +29,9 @@ def project_io() -> IoForm | None:
         raise ProjectError(error.what, where=f"{project.path}, in [tool.uma]", hint=error.hint) from error
 
 
-def pool_of(io: IoForm) -> str:
+def pool_of(io: IoForm | None) -> str:
     """The pool that inputs and outputs are in."""
-    return CALLER_POOL if io == "caller" else default_pool("intermediate")
+    return CALLER_POOL if io in (None, "caller") else default_pool("intermediate")
 
 
 def with_io(program: Program, io: IoForm) -> Program:

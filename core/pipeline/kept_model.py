@@ -16,15 +16,15 @@ from ..floating_point import default_mode
 from ..io_forms import IO_FORMS
 from ..json_record import Constraint
 from ..lowering.members import Members, resolve_targets
+from ..options import BuildOptions, Limit, check_io, read_strips
 from ..partition import Decision, SavedPlan, plan_record
 from ..partition.named import named_partitioner
 from ..plugins import PluginHost
 from ..program import Program
 from ..runtime.objects import MODEL_FOLDER
-from ..weights_forms import WEIGHTS_FORMS, WeightsForm
+from ..weights_forms import WEIGHTS_FORMS
 from .dump import CONSTANTS_FILE, constants_file, parse_dump, print_form
-from .loading import LoadedModel, load_model
-from .ram import Limit
+from .loading import LoadedModel, read_model
 
 __all__ = ["KeptModel", "read_kept_model", "try_kept_model"]
 
@@ -55,17 +55,13 @@ class KeptModel:
     """What an artifact was built from.
 
     Args:
-        loaded: the model as it was read, with its shapes, constants, states and pins.
+        loaded: the model as it was read, with the options of the build.
         targets: of the build.
-        weights: how the constants get into an image.
-        max_ram: the limit that layers were run row by row for; None for none.
         decision: of the partitioner ``collage``; None if another one decided.
     """
 
     loaded: LoadedModel
     targets: Members
-    weights: WeightsForm = "assembly"
-    max_ram: Limit | None = None
     decision: Decision | None = None
 
     @property
@@ -82,23 +78,23 @@ class KeptModel:
 
     def files(self) -> dict[str, bytes]:
         """Return the files of the folder ``model``; nothing if a function of the caller's decided what goes where."""
-        loaded, plan = self.loaded, self._plan
+        loaded, said, plan = self.loaded, self.loaded.options, self._plan
         name = "plan" if plan is not None else named_partitioner(self.targets.partition)
         if name is None:
             return {}
-        strips = loaded.strips
-        pairs = (said.rpartition("=") for said in (() if loaded.consent is None else loaded.consent.said))
+        strips, consent = said.strips, loaded.consent
+        pairs = (text.rpartition("=") for text in (() if consent is None else consent.said))
         options = _Options(
             schema_version=1,
             requantize={layer or "*": how for layer, _, how in pairs},
             tolerate=loaded.tolerate,
             hybrid=loaded.hybrid,
-            io=loaded.io,
+            io=said.io or IO_FORMS[0],
             strips=None if strips is None else f"{strips.count}" + ("" if strips.end is None else f":{strips.end}"),
-            stream_inputs=loaded.stream_inputs,
-            weights=self.weights,
+            stream_inputs=said.stream_inputs,
+            weights=said.weights,
             partition=name,
-            max_ram=None if self.max_ram is None else self.max_ram.amount,
+            max_ram=None if said.max_ram is None else said.max_ram.amount,
             notes=loaded.notes,
             simplified=loaded.simplified,
         )
@@ -164,31 +160,30 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
     with members.known_ops():
         form = parse_dump(text, files.get(CONSTANTS_FILE), where / _TEXT)
-    limit = None if options.max_ram is None else Limit(options.max_ram, "the build of the artifact")
+    asked = BuildOptions(
+        name=artifact.name,
+        requantize=options.requantize or None,
+        tolerate=options.tolerate,
+        io=check_io(options.io),
+        strips=read_strips(options.strips),
+        stream_inputs=options.stream_inputs,
+        max_ram=None if options.max_ram is None else Limit(options.max_ram, "the build of the artifact"),
+        weights=next(form for form in WEIGHTS_FORMS if form == options.weights),
+    )
     if isinstance(form, Program):
-        loaded = LoadedModel(form, artifact.name, stream_inputs=options.stream_inputs)
+        loaded = LoadedModel(form, artifact.name, options=asked)
     else:
-        loaded = load_model(
-            form,
-            members,
-            name=artifact.name,
-            requantize=options.requantize or None,
-            tolerate=options.tolerate,
-            io="arena" if options.io == "arena" else "caller",
-            strips=options.strips,
-            stream_inputs=options.stream_inputs,
-        )
-    loaded = replace(loaded, hybrid=options.hybrid, notes=options.notes, simplified=options.simplified)
-    weights = next(form for form in WEIGHTS_FORMS if form == options.weights)
-    return KeptModel(loaded, members, weights, limit)
+        loaded = read_model(form, members, asked)
+    asked = replace(loaded.options, hybrid=options.hybrid)
+    return KeptModel(replace(loaded, options=asked, notes=options.notes, simplified=options.simplified), members)
 
 
 def _require_same(kept: KeptModel, artifact: Artifact) -> None:
     """ModelError unless the model gives the files of the artifact."""
     from .driver import finish_build, start_build  # which make the models that are kept
 
-    build = start_build(kept.loaded, kept.members, max_ram=kept.max_ram)
-    again = finish_build(build, kept.loaded, weights=kept.weights)
+    build = start_build(kept.loaded, kept.members)
+    again = finish_build(build, kept.loaded)
     names = sorted(again.files.keys() | artifact.files.keys())
     different = [name for name in names if again.files.get(name) != artifact.files.get(name)]
     if not different:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from ..errors import ModelError, RequirementError, UsageError
 from ..lowering.members import Members
 from ..lowering.regions import label_of
+from ..options import Pins
 from ..program import Program
 from ..relay.bodies import bodies_of
 from ..relay.expr import Call, Control, Expr, Function, GlobalVar
@@ -22,11 +22,7 @@ from ..relay.rewriter import Rewriter
 from ..relay.visit import global_callees, nested_exprs, post_order, with_pin, without_pin
 from ..target.values import shown, suggest
 
-__all__ = ["Pins", "pin_layers", "unpinned", "write_out_hosts"]
-
-Pins: TypeAlias = Mapping[str, str]
-"""Which layers are pinned, by their names or by patterns of these (``*``, ``?``, ``[...]``; upper and lower case are
-told apart), and to the target of what label. Where several are about one layer the last counts."""
+__all__ = ["pin_layers", "unpinned", "write_out_hosts"]
 
 
 def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModule:

@@ -2,89 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ..artifact.footprint import Footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord
-from ..errors import RequirementError, UsageError
+from ..errors import RequirementError
+from ..options import Limit
 from ..program import Plan, Program
 from ..target.values import shorten
 
 __all__ = [
-    "LIMITS",
     "SHOWN",
-    "Limit",
     "beside_stack",
     "few",
     "named_step",
     "over",
-    "parse_amount",
     "ram_bytes",
-    "ram_limit",
     "ram_problems",
     "require_ram",
     "step_layers",
 ]
 
-LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
-"""The limits, by the names of options and settings, and how much K is of each; M is K of K, G is K of M."""
-
 SHOWN = 5
 """How many buffers, layers or regions are named."""
-
-_AMOUNT = re.compile(r"([0-9]{1,15}) ?([A-Z]*)", re.ASCII | re.IGNORECASE)
-_UNIT = re.compile(r"([KMG]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a model may take.
-
-    Args:
-        amount: bytes, or cycles.
-        said: where it was said, for errors.
-    """
-
-    amount: int
-    said: str
-
-
-def parse_amount(text: str, name: str) -> int:
-    """Return ``64K`` as a number.
-
-    Args:
-        text: a number, with ``K``, ``M`` or ``G`` after it where thousands are meant. In bytes it may go on with ``B``
-            or ``iB``, which change nothing: ``64KiB`` and ``64 kb`` are ``64K``. Case does not matter.
-        name: the limit, a key of `LIMITS`, which has the value of ``K``.
-
-    Raises:
-        ValueError: the text has another form, or an unknown unit.
-    """
-    amount = _AMOUNT.fullmatch(text)
-    if amount is None:
-        raise ValueError(f"{text[:40]!r} is not an amount; write it like 64K")
-    unit = _UNIT.fullmatch(amount[2])
-    if unit is None or (unit[0] != unit[1] and LIMITS[name] != 1024):
-        raise ValueError(f"unknown unit {amount[2][:40]!r} in {text[:40]!r}; use K, M or G")
-    power = " KMG".index(unit[1].upper() or " ")
-    return int(amount[1]) * int(LIMITS[name] ** power)
-
-
-def ram_limit(given: object) -> Limit | None:
-    """``max_ram`` as it is given to `uma.build`: bytes, or a text like ``64K``; None for no limit.
-
-    Raises:
-        UsageError: it is something else.
-    """
-    if given is None:
-        return None
-    text = given if isinstance(given, str) else str(given) if type(given) is int else ""
-    try:
-        return Limit(parse_amount(text, "max-ram"), "max_ram")
-    except ValueError as error:
-        raise UsageError(f"max_ram={given!r} is not an amount", hint='give bytes, or a text like "64K"') from error
 
 
 def ram_bytes(program: Program, memory: Plan) -> int:

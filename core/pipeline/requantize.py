@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from ..errors import UsageError
 from ..lowering.members import Members
+from ..options import Requantize
 from ..partition import RoundingOptIn
 from ..program import Program
 from ..project import ProjectError, find_project
@@ -17,14 +17,10 @@ from ..relay.pattern import Graph
 from ..relay.transform.fixed_points import additions, rounds_in_floats
 from ..target.values import shown, suggest
 
-__all__ = ["REQUANTIZE", "Requantize", "consent_to", "has_float_scales", "project_requantize"]
+__all__ = ["REQUANTIZE", "consent_to", "has_float_scales", "project_requantize"]
 
 REQUANTIZE = ("fixed-point", "float")
 """How a layer may be requantised: in the accelerator's own fixed points, or by the float scales that the model has."""
-
-Requantize: TypeAlias = "str | Mapping[str, str]"
-"""``fixed-point`` for all layers; or one of `REQUANTIZE` for each of some, by their names or by patterns of these
-(``*``, ``?``, ``[...]``). Where several are about one layer the last counts."""
 
 
 def consent_to(form: IRModule | Program, requantize: Requantize, members: Members) -> RoundingOptIn:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..artifact.record import RowsEndRecord, RowsPointRecord, RowsRecord
 from ..errors import RequirementError
 from ..lowering.members import Members
+from ..options import Limit
 from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan, streamed
 from ..program.control import has_control
 from ..program.cuts import Cut, Cuts, Read, Tensor, Work
@@ -23,7 +24,7 @@ from ..tir.proofs.operations import operations
 from ..tir.proofs.overlap import with_overlaps
 from ..tir.rewrites.row_form import NoRows, row_form
 from ..toolchain.packing import packing_engine
-from .ram import Limit, few, ram_bytes
+from .ram import few, ram_bytes
 from .streams import HINT
 
 __all__ = ["FREE", "Lowered", "RowsAsked", "RowsChoice", "choose_rows"]

@@ -8,7 +8,7 @@ A region that its owner refuses to lower sends the build back: what was refused 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -18,7 +18,6 @@ from ..artifact.record import RowsRecord, StripsRecord
 from ..contract.passes import Phase
 from ..counters import timed
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
-from ..io_forms import IoForm
 from ..lowering.blame import blaming, located
 from ..lowering.declines import Decline
 from ..lowering.fuse import fuse, is_view
@@ -30,7 +29,8 @@ from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
-from ..partition import Collage, Owner, Placement, Refusal, RoundingOptIn, place
+from ..options import BuildOptions
+from ..partition import Collage, RoundingOptIn, Owner, Placement, Refusal, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..program.control import has_control
@@ -51,10 +51,9 @@ from .io import pool_of
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import at_work, priced
-from .ram import Limit
 from .rows import Again, Lowered, RowsAsked, choose_rows
 from .streams import HINT, with_streams
-from .strips import StripsAsked, StripsChoice
+from .strips import StripsChoice
 from .values import buffers_of, calls_of, kernels_of, moved
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
@@ -100,11 +99,9 @@ class Build:
         after: told of what stages give.
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         consent: what accelerators may be offered in forms of their own; None for nothing.
-        tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
-        io: where its inputs and outputs are.
+        options: of the build: ``tolerate``, ``io`` and ``strips`` have an effect here.
         rows: what layers are run row by row for; by default for hosts with little RAM, where that costs next to
             nothing. Without ``reuse`` each call runs all its rows before the next begins, so that every value is whole.
-        strips: what layers over wide pictures are computed in strips of columns for; None for none.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -126,14 +123,12 @@ class Build:
         *,
         reuse: bool = True,
         consent: RoundingOptIn | None = None,
-        tolerate: Collection[str] = (),
-        io: IoForm = "caller",
+        options: BuildOptions | None = None,
         rows: RowsAsked | None = None,
-        strips: StripsAsked | None = None,
     ) -> None:
         self.name = name
-        self._io = io
-        self._consent, self._tolerate = consent, tolerate
+        self._options = options or BuildOptions()
+        self._consent = consent
         self.tolerated: tuple[Tolerated, ...] = ()
         self._reuse = reuse
         self.members = members
@@ -148,7 +143,6 @@ class Build:
         self._sites: tuple[tuple[str, Where], ...] = ()
         self._rows_asked = RowsAsked.of(members) if rows is None else rows
         self.rows: RowsRecord | None = None
-        self._strips_asked = strips
         self._choice: StripsChoice | None = None
         self.strips: StripsRecord | None = None
         self._until = STAGES[-1]
@@ -158,11 +152,6 @@ class Build:
         self._after = after
         self.matches = Matches(members)
         self._lower_regions = RegionLowering(members, self.matches)
-
-    @property
-    def max_ram(self) -> Limit | None:
-        """What the model may take without its stack; None for no limit."""
-        return self._rows_asked.max_ram
 
     def run(self, form: Form, until: str = STAGES[-1]) -> Form:
         """Bring ``form`` through the stages.
@@ -332,7 +321,7 @@ class Build:
         def noted(one: Tolerated) -> None:
             self.tolerated += (one,)
 
-        made = form if is_past else run_passes(form, self.members, phase, passed, self._tolerate, noted)
+        made = form if is_past else run_passes(form, self.members, phase, passed, tuple(self._options.tolerate), noted)
         if stage == "fuse":
             self.fused = made
         return made
@@ -392,14 +381,14 @@ class Build:
                     became.update({expr: moved(now, after) for expr, now in became.items()})
                 return made
         traced = traced_sequence(
-            module, self.name, self._reuse, self._depths(module), pool_of(self._io), self.strips is None
+            module, self.name, self._reuse, self._depths(module), pool_of(self._options.io), self.strips is None
         )
         self._where, self._sites = traced.where, traced.sites
         return traced.program
 
     def _in_strips(self, module: IRModule) -> IRModule:
         """``module`` with what was chosen to be computed in strips of columns."""
-        asked, rows = self._strips_asked, self._rows_asked
+        asked, rows = self._options.strips, self._rows_asked
         if asked is None:
             return module
         if has_loops(module):
@@ -409,7 +398,7 @@ class Build:
             limit = None if rows.max_ram is None else rows.max_ram.amount
             owners = [member.owner for member in self.members.takers]
             compares = rows.least and self._until == STAGES[-1]
-            self._choice = StripsChoice(asked, module, owners, limit, compares, self._io == "caller")
+            self._choice = StripsChoice(asked, module, owners, limit, compares, self._options.io != "arena")
         made = self._choice.module()
         self.strips = self._choice.record(None)
         return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..arguments import told
 from ..errors import RequirementError, UsageError
 from ..program import Program, with_copies
 from ..relay.expr import Expr, Function
@@ -16,20 +15,16 @@ __all__ = ["HINT", "check_stream_inputs", "with_streams"]
 HINT = "give the input as a whole; uma explain --memory says which layers can be run by rows, and why others cannot"
 
 
-def check_stream_inputs(given: object, form: IRModule | Program) -> tuple[str, ...]:
-    """The inputs that the caller gives row by row, by the model's names, each once.
+def check_stream_inputs(names: Sequence[str], form: IRModule | Program) -> tuple[str, ...]:
+    """The inputs that the caller gives row by row, by the model's names.
 
     Args:
-        given: what was asked for: names.
+        names: of inputs, each once.
         form: the model.
 
     Raises:
-        UsageError: it is something else, or the model has no such input, or says it itself.
+        UsageError: the model has no such input, or is a program, which says it itself.
     """
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        what = f"stream_inputs is {told(given)}, and no list of names"
-        raise UsageError(what, hint='for example stream_inputs=["image"]')
-    names = tuple(dict.fromkeys(given))
     if names and isinstance(form, Program):
         what = "inputs were named to be given row by row, and a program says itself which are"
         raise UsageError(what, hint="leave them out, or build the model that the program was made of")
@@ -41,7 +36,7 @@ def check_stream_inputs(given: object, form: IRModule | Program) -> tuple[str, .
         if name not in known:
             hint = f"{suggest(name, known)}its inputs: {', '.join(map(repr, known))}"
             raise UsageError(f"the model has no input {name!r}", hint=hint)
-    return names
+    return tuple(names)
 
 
 def with_streams(

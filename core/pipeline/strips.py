@@ -6,13 +6,13 @@ ends are weighed by that and by the products that are computed twice.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..artifact.record import RowsRecord, StripsRecord
 from ..errors import RequirementError, UsageError
 from ..lowering.fuse import kernels_of
+from ..options import StripsAsked
 from ..partition.record import Owner
 from ..relay.bodies import bodies_of
 from ..relay.expr import Call, Expr
@@ -23,47 +23,10 @@ from ..relay.transform.strips import COLUMNS, Chain, Leading, fits, in_strips, l
 from ..target.values import shown
 from .row_estimate import least_peak
 
-__all__ = ["MOST", "StripsAsked", "StripsChoice", "read_strips"]
-
-MOST = 16
-"""Strips, of which more have next to nothing but borders."""
+__all__ = ["StripsChoice"]
 
 _NEAR = 1.02
 """Of the ends that take so much of the least RAM at most, that of the fewest products is taken."""
-
-_ASKED = re.compile(r"([0-9]{1,9})(?::(.+))?", re.ASCII | re.DOTALL)
-
-
-@dataclass(frozen=True)
-class StripsAsked:
-    """What was asked for.
-
-    Args:
-        count: of strips.
-        end: the layer that is the last one in strips; None for that which takes least RAM.
-    """
-
-    count: int
-    end: str | None = None
-
-
-def read_strips(given: object) -> StripsAsked | None:
-    """``strips`` as it is given to `uma.build`: how many, or a text like ``2`` or ``2:LAYER``; None for none.
-
-    Raises:
-        UsageError: it is something else, or they are too few or too many.
-    """
-    if given is None:
-        return None
-    text = given if isinstance(given, str) else str(given) if type(given) is int else ""
-    found = _ASKED.fullmatch(text)
-    if found is None:
-        what = f"{shown(given)} is no number of strips"
-        raise UsageError(what, hint="write it like 2, or with the last layer that is computed in strips, like 2:conv4")
-    count = int(found[1])
-    if not 2 <= count <= MOST:
-        raise UsageError(f"a picture cannot be computed in {count:,} strips", hint=f"make 2 to {MOST} of it")
-    return StripsAsked(count, found[2])
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from ..contract.passes import PHASES
 from ..errors import UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
+from ..options import Tolerate
 from ..program import Program
 from ..relay.module import IRModule
 from ..target.values import shown, suggest
 from .passes import Step, ordered
 
-__all__ = ["Tolerate", "passes_with_tolerance", "passes_withheld", "tolerated_passes"]
-
-Tolerate: TypeAlias = "str | Iterable[str]"
-"""Passes as ``label.pass``, or patterns of these (``*``, ``?``, ``[...]``): one, or several."""
+__all__ = ["passes_with_tolerance", "passes_withheld", "tolerated_passes"]
 
 
 def passes_with_tolerance(members: Members) -> tuple[Step, ...]:

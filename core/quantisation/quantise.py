@@ -14,8 +14,9 @@ from ..artifact.record import TensorRecord
 from ..errors import RequirementError, UsageError
 from ..floating_point import default_mode
 from ..lowering.members import Members, TargetLike, resolve_targets
+from ..options import Shapes
 from ..pipeline.driver import start_build
-from ..pipeline.loading import LoadedModel, Shapes, load_model
+from ..pipeline.loading import LoadedModel, load_model
 from ..plain_files import open_plain, write_whole
 from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..arguments import told
 from ..artifact import Artifact, load
@@ -15,20 +15,14 @@ from ..artifact.archive import is_artifact
 from ..artifact.footprint import footprint
 from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
-from ..frontends.fixed import Fixed
-from ..import_budget import IMPORT_LIMIT
-from ..io_forms import IoForm
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..markup import html_of, table
-from ..partition import Partitioner
+from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import build_loaded
 from ..pipeline.kept_model import KeptModel, read_kept_model
-from ..pipeline.loading import LoadedModel, Model, Shapes, load_model
-from ..pipeline.pins import Pins
-from ..pipeline.ram import Limit, ram_limit, require_ram
-from ..pipeline.requantize import Requantize
-from ..pipeline.tolerate import Tolerate
+from ..pipeline.loading import LoadedModel, Model, read_model
+from ..pipeline.ram import require_ram
 from ..plugins import PluginHost
 from ..program import Program
 from ..relay.module import IRModule
@@ -47,13 +41,14 @@ from .verify_open import verify_open
 
 if TYPE_CHECKING:
     import numpy as np
+    from typing_extensions import Unpack
 
 __all__ = [
     "InstalledTargets",
     "artifact_asked",
     "check_options",
     "explain",
-    "plugins_or_default",
+    "installed_plugins",
     "read_asked",
     "refuse_options",
     "targets",
@@ -66,30 +61,17 @@ def explain(
     model: Model | Artifact,
     target: TargetLike | None = None,
     *,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    plugins: PluginHost | None = None,
     count: bool = False,
+    **options: Unpack[BuildKeywords],
 ) -> Explanation:
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
         model: as for `uma.build`; or an artifact, or its path, which is explained as it was built.
         target: as for `uma.build`; of an artifact it is known, as are all options of its build.
-        shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
+        options: see `uma.options.BuildOptions`; ``weights`` and ``dump`` have no effect here.
 
     Raises:
         UsageError: as for `uma.build`; or the model was lowered already, and has no ops; or a model has no target, or
@@ -97,22 +79,9 @@ def explain(
         ModelError: as for `uma.build`; or the artifact does not keep its model, or was built by other versions.
         RequirementError, PluginError, ToolchainError: as for `uma.build`.
     """
-    options = {
-        "shapes": shapes,
-        "states": states,
-        "constants": constants,
-        "pins": pins,
-        "requantize": requantize,
-        "tolerate": tolerate,
-        "hybrid": hybrid,
-        "io": io,
-        "strips": strips,
-        "stream_inputs": stream_inputs,
-        "import_limit": import_limit,
-    }
     with default_mode():
-        _, kept = read_asked(model, target, partition, plugins, options)
-        return explain_loaded(kept.loaded, kept.members, count=count, brought=True, max_ram=kept.max_ram)
+        _, kept = read_asked(model, target, BuildOptions.read("explain", options))
+        return explain_loaded(kept.loaded, kept.members, count=count, brought=True)
 
 
 def verify(
@@ -120,37 +89,22 @@ def verify(
     target: TargetLike | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    plugins: PluginHost | None = None,
     samples: int | None = None,
     against: str = "builtin",
     step_limit_s: float = 60.0,
-    max_ram: int | str | None = None,
+    **options: Unpack[BuildKeywords],
 ) -> Verification:
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
         model: as for `uma.build`; or an artifact, or its path: then that is what is compared.
         target: as for `uma.build`; of an artifact it is known, as are all options of its build.
-        shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, import_limit, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
         against: ``builtin``, the references alone; or another runtime besides, ``litert`` or ``onnxruntime``.
         step_limit_s: how long one step may take before it counts as hanging.
-        max_ram: as for `uma.build`: what is verified is what that builds.
+        options: see `uma.options.BuildOptions`; ``weights`` and ``dump`` have no effect here.
 
     Returns:
         What was found; `Verification.ok` says whether all agrees.
@@ -166,106 +120,77 @@ def verify(
     if against != "builtin" and against not in ORACLES:
         raise UsageError(f"{told(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
     check_options(samples, step_limit_s)
-    options = {
-        "shapes": shapes,
-        "states": states,
-        "constants": constants,
-        "pins": pins,
-        "requantize": requantize,
-        "tolerate": tolerate,
-        "hybrid": hybrid,
-        "io": io,
-        "strips": strips,
-        "stream_inputs": stream_inputs,
-        "import_limit": import_limit,
-    }
+    asked = BuildOptions.read("verify", options)
     is_file = isinstance(model, (str, os.PathLike)) and not is_artifact(model)
     file = Path(os.fspath(model)) if is_file and isinstance(model, (str, os.PathLike)) else None
     if against != "builtin" and file is None:
         raise UsageError(f"{against} reads model files alone", hint="give the path of one")
     with default_mode():
-        artifact, kept = read_asked(model, target, partition, plugins, options, max_ram)
+        artifact, kept = read_asked(model, target, asked)
         if artifact is None:
-            artifact = build_loaded(kept.loaded, kept.members, max_ram=kept.max_ram)
-            if kept.max_ram is not None:
-                require_ram(artifact.record, footprint(artifact.record), kept.max_ram)
+            artifact = build_loaded(kept.loaded, kept.members)
+            if asked.max_ram is not None:
+                require_ram(artifact.record, footprint(artifact.record), asked.max_ram)
         return verify_loaded(
             kept.loaded,
             artifact,
             kept.members,
             inputs or {},
             file=file,
-            states=states or {},
+            states=asked.states or {},
             samples=samples,
             against=against,
             step_limit_s=step_limit_s,
-            max_ram=kept.max_ram,
         )
 
 
 def read_asked(
-    model: Model | Artifact,
-    target: TargetLike | None,
-    partition: str | Partitioner,
-    plugins: PluginHost | None,
-    options: Mapping[str, Any],
-    max_ram: int | str | None = None,
+    model: Model | Artifact, target: TargetLike | None, options: BuildOptions
 ) -> tuple[Artifact | None, KeptModel]:
     """Return the artifact, if ``model`` is one or its path, else None; and the model that it is built from.
 
     Args:
-        model, target, partition, plugins, max_ram: as for `uma.build`.
-        options: the other options of `load_model`, by name.
+        model, target: as for `uma.build`.
+        options: of the build.
 
     Raises:
-        UsageError: a model has no target, or an artifact is given with an option of the build; or as for `load_model`.
-        ModelError, RequirementError, PluginError, ToolchainError: as for `load_model` and `read_kept_model`.
+        UsageError: a model has no target, or an artifact is given with an option of the build; or as for `read_model`.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `read_model` and `read_kept_model`.
     """
-    host, limit = plugins_or_default(plugins), ram_limit(max_ram)
-    given = {**options, "target": target, "max_ram": max_ram, "partition": None if partition == "eager" else partition}
-    if (artifact := artifact_asked(model, given)) is not None:
+    host = options.plugins or installed_plugins()
+    if (artifact := artifact_asked(model, target, options)) is not None:
         return artifact, read_kept_model(artifact, host)
     assert not isinstance(model, Artifact)
     if target is None:
         raise UsageError("a model needs a target", hint='for example target="c"; only an artifact has one already')
-    members = resolve_targets(target, host, partition)
-    return None, KeptModel(load_model(model, members, **options), members, max_ram=limit)
+    members = resolve_targets(target, host, options.partition)
+    return None, KeptModel(read_model(model, members, options), members)
 
 
-def artifact_asked(model: Model | Artifact, options: Mapping[str, Any]) -> Artifact | None:
+def artifact_asked(
+    model: Model | Artifact, target: TargetLike | None = None, options: BuildOptions | None = None
+) -> Artifact | None:
     """Return the artifact that ``model`` is, or is the path of; None for a model.
 
     Args:
         model: as for `verify`.
-        options: of its build, by name.
+        target, options: of its build; an artifact records them.
 
     Raises:
         UsageError, ModelError: as for `refuse_options` and `uma.load`.
     """
     if not isinstance(model, Artifact) and not (isinstance(model, (str, os.PathLike)) and is_artifact(model)):
         return None
-    limit = options.get("import_limit")
-    refuse_options({**options, "import_limit": None if limit == IMPORT_LIMIT else limit})
+    names = [] if options is None else list(options.changed)
+    refuse_options(names if target is None else [*names, "target"])
     return model if isinstance(model, Artifact) else load(model)
 
 
-def refuse_options(options: Mapping[str, Any]) -> None:
-    """Refuse the options of a build for an artifact.
-
-    Args:
-        options: name to value; one that is None or empty is not given.
-
-    Raises:
-        UsageError: an option is given.
-    """
-    given = [
-        name
-        for name, value in options.items()
-        if not (value is None or (isinstance(value, (list, tuple, Mapping)) and not value))
-    ]
-    if given:
+def refuse_options(names: Collection[str]) -> None:
+    """UsageError if options of a build, of these names, come with an artifact."""
+    if names:
         what = "an artifact is built already"
-        raise UsageError(what, hint=f"leave out {', '.join(given)}; the artifact records how it was built")
+        raise UsageError(what, hint=f"leave out {', '.join(names)}; the artifact records how it was built")
 
 
 def check_options(samples: int | None, step_limit_s: float) -> None:
@@ -290,7 +215,6 @@ def verify_loaded(
     samples: int | None,
     against: str,
     step_limit_s: float,
-    max_ram: Limit | None = None,
     where: str = "the inputs",
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -300,7 +224,6 @@ def verify_loaded(
         loaded, artifact, members: the model, what it became, and its targets.
         inputs, states, samples, against, step_limit_s: as for `verify`.
         file: of the model; another runtime reads it.
-        max_ram: what it was built with, as for `start_build`.
         where: names the inputs in errors.
         progress: told of each part of the work that begins.
     """
@@ -322,7 +245,6 @@ def verify_loaded(
             make,
             progress or (lambda what: None),
             step_limit_s,
-            max_ram,
         )
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
@@ -342,7 +264,6 @@ def verify_loaded(
         oracle=oracle,
         progress=progress,
         step_limit_s=step_limit_s,
-        max_ram=max_ram,
     )
 
 
@@ -400,7 +321,7 @@ def targets(plugins: PluginHost | None = None) -> InstalledTargets:
     kinds: dict[str, TargetKind] = {}
     aliases: dict[str, Alias] = {}
     unusable: dict[str, PluginError] = {}
-    for name, found in plugins_or_default(plugins).kinds().items():
+    for name, found in (plugins or installed_plugins()).kinds().items():
         if isinstance(found, PluginError):
             unusable[name] = found
         elif isinstance(found, Alias):
@@ -410,11 +331,8 @@ def targets(plugins: PluginHost | None = None) -> InstalledTargets:
     return InstalledTargets({**kinds, COMPOSITE: COMPOSITE_KIND}, aliases, project_targets(), unusable)
 
 
-def plugins_or_default(plugins: PluginHost | None) -> PluginHost:
-    """Return the plugins that the caller gave, by default the installed ones; UsageError for something else."""
-    if plugins is not None and not isinstance(plugins, PluginHost):
-        raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
-    # Looked up when it is asked for, as commands do: a host that stands in for it is no one's default afterwards.
+def installed_plugins() -> PluginHost:
+    """Return the installed plugins, looked up now: commands replace `default_host` for their own time."""
     from ..plugins import default_host
 
-    return plugins or default_host()
+    return default_host()

@@ -19,12 +19,12 @@ from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
-from ..partition import CostTable, OpRecord, OptInMatch, RoundingOptIn
+from ..options import BuildOptions
+from ..partition import RoundingOptIn, OptInMatch, CostTable, OpRecord
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
-from ..pipeline.ram import Limit
 from ..pipeline.requantize import has_float_scales
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import STAGES, Build
@@ -367,7 +367,6 @@ def explain_loaded(
     stream: bool = False,
     brought: bool = False,
     memory: bool = False,
-    max_ram: Limit | None = None,
     known: CostTable | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
@@ -380,7 +379,6 @@ def explain_loaded(
         stream: also tell what accelerators are fed.
         brought: also tell which kernels plugins make themselves. It is told anyway where an accelerator's may do so.
         memory: also tell what sets the peaks of memory, and look for ways to run layers row by row.
-        max_ram: what such a way is chosen for.
         known: costs by which eager's placement is compared with others, before what plugins estimate.
         progress: told of each stage that begins.
 
@@ -391,8 +389,9 @@ def explain_loaded(
     # Who compiles loops itself is known once these are what is compiled, which takes time.
     asks = brought or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
     to_end = stream or count or asks or memory
+    max_ram = loaded.options.max_ram
     until = STAGES[-1] if to_end or max_ram is not None or RowsAsked.of(members).any else "lower"
-    build = start_build(loaded, members, until, progress=progress, max_ram=max_ram, frontier=memory)
+    build = start_build(loaded, members, until, progress=progress, frontier=memory)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
@@ -430,7 +429,9 @@ def _with_consent(
         return None
     if progress is not None:
         progress("offer fixed points")
-    return _would_have(found, loaded, Build(loaded.name, members, consent=RoundingOptIn(), tolerate=loaded.tolerate))
+    return _would_have(
+        found, loaded, Build(loaded.name, members, consent=RoundingOptIn(), options=BuildOptions(tolerate=loaded.tolerate))
+    )
 
 
 def _with_tolerance(
@@ -445,8 +446,8 @@ def _with_tolerance(
         return None
     if progress is not None:
         progress("run passes with a tolerance")
-    tolerate = (*loaded.tolerate, *withheld)
-    return _would_have(found, loaded, Build(loaded.name, members, consent=loaded.consent, tolerate=tolerate))
+    tolerate = BuildOptions(tolerate=(*loaded.tolerate, *withheld))
+    return _would_have(found, loaded, Build(loaded.name, members, consent=loaded.consent, options=tolerate))
 
 
 def _would_have(found: Explanation, loaded: LoadedModel, build: Build) -> float | None:

@@ -15,7 +15,6 @@ from ..lowering.regions import label_of
 from ..lowering.work import BuffersOf, StepsOf, called_function
 from ..pipeline.driver import make_artifact
 from ..pipeline.loading import LoadedModel
-from ..pipeline.ram import Limit
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build
 from ..program import Call as CallStep
@@ -104,7 +103,6 @@ class Inspected:
         isolation: the process that it runs in.
         reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
             crashes is known.
-        max_ram: what layers are run row by row for, as for `start_build`; each call runs all its rows here.
         known: bounds of its inputs, by name, where they are better than those of their types.
 
     Attributes:
@@ -127,20 +125,12 @@ class Inspected:
         isolation: Isolation,
         *,
         reuse: bool = False,
-        max_ram: Limit | None = None,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
-        build = Build(
-            loaded.name,
-            members,
-            reuse=reuse,
-            consent=loaded.consent,
-            tolerate=loaded.tolerate,
-            io=loaded.io,
-            # Single steps are run of what is no block of rows.
-            rows=RowsAsked() if reuse else RowsAsked.of(members, max_ram, least=loaded.strips is not None),
-            strips=loaded.strips,
-        )
+        options = loaded.options
+        # Single steps are run of what is no block of rows.
+        rows = RowsAsked() if reuse else RowsAsked.of(members, options.max_ram, least=options.strips is not None)
+        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused, self.placement = program, build.fused, build.placement

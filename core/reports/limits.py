@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
-from ..pipeline.ram import LIMITS, SHOWN, Limit, few, over, parse_amount, ram_problems
+from ..options import LIMITS, Limit, parse_amount
+from ..pipeline.ram import SHOWN, few, over, ram_problems
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:

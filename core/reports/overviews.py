@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import path_of, told
 from ..artifact import Artifact
@@ -15,29 +15,25 @@ from ..artifact.footprint import footprint
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
 from ..floating_point import default_mode
-from ..frontends.fixed import Fixed
-from ..import_budget import IMPORT_LIMIT
-from ..io_forms import IoForm
-from ..json_record import to_json
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike
 from ..markup import element, html_of, table
-from ..partition import Collage, Partitioner, SavedPlan, plan_record
+from ..options import BuildKeywords, BuildOptions
+from ..partition import Collage, SavedPlan, plan_record
 from ..pipeline.contest import Contest, best_plan
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel, try_kept_model
-from ..pipeline.loading import LoadedModel, Model, Shapes
-from ..pipeline.pins import Pins
+from ..pipeline.loading import LoadedModel, Model
 from ..pipeline.ram import require_ram
-from ..pipeline.requantize import Requantize
-from ..pipeline.tolerate import Tolerate
 from ..plain_files import write_whole
-from ..plugins import PluginHost
-from .asked import artifact_asked, plugins_or_default, read_asked
+from .asked import artifact_asked, installed_plugins, read_asked
 from .decided import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
 from .explain import explain
 from .report import Measured, Report, check_output, make_report
 from .timeline import timeline_svg
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "plan", "report", "report_on", "save_text"]
 
@@ -50,23 +46,9 @@ def report(
     target: TargetLike | None = None,
     output: str | os.PathLike[str] | None = None,
     *,
-    name: str | None = None,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: str | Partitioner = "eager",
-    max_ram: int | str | None = None,
-    plugins: PluginHost | None = None,
     profile: bool = False,
     compiled: bool = True,
+    **options: Unpack[BuildKeywords],
 ) -> Report:
     """Report on a model or an artifact: targets, layers, memory, and the reasons why layers are not on accelerators.
 
@@ -74,10 +56,9 @@ def report(
         model: as for `uma.build`; or an artifact, or its path.
         target: as for `uma.build`; of an artifact it is known, as are all options of its build.
         output: the file that the report is written to: a page (.html), or the same as .json, .csv or .md.
-        name, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, import_limit, partition, max_ram, plugins: as for `uma.build`.
         profile: also run the model on random inputs, for times and cycles. This executes its code.
         compiled: compile the model, for the sizes of code and stack.
+        options: see `uma.options.BuildOptions`; ``weights`` and ``dump`` have no effect here.
 
     Returns:
         The report; `Report.html` is the page.
@@ -90,27 +71,13 @@ def report(
     """
     if output is not None:
         check_output(path_of(output, "a report"))
-    options = {
-        "shapes": shapes,
-        "states": states,
-        "constants": constants,
-        "pins": pins,
-        "requantize": requantize,
-        "tolerate": tolerate,
-        "hybrid": hybrid,
-        "io": io,
-        "strips": strips,
-        "stream_inputs": stream_inputs,
-        "import_limit": import_limit,
-        "name": name,
-    }
-    given = {**options, "target": target, "max_ram": max_ram, "partition": None if partition == "eager" else partition}
+    asked = BuildOptions.read("report", options)
     with default_mode():
-        artifact, kept = artifact_asked(model, given), None
+        artifact, kept = artifact_asked(model, target, asked), None
         if artifact is None:
-            _, kept = read_asked(model, target, partition, plugins, options, max_ram)
+            _, kept = read_asked(model, target, asked)
         else:
-            kept, _ = try_kept_model(artifact, plugins_or_default(plugins))
+            kept, _ = try_kept_model(artifact, asked.plugins or installed_plugins())
         made = report_on(artifact, kept, profile=profile, compiled=compiled)
     if output is not None:
         made.save(output)
@@ -143,10 +110,10 @@ def report_on(
     say = progress or (lambda step: None)
     build, explanation = None, None
     if kept is not None:
-        build = start_build(kept.loaded, kept.members, progress=progress, max_ram=kept.max_ram)
-        rebuilt = finish_build(build, kept.loaded, progress, weights=kept.weights)
-        if artifact is None and kept.max_ram is not None:
-            require_ram(rebuilt.record, footprint(rebuilt.record), kept.max_ram)
+        build = start_build(kept.loaded, kept.members, progress=progress)
+        rebuilt = finish_build(build, kept.loaded, progress)
+        if artifact is None and (limit := kept.loaded.options.max_ram) is not None:
+            require_ram(rebuilt.record, footprint(rebuilt.record), limit)
         artifact = artifact or rebuilt
         is_lowered = build.placement is None or has_loops(build.placement.source)
         explanation = None if is_lowered else explain(build, costs=True)
@@ -214,31 +181,13 @@ class PlacementPlan:
         return html_of(element("div", None, parts, others))
 
 
-def plan(
-    model: Model,
-    target: TargetLike,
-    *,
-    name: str | None = None,
-    shapes: Shapes | None = None,
-    states: Mapping[str, str] | None = None,
-    constants: Mapping[str, Fixed] | None = None,
-    pins: Pins | None = None,
-    requantize: Requantize | None = None,
-    tolerate: Tolerate = (),
-    hybrid: str | None = None,
-    io: IoForm | None = None,
-    strips: int | str | None = None,
-    stream_inputs: Sequence[str] = (),
-    import_limit: int = IMPORT_LIMIT,
-    partition: Collage | None = None,
-    plugins: PluginHost | None = None,
-) -> PlacementPlan:
+def plan(model: Model, target: TargetLike, **options: Unpack[BuildKeywords]) -> PlacementPlan:
     """Find the cheapest placement of a model's ops on its targets. Kernels of hosts may be compiled and timed here.
 
     Args:
-        model, target, name, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
-        io, strips, stream_inputs, import_limit, plugins: as for `uma.build`.
-        partition: the partitioner with its own arguments, such as a table of costs; by default ``Collage()``.
+        model, target: as for `uma.build`.
+        options: see `uma.options.BuildOptions`; ``max_ram``, ``weights`` and ``dump`` have no effect here.
+            ``partition`` is the partitioner with its arguments, such as a table of costs; by default ``Collage()``.
 
     Returns:
         The plan.
@@ -247,27 +196,14 @@ def plan(
         UsageError: as for `uma.build`; or ``partition`` is another partitioner, or the model was lowered already.
         ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
     """
-    chosen: object = Collage() if partition is None else partition
-    if not isinstance(chosen, Collage):
-        raise UsageError(f"{told(chosen)} makes no plan", hint="give a uma.partition.Collage, or leave out partition")
-    options = {
-        "name": name,
-        "shapes": shapes,
-        "states": states,
-        "constants": constants,
-        "pins": pins,
-        "requantize": requantize,
-        "tolerate": tolerate,
-        "hybrid": hybrid,
-        "io": io,
-        "strips": strips,
-        "stream_inputs": stream_inputs,
-        "import_limit": import_limit,
-    }
-    if artifact_asked(model, {}) is not None:
+    asked = BuildOptions.read("plan", {"partition": Collage(), **options})
+    if not isinstance(asked.partition, Collage):
+        what = f"{told(asked.partition)} makes no plan"
+        raise UsageError(what, hint="give a uma.partition.Collage, or leave out partition")
+    if artifact_asked(model) is not None:
         raise UsageError("an artifact is placed already", hint="give the model's file")
     with default_mode():
-        _, kept = read_asked(model, target, chosen, plugins, options)
+        _, kept = read_asked(model, target, asked)
         return make_plan(kept.loaded, kept.members)[0]
 
 

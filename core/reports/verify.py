@@ -39,7 +39,6 @@ from ..errors import UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..pipeline.loading import LoadedModel
-from ..pipeline.ram import Limit
 from ..program import Program
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
@@ -79,7 +78,6 @@ def verify(
     oracle: tuple[str, Callable[[], Oracle]] | None = None,
     progress: Callable[[str], None] | None = None,
     step_limit_s: float | None = None,
-    max_ram: Limit | None = None,
 ) -> Verification:
     """Compare every kernel of the compiled model with its reference, and the outputs of the artifact.
 
@@ -92,7 +90,6 @@ def verify(
         oracle: name of another runtime, and what makes the model ready to run there from the beginning.
         progress: told of each part of the work that begins.
         step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
-        max_ram: what it was built with, as for `start_build`.
 
     Raises:
         UsageError: the model is a form that was lowered already, and is to be compared with another runtime, or built
@@ -112,8 +109,8 @@ def verify(
     tell("compile without reuse of memory")
     with Isolation(STEP_LIMIT_S if step_limit_s is None else step_limit_s) as isolation:
         if is_lowered:
-            return verify_lowered(loaded, artifact, members, samples, isolation, tell, max_ram)
-        return _Comparison(loaded, artifact, members, isolation, tell, max_ram).run(samples, peer)
+            return verify_lowered(loaded, artifact, members, samples, isolation, tell)
+        return _Comparison(loaded, artifact, members, isolation, tell).run(samples, peer)
 
 
 def _checked(inputs: Mapping[str, np.ndarray] | Sequence[Sample], artifact: Artifact) -> list[Sample]:
@@ -139,11 +136,10 @@ class _Comparison:
         members: Members,
         isolation: Isolation,
         tell: Callable[[str], None],
-        max_ram: Limit | None,
     ) -> None:
         assert isinstance(loaded.form, IRModule)
         self.loaded, self.form, self.members, self.isolation, self.tell = loaded, loaded.form, members, isolation, tell
-        self.inspected = Inspected(loaded, members, isolation, max_ram=max_ram)
+        self.inspected = Inspected(loaded, members, isolation)
         if any(unit.label == member.label for unit in self.inspected.units for member in members.accelerators):
             tell("compile the matches of merged regions by themselves")
         self.parts = Parts(self.inspected, members, isolation)

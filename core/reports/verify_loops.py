@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ..artifact import Artifact
 from ..errors import UsageError
 from ..lowering.members import Members
+from ..options import BuildOptions
 from ..pipeline.driver import make_artifact
 from ..pipeline.loading import LoadedModel
-from ..pipeline.ram import Limit
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build
 from ..program import Call, Loop, Program, Wait, plan, raised
@@ -63,7 +63,6 @@ def verify_lowered(
     samples: Sequence[Sample],
     isolation: Isolation,
     tell: Callable[[str], None],
-    max_ram: Limit | None = None,
 ) -> Verification:
     """Compare every step of the compiled program with what the interpreter says.
 
@@ -74,7 +73,6 @@ def verify_lowered(
         samples: what to feed; of a model with states the frames of one stream.
         isolation: the process that the compiled program runs in.
         tell: told of each part of the work that begins.
-        max_ram: what it was built with, as for `start_build`.
 
     Raises:
         UsageError: the artifact is for another machine.
@@ -82,7 +80,7 @@ def verify_lowered(
     if not artifact.is_native:
         what = "a form that was lowered already is compared on this machine only"
         raise UsageError(what, hint="verify the model's file, or build for this machine")
-    return _Steps(loaded, artifact, members, isolation, max_ram).run(samples, tell)
+    return _Steps(loaded, artifact, members, isolation).run(samples, tell)
 
 
 class _Steps:
@@ -94,10 +92,11 @@ class _Steps:
         artifact: Artifact,
         members: Members,
         isolation: Isolation,
-        max_ram: Limit | None,
     ) -> None:
-        rows = RowsAsked.of(members, max_ram)
-        program = Build(loaded.name, members, reuse=False, io=loaded.io, rows=rows).run(loaded.form)
+        rows = RowsAsked.of(members, loaded.options.max_ram)
+        program = Build(loaded.name, members, reuse=False, options=BuildOptions(io=loaded.options.io), rows=rows).run(
+            loaded.form
+        )
         assert isinstance(program, Program)
         program = raised(program)  # what runs row by row leaves little to compare
         self.program, self.members = program, members

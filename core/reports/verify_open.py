@@ -15,7 +15,6 @@ from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
 from ..lowering.members import Members
 from ..pipeline.loading import LoadedModel
-from ..pipeline.ram import Limit
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.valued import with_extents
@@ -42,7 +41,6 @@ def verify_open(
     oracle: tuple[str, Callable[[], Oracle]] | None,
     tell: Callable[[str], None],
     step_limit_s: float | None = None,
-    max_ram: Limit | None = None,
 ) -> Verification:
     """Compare every kernel of a compiled model, and the outputs of its artifact, at the least, the largest and a middle
     value of each extent.
@@ -56,7 +54,6 @@ def verify_open(
         oracle: name of another runtime, and what makes the model ready to run there.
         tell: told of each part of the work that begins.
         step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
-        max_ram: what it was built with, as for `start_build`.
 
     Raises:
         UsageError: a pass may change results.
@@ -83,7 +80,7 @@ def verify_open(
     tell("compile without reuse of memory")
     limit_s = STEP_LIMIT_S if step_limit_s is None else step_limit_s
     with Isolation(limit_s) as isolation, artifact.session() as session:
-        inspected = Inspected(loaded, members, isolation, max_ram=max_ram)
+        inspected = Inspected(loaded, members, isolation)
         for number, sample in enumerate(samples):
             extents = open_shapes.extents({name: array.shape for name, array in sample.items()}, {})
             shown = ", ".join(f"{name} = {value}" for name, value in extents.items())

@@ -16,13 +16,13 @@ from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
+from uma.options import Limit
 from uma.partition import Collage, CostTable, SavedPlan
 from uma.pipeline import build, contest, measured, timing
 from uma.pipeline.contest import best_plan
 from uma.pipeline.driver import build_loaded
-from uma.pipeline.loading import LoadedModel
+from uma.pipeline.loading import LoadedModel, with_max_ram
 from uma.pipeline.measured import Ran
-from uma.pipeline.ram import Limit
 from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
 
@@ -131,11 +131,11 @@ def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_is_looked_at_best_first() -> None:
-    trials = best_plan(LOADED, host(), Limit(1 << 20, "max_ram")).trials
+    trials = best_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), host()).trials
     assert [one.plan for one in trials] == [1]
     first = trials[0].ram_bytes
     assert first is not None
-    found = best_plan(LOADED, host(), Limit(first - 1, "max_ram"))
+    found = best_plan(with_max_ram(LOADED, Limit(first - 1, "max_ram")), host())
     assert found.best == 2 and found.trials[0].why == "it takes too much RAM"
     second = found.trials[1].ram_bytes
     assert second is not None and second < first
@@ -144,18 +144,18 @@ def test_memory_is_looked_at_best_first() -> None:
         build(MODEL, "c", partition=collage(), max_ram=second - 1)
     assert f"    plan 2 (the host alone), 0.32 us: {second:,} bytes" in error.value.what
     # What takes too much is not timed.
-    found = best_plan(LOADED, host(measure=2), Limit(second, "max_ram"))
+    found = best_plan(with_max_ram(LOADED, Limit(second, "max_ram")), host(measure=2))
     assert [one.measured_ns is None for one in found.trials] == [True, False]
 
 
 def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     real = contest._built
 
-    def fails(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:
+    def fails(loaded: LoadedModel, members: Members) -> Artifact:
         assert isinstance(members.partition, SavedPlan)
         if len(members.partition.record["parts"]) in broken:
             raise ModelError("it is too large")
-        return real(loaded, members, max_ram)
+        return real(loaded, members)
 
     monkeypatch.setattr(contest, "_built", fails)
     monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: [1.0] * len(artifacts))
@@ -231,7 +231,7 @@ def test_one_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_there_is_no_contest() -> None:
     eager = resolve_targets("c", default_host())
-    assert best_plan(LOADED, eager, Limit(1, "max_ram")) == contest.Contest(eager)
+    assert best_plan(with_max_ram(LOADED, Limit(1, "max_ram")), eager) == contest.Contest(eager)
     given = host()
     assert best_plan(LOADED, given) == contest.Contest(given)
 
@@ -244,6 +244,6 @@ def test_what_is_refused_is_in_no_plan() -> None:
     plugins = PluginHost(lambda: [*toy("npu", **hooks), *entry_of(HOST)])
     costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
     given = resolve_targets(["npu", "plain"], plugins, Collage(CostTable.of({"schema_version": 1, "costs": costs})))
-    found = best_plan(LOADED, given, Limit(1 << 20, "max_ram"))
+    found = best_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), given)
     assert found.decision is not None and found.decision.cost_ns == 27_000
     assert found.decision.failed == ()

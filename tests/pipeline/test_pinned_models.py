@@ -10,9 +10,9 @@ import pytest
 
 from uma.errors import RequirementError
 from uma.lowering.members import Members, resolve_targets
+from uma.options import Pins
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
-from uma.pipeline.pins import Pins
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import Explanation, explain
 from uma.reports.oracles import litert

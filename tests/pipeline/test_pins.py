@@ -22,10 +22,11 @@ from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pass, Pattern, Refuse
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
+from uma.options import Pins
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
 from uma.pipeline.loading import LoadedModel, load_model
-from uma.pipeline.pins import Pins, pin_layers
+from uma.pipeline.pins import pin_layers
 from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Program

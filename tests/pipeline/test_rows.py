@@ -14,9 +14,10 @@ from uma.artifact import Artifact
 from uma.artifact.record import RowsRecord
 from uma.errors import RequirementError, UsageError
 from uma.lowering.members import resolve_targets
+from uma.options import ram_limit
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
-from uma.pipeline.ram import named_step, ram_limit, step_layers
+from uma.pipeline.ram import named_step, step_layers
 from uma.pipeline.rows import FREE
 from uma.plugins import default_host
 from uma.program import Rows

@@ -12,8 +12,8 @@ from tests._support.strip_nets import named, strip_net
 
 import uma
 from uma.errors import RequirementError, UsageError
+from uma.options import MAX_STRIPS
 from uma.pipeline.dump import print_form
-from uma.pipeline.strips import MOST
 from uma.relay import Function, IRModule, TensorType, Tuple, Var, call, parse_module
 from uma.relay.transform.strips import fits, leading
 
@@ -131,7 +131,7 @@ def test_what_is_no_number_of_strips(given: object) -> None:
     assert caught.value.hint is not None and "like 2:conv4" in caught.value.hint
 
 
-@pytest.mark.parametrize("given", [0, 1, "1:layer3", MOST + 1])
+@pytest.mark.parametrize("given", [0, 1, "1:layer3", MAX_STRIPS + 1])
 def test_too_few_and_too_many(given: int | str) -> None:
     with pytest.raises(UsageError, match="a picture cannot be computed in"):
         uma.build(wide(), HOST, strips=given)

@@ -1,0 +1,80 @@
+"""The options of a build: one declaration each, and an error where one has no effect."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import uma
+from uma.cli.common import add_model_arguments
+from uma.errors import UsageError
+from uma.options import BuildKeywords, BuildOptions, Limit, StripsAsked, flags
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "build": uma.build,
+    "verify": uma.verify,
+    "explain": uma.explain,
+    "report": uma.report,
+    "plan": uma.plan,
+}
+
+
+def test_the_keywords_are_the_fields() -> None:
+    assert list(BuildKeywords.__annotations__) == [field.name for field in dataclasses.fields(BuildOptions)]
+
+
+@pytest.mark.parametrize("command", FUNCTIONS)
+def test_no_signature_repeats_an_option(command: str) -> None:
+    parameters = inspect.signature(FUNCTIONS[command]).parameters
+    assert "options" in parameters and not {field.name for field in dataclasses.fields(BuildOptions)} & {*parameters}
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match=r"uma\.build has no option 'shape'") as error:
+        uma.build("m.onnx", "c", shape={"x": (1,)})  # type: ignore[call-overload]  # what is tested
+    assert "did you mean 'shapes'" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "where"),
+    [
+        ("verify", {"weights": "array"}, "it has one in uma.build"),
+        ("explain", {"dump": "d"}, "it has one in uma.build"),
+        ("report", {"weights": "file"}, "it has one in uma.build"),
+        ("plan", {"max_ram": "64K"}, "it has one in uma.build and uma.verify and uma.explain and uma.report"),
+    ],
+)
+def test_an_option_without_effect_is_refused(command: str, option: dict[str, str], where: str) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(option))} has no effect in uma.{command}") as error:
+        FUNCTIONS[command]("m.onnx", "c", **option)
+    assert error.value.hint == where
+
+
+def test_values_have_one_form() -> None:
+    options = BuildOptions.read("build", {"max_ram": "64K", "strips": "2:conv", "stream_inputs": ["x", "x"]})
+    assert options.max_ram == Limit(65536, "max_ram") and options.strips == StripsAsked(2, "conv")
+    assert options.stream_inputs == ("x",)
+    assert dataclasses.replace(options, name="m").max_ram == options.max_ram
+    with pytest.raises(UsageError, match="'tape' is no form of weights"):
+        BuildOptions.read("build", {"weights": "tape"})  # type: ignore[typeddict-item]  # what is tested
+
+
+def test_changed_names_what_differs_from_the_defaults() -> None:
+    assert list(BuildOptions().changed) == []
+    assert list(BuildOptions(hybrid="float", shapes={}, tolerate=[], max_ram=Limit(0, "max_ram")).changed) == [
+        "hybrid",
+        "max_ram",
+    ]
+
+
+def test_every_flag_is_in_the_group_that_its_option_declares() -> None:
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    groups = {action.dest: group.title for group in parser._action_groups for action in group._group_actions}
+    for _, argument, flag in flags():
+        assert str(groups[argument]).startswith(flag.group)
