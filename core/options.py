@@ -229,7 +229,7 @@ def _check_plugins(value: object) -> PluginHost | None:
     return value
 
 
-_COMMANDS = ("build", "verify", "explain", "report", "plan")
+_COMMANDS = ("build", "run", "verify", "explain", "report", "plan")
 
 
 @dataclass(frozen=True)
@@ -467,8 +467,24 @@ class BuildOptions:
     )
     partition: str | Partitioner = _option("eager", None)
     max_ram: Limit | None = _option(None, None, ram_limit, ("build", "verify", "explain", "report"))
-    weights: WeightsForm = _option("assembly", None, _check_weights, ("build",))
-    dump: Path | None = _option(None, None, _check_dump, ("build",))
+    weights: WeightsForm = _option(
+        "assembly",
+        Flag(
+            "how the constants get into an image: assembly that includes a binary file (the default), an array of C, "
+            "for any compiler of C99, or a file that the program loads",
+            None,
+            "output",
+            choices=WEIGHTS_FORMS,
+        ),
+        _check_weights,
+        ("build",),
+    )
+    dump: Path | None = _option(
+        None,
+        Flag("write the text of every stage to this folder", "DIR", "output", parse=Path),
+        _check_dump,
+        ("build",),
+    )
     plugins: PluginHost | None = _option(None, None, _check_plugins)
 
     def __post_init__(self) -> None:
@@ -508,9 +524,10 @@ class BuildOptions:
                 yield one.name
 
 
-def flags(group: str | None = None) -> Iterator[tuple[str, str, Flag]]:
-    """Yield (option, name of the parsed argument, flag) for each option with a flag; of ``group`` alone if given."""
+def flags(command: str = "build") -> Iterator[tuple[str, str, Flag]]:
+    """Yield (option, name of the parsed argument, flag) for each option with a flag that has an effect in ``command``,
+    by default for all."""
     for one in dataclasses.fields(BuildOptions):
         flag: Flag | None = one.metadata["flag"]
-        if flag is not None and group in (None, flag.group):
+        if flag is not None and command in one.metadata["commands"]:
             yield one.name, (flag.spelling or one.name).replace("-", "_"), flag

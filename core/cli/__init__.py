@@ -91,6 +91,10 @@ class _Parser(argparse.ArgumentParser):
         from ..target.values import shown, suggest
 
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        commands = [parser.prog for parser in _parsers() if dashed in parser._option_string_actions]
+        if commands:
+            what = f"{dashed} has no effect in {self.prog}"
+            raise UsageError(what, hint=f"it has one in {', '.join(commands)}; see {self.prog} --help")
         raise UsageError(f"unknown flag {shown(name)}", hint=f"{suggest(name, flags)}see {self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -128,6 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     for command in _COMMANDS:
         command.add(commands)
     return parser
+
+
+def _parsers() -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of each command."""
+    for action in _parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

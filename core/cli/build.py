@@ -17,7 +17,6 @@ from ..counters import Counters, counting, timed
 from ..errors import NoCompilerError, UsageError
 from ..json_record import to_json
 from ..options import flags
-from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .deciding import add_measure_argument, say_cautions, say_trials
 from .declined import say_declined
@@ -48,10 +47,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser)
+    add_model_arguments(parser, "build")
     add_measure_argument(parser)
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
-    parser.add_argument("--dump", metavar="DIR", type=Path, help="write the text of every stage to this folder")
     parser.add_argument(
         "--require-offload",
         metavar="PERCENT",
@@ -67,13 +65,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             help=f"fail if the model takes more {what}; for example 64K",
         )
     parser.add_argument(
-        "--weights",
-        choices=WEIGHTS_FORMS,
-        default=WEIGHTS_FORMS[0],
-        help="how the constants get into an image: assembly that includes a binary file (the default), an array of C, "
-        "for any compiler of C99, or a file that the program loads",
-    )
-    parser.add_argument(
         "--no-compile",
         action="store_true",
         help="write the C, and do not see that the C compiler takes it; so it is where there is none",
@@ -85,7 +76,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="print the time of each stage and pass, and how often each rewrite rule was tried and applied",
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="build")
 
 
 def _share(text: str) -> float:
@@ -127,8 +118,9 @@ def _compiled(artifact: Artifact, args: argparse.Namespace, out: Output) -> _Siz
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    arguments = [argument for name, argument, flag in flags() if name != "name" and flag.repeated]
-    arguments += ["disable_plugin", *(one for name, one, flag in flags() if name != "name" and not flag.repeated)]
+    chosen = [(argument, flag) for name, argument, flag in flags("explain") if name != "name"]
+    arguments = [argument for argument, flag in chosen if flag.repeated]
+    arguments += ["disable_plugin", *(argument for argument, flag in chosen if not flag.repeated)]
     for argument in ("target", *arguments, "partition", "costs", "plan"):
         values = getattr(args, argument)
         for value in values if isinstance(values, list) else [] if values is None else [values]:

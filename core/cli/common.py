@@ -47,7 +47,7 @@ __all__ = [
     "target_text",
 ]
 
-_BUILD_OPTIONS = ("target", *(argument for _, argument, _ in flags()), "partition", "plan", "costs", "max_ram")
+_BUILD_OPTIONS = ("target", *(argument for _, argument, _ in flags("explain")), "partition", "plan", "costs", "max_ram")
 """The arguments of a build, which an artifact records."""
 
 _GROUPS = {
@@ -71,14 +71,15 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     amount.add_argument("-v", "--verbose", action="store_true", help="say more, and where errors come from")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: bool = True) -> None:
-    """Declare the flags of a build, in groups."""
+def add_model_arguments(parser: argparse.ArgumentParser, command: str, *, target_required: bool = True) -> None:
+    """Declare the flags of a build that have an effect in ``command``, in groups."""
     for name, title in _GROUPS.items():
         group = parser.add_argument_group(title)
         if name == "target":
             add_target_argument(group, required=target_required)
-        for _, argument, flag in flags(name):
-            _add_flag(group, argument, flag)
+        for _, argument, flag in flags(command):
+            if flag.group == name:
+                _add_flag(group, argument, flag)
         if name == "target":
             add_plugin_arguments(group)
         elif name == "placement":
@@ -95,7 +96,7 @@ def _add_flag(parser: argparse._ActionsContainer, argument: str, flag: Flag) -> 
         parser.add_argument(spelling, metavar=flag.metavar, type=parse, choices=choices, help=flag.help)
 
 
-def add_model_or_artifact(parser: argparse.ArgumentParser) -> None:
+def add_model_or_artifact(parser: argparse.ArgumentParser, command: str) -> None:
     """The argument ``model`` of commands that read an artifact as well, by `read_kept`, and how to build a model."""
     parser.add_argument(
         "model",
@@ -104,7 +105,7 @@ def add_model_or_artifact(parser: argparse.ArgumentParser) -> None:
         help="a TFLite or ONNX file, or a stage's text (.py); or an artifact, folder or .zip, which takes no option of "
         "uma build",
     )
-    add_model_arguments(parser, target_required=False)
+    add_model_arguments(parser, command, target_required=False)
 
 
 def add_target_argument(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
@@ -213,7 +214,7 @@ def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
     from ..pipeline.io import project_io
     from .limits import max_ram
 
-    values = {name: getattr(args, argument) for name, argument, _ in flags()}
+    values = {name: getattr(args, argument) for name, argument, _ in flags(args.command)}
     values |= {
         "shapes": shapes(args),
         "states": states(args),
@@ -222,7 +223,6 @@ def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
         "requantize": _requantize(args, members),
         "hybrid": _hybrid(args),
         "io": args.io or project_io(),
-        "weights": getattr(args, "weights", None),
     }
     if "max_ram" in args and getattr(args, "stop_after", None) is None:
         values["max_ram"] = max_ram(args)

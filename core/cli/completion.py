@@ -11,6 +11,9 @@ import glob
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ..options import flags
 
 __all__ = ["complete"]
 
@@ -173,6 +176,7 @@ def _nothing(prefix: str, args: argparse.Namespace) -> Iterable[str]:
 
 
 _COMPLETERS: dict[str, Completer] = {
+    **{argument: _nothing for _, argument, flag in flags() if flag.choices is None and flag.parse is not Path},
     "target": _targets,
     "explain": _targets,
     "kind": _names,
@@ -187,9 +191,7 @@ _COMPLETERS: dict[str, Completer] = {
     "device": _traced,
     "partition": _partitioners,
     "stop_after": _stages,
-    **dict.fromkeys(
-        ("name", "shape", "state", "constant", "input", "repeat", "threads", "require_offload", "format"), _nothing
-    ),
+    **dict.fromkeys(("name", "input", "repeat", "threads", "require_offload", "format"), _nothing),
     **dict.fromkeys(
         (
             "samples",
@@ -199,9 +201,6 @@ _COMPLETERS: dict[str, Completer] = {
             "max_cycles",
             "measure_plan",
             "exclude",
-            "strips",
-            "import_limit",
-            "stream_input",
             "workers",
             "seed",
             "layers",

@@ -35,7 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "them from each accelerator: the closest pattern, and the condition that failed.",
         allow_abbrev=False,
     )
-    add_model_or_artifact(parser)
+    add_model_or_artifact(parser, "explain")
     add_limit_argument(parser)
     parser.add_argument(
         "--stream",
@@ -55,7 +55,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "and instructions that are added",
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="explain")
 
 
 _MOST_CUTS = 5

@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser)
+    add_model_arguments(parser, "plan")
     add_measure_argument(parser)
     parser.add_argument("-o", "--output", metavar="PLAN.json", type=Path, help="keep the plan in this file")
     parser.add_argument(
@@ -35,7 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="draw when which target is busy, by the plan and by eager, into this file",
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="plan")
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "most. It needs no network and nothing beside it. The same as data: a file .json, .csv or .md.",
         allow_abbrev=False,
     )
-    add_model_or_artifact(parser)
+    add_model_or_artifact(parser, "report")
     parser.add_argument(
         "-o",
         "--output",
@@ -44,7 +44,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--no-compile", action="store_true", help="compile nothing: the sizes of code and stack are unknown then"
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="report")
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

@@ -47,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "model", metavar="MODEL|ARTIFACT", type=Path, help="a model file, or an artifact, folder or .zip"
     )
-    add_model_arguments(parser, target_required=False)
+    add_model_arguments(parser, "run", target_required=False)
     add_input_arguments(parser)
     parser.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
     parser.add_argument("--repeat", metavar="N", type=int, help="then measure N runs more, and print their median")
@@ -76,7 +76,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="write what drivers do to their devices: registers, memory, interrupts, by step; uma trace reads it",
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="run")
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "tensor's range over the samples, behind n rounded operations of unit roundoff u.",
         allow_abbrev=False,
     )
-    add_model_or_artifact(parser)
+    add_model_or_artifact(parser, "verify")
     add_limit_argument(parser)
     add_input_arguments(parser)
     parser.add_argument(
@@ -89,7 +89,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"of every kernel or region that differs, write {_SIDES}",
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, command="verify")
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

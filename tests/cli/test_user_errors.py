@@ -18,6 +18,8 @@ ERRORS = [
     # (command line, exit code, what and where, how)
     ("biuld net.py", 2, "unknown command 'biuld'", "did you mean 'build'?"),
     ("build net.py --targt c", 2, "unknown flag '--targt'", "did you mean '--target'?"),
+    ("verify net.py --target c --weights array", 2, "--weights has no effect in uma verify", "it has one in uma build"),
+    ("plan net.py --target c --max_ram 1K", 2, "--max-ram has no effect in uma plan", "uma build, uma verify"),
     ("build net.py", 2, "required: --target", "see uma build --help"),
     ("build nte.py --target c", 2, "no file nte.py", "did you mean 'net.py'?"),
     ("build text.onnx --target c", 3, "no model file of a format that can be read\n  where: text.onnx", "(.onnx)"),

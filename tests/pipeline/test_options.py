@@ -74,7 +74,7 @@ def test_changed_names_what_differs_from_the_defaults() -> None:
 
 def test_every_flag_is_in_the_group_that_its_option_declares() -> None:
     parser = argparse.ArgumentParser()
-    add_model_arguments(parser)
+    add_model_arguments(parser, "build")
     groups = {action.dest: group.title for group in parser._action_groups for action in group._group_actions}
     for _, argument, flag in flags():
         assert str(groups[argument]).startswith(flag.group)
