@@ -25,25 +25,7 @@ if TYPE_CHECKING:
     from .partition import Partitioner
     from .plugins import PluginHost
 
-__all__ = [
-    "LIMITS",
-    "MAX_STRIPS",
-    "BuildKeywords",
-    "BuildOptions",
-    "Flag",
-    "Limit",
-    "Pins",
-    "Requantize",
-    "Shapes",
-    "StripsAsked",
-    "Tolerate",
-    "check_hybrid",
-    "check_io",
-    "flags",
-    "parse_amount",
-    "ram_limit",
-    "read_strips",
-]
+__all__ = ["BuildOptions", "Limit", "StripsAsked"]
 
 Shapes: TypeAlias = "Mapping[str, AskedShape]"
 """Shapes by input name, or extents by dimension name."""
