@@ -56,6 +56,7 @@ LAYERS = [
     ["runtime"],
     ["artifact"],
     ["lowering"],
+    ["option_values"],
     ["options"],
     ["pipeline"],
     ["reports"],

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..options import Limit
+    from ..option_values import Limit
 
 __all__ = ["add_limit_argument", "amount", "max_ram"]
 

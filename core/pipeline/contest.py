@@ -12,7 +12,7 @@ from ..artifact.footprint import footprint
 from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
-from ..options import Limit
+from ..option_values import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
 from .measured import measuring, ran, real_devices, run_in_turn
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..options import check_hybrid
+from ..option_values import check_hybrid
 from ..project import ProjectError, find_project
 
 __all__ = ["project_hybrid"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..errors import UsageError
 from ..io_forms import IoForm
-from ..options import check_io
+from ..option_values import check_io
 from ..program import Program
 from ..program.program import CALLER_POOL, default_pool
 from ..project import ProjectError, find_project

@@ -16,7 +16,8 @@ from ..floating_point import default_mode
 from ..io_forms import IO_FORMS
 from ..json_record import Constraint
 from ..lowering.members import Members, resolve_targets
-from ..options import BuildOptions, Limit, check_io, read_strips
+from ..option_values import Limit, check_io, read_strips
+from ..options import BuildOptions
 from ..partition import Decision, SavedPlan, plan_record
 from ..partition.named import named_partitioner
 from ..plugins import PluginHost

@@ -18,7 +18,8 @@ from ..frontends.states import keep_states
 from ..frontends.torch import exported_content, is_exported
 from ..io_forms import IO_FORMS
 from ..lowering.members import Members
-from ..options import BuildKeywords, BuildOptions, Limit
+from ..option_values import Limit
+from ..options import BuildKeywords, BuildOptions
 from ..partition import RoundingOptIn
 from ..program import Program
 from ..relay.module import IRModule

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from ..errors import ModelError, RequirementError, UsageError
 from ..lowering.members import Members
 from ..lowering.regions import label_of
-from ..options import Pins
+from ..option_values import Pins
 from ..program import Program
 from ..relay.bodies import bodies_of
 from ..relay.expr import Call, Control, Expr, Function, GlobalVar

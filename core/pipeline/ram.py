@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..artifact.footprint import Footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord
 from ..errors import RequirementError
-from ..options import Limit
+from ..option_values import Limit
 from ..program import Plan, Program
 from ..target.values import shorten
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from ..errors import UsageError
 from ..lowering.members import Members
-from ..options import Requantize
+from ..option_values import Requantize
 from ..partition import RoundingOptIn
 from ..program import Program
 from ..project import ProjectError, find_project

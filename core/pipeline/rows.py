@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..artifact.record import RowsEndRecord, RowsPointRecord, RowsRecord
 from ..errors import RequirementError
 from ..lowering.members import Members
-from ..options import Limit
+from ..option_values import Limit
 from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan, streamed
 from ..program.control import has_control
 from ..program.cuts import Cut, Cuts, Read, Tensor, Work

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..artifact.record import RowsRecord, StripsRecord
 from ..errors import RequirementError, UsageError
 from ..lowering.fuse import kernels_of
-from ..options import StripsAsked
+from ..option_values import StripsAsked
 from ..partition.record import Owner
 from ..relay.bodies import bodies_of
 from ..relay.expr import Call, Expr

@@ -9,7 +9,7 @@ from ..contract.passes import PHASES
 from ..errors import UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
-from ..options import Tolerate
+from ..option_values import Tolerate
 from ..program import Program
 from ..relay.module import IRModule
 from ..target.values import shown, suggest

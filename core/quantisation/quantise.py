@@ -14,7 +14,7 @@ from ..artifact.record import TensorRecord
 from ..errors import RequirementError, UsageError
 from ..floating_point import default_mode
 from ..lowering.members import Members, TargetLike, resolve_targets
-from ..options import Shapes
+from ..option_values import Shapes
 from ..pipeline.driver import start_build
 from ..pipeline.loading import LoadedModel, load_model
 from ..plain_files import open_plain, write_whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
-from ..options import LIMITS, Limit, parse_amount
+from ..option_values import LIMITS, Limit, parse_amount
 from ..pipeline.ram import SHOWN, few, over, ram_problems
 from ..project import ProjectError, find_project
 

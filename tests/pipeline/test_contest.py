@@ -16,7 +16,7 @@ from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
-from uma.options import Limit
+from uma.option_values import Limit
 from uma.partition import Collage, CostTable, SavedPlan
 from uma.pipeline import build, contest, measured, timing
 from uma.pipeline.contest import best_plan

@@ -13,7 +13,8 @@ import pytest
 import uma
 from uma.cli.common import add_model_arguments
 from uma.errors import UsageError
-from uma.options import BuildKeywords, BuildOptions, Limit, StripsAsked, flags
+from uma.option_values import Limit, StripsAsked
+from uma.options import BuildKeywords, BuildOptions, flags
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "build": uma.build,

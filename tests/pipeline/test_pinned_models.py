@@ -10,7 +10,7 @@ import pytest
 
 from uma.errors import RequirementError
 from uma.lowering.members import Members, resolve_targets
-from uma.options import Pins
+from uma.option_values import Pins
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -22,7 +22,7 @@ from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pass, Pattern, Refuse
 from uma.json_record import to_json
 from uma.lowering.members import Members, resolve_targets
-from uma.options import Pins
+from uma.option_values import Pins
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
 from uma.pipeline.loading import LoadedModel, load_model

@@ -14,7 +14,7 @@ from uma.artifact import Artifact
 from uma.artifact.record import RowsRecord
 from uma.errors import RequirementError, UsageError
 from uma.lowering.members import resolve_targets
-from uma.options import ram_limit
+from uma.option_values import ram_limit
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
 from uma.pipeline.ram import named_step, step_layers

@@ -12,7 +12,7 @@ from tests._support.strip_nets import named, strip_net
 
 import uma
 from uma.errors import RequirementError, UsageError
-from uma.options import MAX_STRIPS
+from uma.option_values import MAX_STRIPS
 from uma.pipeline.dump import print_form
 from uma.relay import Function, IRModule, TensorType, Tuple, Var, call, parse_module
 from uma.relay.transform.strips import fits, leading
