@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..lowering.members import Members
     from ..pipeline.loading import LoadedModel
-    from ..reports.exact import ExactCheck
     from ..reports.known_deviations import KnownDeviation
     from ..reports.verification import KernelCheck, OutputCheck, Overrun, StepStop, Verification
 

@@ -36,13 +36,13 @@ from ..codegen.model import emit_model
 from ..counters import timed
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
-from ..hookspecs import TargetCode, Library
+from ..hookspecs import Library, TargetCode
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..options import BuildKeywords, BuildOptions
 from ..partition import Collage
 from ..plugins import default_host
-from ..program import Plan, Program, verify_plan, plan, streams
+from ..program import Plan, Program, plan, streams, verify_plan
 from ..program.overlaps import with_those_in_use
 from ..target.config import derivations
 from ..toolchain.discovery import find_compiler

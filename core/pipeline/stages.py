@@ -30,7 +30,7 @@ from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
 from ..options import BuildOptions
-from ..partition import Collage, RoundingOptIn, Owner, Placement, Refusal, place
+from ..partition import Collage, Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..program.control import has_control

@@ -20,7 +20,7 @@ from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
 from ..options import BuildOptions
-from ..partition import RoundingOptIn, OptInMatch, CostTable, OpRecord
+from ..partition import CostTable, OpRecord, OptInMatch, RoundingOptIn
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
@@ -430,7 +430,9 @@ def _with_consent(
     if progress is not None:
         progress("offer fixed points")
     return _would_have(
-        found, loaded, Build(loaded.name, members, consent=RoundingOptIn(), options=BuildOptions(tolerate=loaded.tolerate))
+        found,
+        loaded,
+        Build(loaded.name, members, consent=RoundingOptIn(), options=BuildOptions(tolerate=loaded.tolerate)),
     )
 
 

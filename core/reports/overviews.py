@@ -15,6 +15,7 @@ from ..artifact.footprint import footprint
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
 from ..floating_point import default_mode
+from ..json_record import to_json
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike
 from ..markup import element, html_of, table
