@@ -42,8 +42,9 @@ def in_child(action: Callable[[], Any], seconds: float) -> Any:
         Ended: it took longer, ended its process, or raised something.
     """
     reader, writer = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # None where the parent process has closed it
+            stream.flush()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the child does without
         child = os.fork()

@@ -179,7 +179,6 @@ def test_what_a_plugin_prints_goes_to_stderr(form: list[str], folder: Path) -> N
         assert done.stdout.startswith("net: built for chatty, c in ")
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_streams_that_are_closed(closed: str, folder: Path) -> None:
     command = f"exec {sys.executable} -m uma targets --json {closed}"
