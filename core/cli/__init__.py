@@ -154,6 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .completion import complete
 
         return complete(_parser())
+    if argv is None:
+        _open_standard_streams()
     given = sys.argv[1:] if argv is None else argv
     out = Output(sys.stdout, as_json="--json" in given)  # until the arguments are understood
 
@@ -199,6 +201,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
             return out.fail(fault)
+
+
+def _open_standard_streams() -> None:
+    """Open the null device for each standard stream that is closed, so that no other file gets its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
 def _suggest_target(error: UnknownKindError) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -273,7 +274,10 @@ def test_options_that_do_not_go_together(uma: Uma, model: Path, options: Sequenc
 
 
 @pytest.mark.parametrize(("option", "file"), [("-o", "plan.json"), ("--timeline", "plan.svg")])
-def test_a_file_is_written_whole_or_not_at_all(uma: Uma, model: Path, option: str, file: str) -> None:
+def test_a_file_is_written_whole_or_not_at_all(
+    uma: Uma, model: Path, option: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be cut off too
     path, before = model / file, set(model.iterdir())
     path.write_text("the one before")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

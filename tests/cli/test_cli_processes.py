@@ -91,7 +91,8 @@ def test_a_full_disk(limit_bytes: int, folder: Path, tmp_path_factory: pytest.Te
 
     cache = tmp_path_factory.mktemp("full") / "cache"
     before = sorted(folder.rglob("*"))
-    done = uma("build", "net.py", "--target", "c", env=environment(UMA_CACHE_DIR=str(cache)), preexec_fn=limit)
+    variables = environment(UMA_CACHE_DIR=str(cache), PYTHONDONTWRITEBYTECODE="1")  # it would be cut off too
+    done = uma("build", "net.py", "--target", "c", env=variables, preexec_fn=limit)
     assert done.returncode == 6, done.stderr
     assert done.stderr.startswith("uma: error: ") and "Traceback" not in done.stderr
     assert sorted(folder.rglob("*")) == before
@@ -185,3 +186,9 @@ def test_streams_that_are_closed(closed: str, folder: Path) -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr == "" and bool(done.stdout) == (closed == "2>&-")
+
+
+def test_a_closed_stream_gives_its_number_to_no_file(folder: Path) -> None:
+    code = "import os, sys, uma.cli; sys.argv[1:] = ['targets']; uma.cli.main(); print(os.readlink('/proc/self/fd/2'))"
+    done = subprocess.run(["sh", "-c", f'exec {sys.executable} -c "{code}" 2>&-'], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == os.devnull
