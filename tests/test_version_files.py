@@ -15,7 +15,7 @@ import uma
 from uma.artifact.soundness import parse_record
 from uma.cli import main
 from uma.errors import ModelError, UmaError, UsageError
-from uma.partition import Planned
+from uma.partition import SavedPlan
 from uma.pipeline.dump import read_dump
 from uma.pipeline.measured import read_kept
 from uma.program import Program
@@ -86,7 +86,7 @@ def test_another_artifact_version() -> None:
 def test_another_plan_version() -> None:
     record = json.loads((FILES / "plan.json").read_text())
     with pytest.raises(UsageError) as error:
-        Planned.from_record({**record, "plan_version": 0})
+        SavedPlan.from_record({**record, "plan_version": 0})
     assert "uma plan" in refusal(error)
 
 

@@ -96,7 +96,7 @@ class Registry:
     def __init__(self, kinds: Sequence[TargetKind | Alias] = (*KINDS, *ALIASES)) -> None:
         self._named = {kind.name: kind for kind in kinds}
 
-    def named(self, name: str) -> TargetKind | Alias:
+    def lookup(self, name: str) -> TargetKind | Alias:
         if name not in self._named:
             raise UsageError(f"there is no target kind {name!r}")
         return self._named[name]

@@ -62,7 +62,7 @@ def steps(length: int) -> Iterator[tuple[str, float]]:
     yield "parse", lap()
     verify(module)
     yield "verify", lap()
-    assert rewrite(module.main.body, double, Spans(dict(module.spans)).moved) is not module.main.body
+    assert rewrite(module.main.body, double, Spans(dict(module.spans)).record_rewrite) is not module.main.body
     yield "rewrite", lap()
     canonical = canonicalise(module)
     yield "canonicalise", lap()

@@ -18,7 +18,7 @@ C, LLVM, NPU = KINDS[:3]
 
 
 def parse(text: str) -> Target:
-    return parse_target(text, Registry().named)
+    return parse_target(text, Registry().lookup)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_lists_maps_and_targets(text: str, name: str, value: object, canonical: 
     target = parse(text)
     assert target.get_attr(name) == value
     assert str(target) == (canonical or text)
-    assert parse(str(target)) == Target.from_json(target.to_json(), Registry().named) == target
+    assert parse(str(target)) == Target.from_json(target.to_json(), Registry().lookup) == target
 
 
 def test_defaults_of_lists_are_tuples_and_maps_do_not_change() -> None:

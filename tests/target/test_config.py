@@ -133,7 +133,7 @@ def test_an_accelerator_alone_is_refused_with_what_would_work(given: Any, remedy
         config(given)
     assert caught.value.hint == f"give a host besides: --target {remedy}"
     [text] = shlex.split(remedy)
-    assert config(text).accelerators == read_targets(given, REGISTRY.named)
+    assert config(text).accelerators == read_targets(given, REGISTRY.lookup)
 
 
 def column(at: int, text: str, path: str = "") -> str:

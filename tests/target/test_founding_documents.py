@@ -22,7 +22,7 @@ REGISTRY = Registry()
 
 
 def parse(text: str) -> Target:
-    return parse_target(text, REGISTRY.named)
+    return parse_target(text, REGISTRY.lookup)
 
 
 def config(given: object) -> CompilationConfig:
@@ -59,7 +59,7 @@ WITH_ACL = parse("composite -host=llvm -devices=arm_acl")
 
 
 def test_001_first_proposal_accelerators_of_a_host() -> None:
-    llvm = REGISTRY.named("llvm")
+    llvm = REGISTRY.lookup("llvm")
     assert isinstance(llvm, TargetKind)
     assert [attribute.name for attribute in llvm.attributes] == [
         "keys", "accelerators", "libs", "mcpu", "mattr", "mtriple", "mfloat-abi",
@@ -73,7 +73,7 @@ def test_001_first_proposal_accelerators_of_a_host() -> None:
 def test_001_second_proposal_a_composite() -> None:
     spelled = {"kind": "composite", "target_host": {"kind": "llvm"}, "accelerators": [{"kind": "arm_acl"}]}
     assert parse("composite -target_host=llvm -accelerators=arm_acl") == WITH_ACL
-    assert Target.from_json(spelled, REGISTRY.named) == WITH_ACL
+    assert Target.from_json(spelled, REGISTRY.lookup) == WITH_ACL
     assert config(spelled) == config("llvm -accelerators=arm_acl")
 
 

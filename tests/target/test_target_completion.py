@@ -23,7 +23,7 @@ NAMES = ("acl", "arm_acl", "c", "composite", "npu")
 def kinds(name: str) -> TargetKind | Alias:
     if name == "broken":
         raise PluginError("it cannot be imported")
-    return COMPOSITE_KIND if name == "composite" else REGISTRY.named(name)
+    return COMPOSITE_KIND if name == "composite" else REGISTRY.lookup(name)
 
 
 def rests(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from uma.target import Target, parse_target, read_target, read_targets
 from uma.target.text import MAX_JSON_CHARS
 from uma.target.values import MAX_DEPTH, MAX_TEXT_CHARS
 
-KINDS_OF = Registry().named
+KINDS_OF = Registry().lookup
 C, NPU = KINDS[0], KINDS[2]
 
 RICH = Target(

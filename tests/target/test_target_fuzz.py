@@ -26,9 +26,9 @@ def check_round_trips(target: Target) -> None:
     text = str(target)
     assert text.isprintable()
     for again in (
-        parse_target(text, REGISTRY.named),
-        Target.from_json(target.to_json(), REGISTRY.named),
-        parse_target(json.dumps(target.to_json()), REGISTRY.named),
+        parse_target(text, REGISTRY.lookup),
+        Target.from_json(target.to_json(), REGISTRY.lookup),
+        parse_target(json.dumps(target.to_json()), REGISTRY.lookup),
         pickle.loads(pickle.dumps(target)),
     ):
         assert again == target and hash(again) == hash(target)
@@ -69,9 +69,9 @@ def test_the_order_of_attributes_does_not_count(target: Target, choice: random.R
     options = [f"-{name}={spell(value)}" for name, value in [*attrs, *rest] if value is not None]
     choice.shuffle(options)
     for again in (
-        Target.from_json(record, REGISTRY.named),
-        parse_target(json.dumps(record), REGISTRY.named),
-        parse_target(" ".join([head, *options]), REGISTRY.named),
+        Target.from_json(record, REGISTRY.lookup),
+        parse_target(json.dumps(record), REGISTRY.lookup),
+        parse_target(" ".join([head, *options]), REGISTRY.lookup),
         Target(target.kind, dict(attrs), target.label, target.tag, target.host),
     ):
         assert again == target and str(again) == str(target) and again.derived == target.derived
@@ -213,5 +213,5 @@ def test_a_thousand_malformed_texts_are_each_one_error_with_a_column() -> None:
 )
 def test_large_and_deep_junk_is_one_short_error(text: str) -> None:
     with pytest.raises(UsageError, match="column ") as caught:
-        read_targets(text, REGISTRY.named)
+        read_targets(text, REGISTRY.lookup)
     assert len(str(caught.value)) < 1000

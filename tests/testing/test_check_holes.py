@@ -338,7 +338,7 @@ def _without_load(func: PrimFunc) -> PrimFunc:
     """The function without the copies of weights."""
     from dataclasses import replace
 
-    from uma.tir.form.fields import mapped
+    from uma.tir.form.fields import map_fields
     from uma.tir.form.nodes import Copy, Seq, Stmt, seq
 
     def walk(stmt: Stmt) -> Stmt:
@@ -346,7 +346,7 @@ def _without_load(func: PrimFunc) -> PrimFunc:
             return seq(*map(walk, stmt.stmts))
         if isinstance(stmt, Copy) and stmt.to.buffer.name.startswith("weight"):
             return seq()
-        return mapped(stmt, body=walk)
+        return map_fields(stmt, body=walk)
 
     return replace(func, body=walk(func.body))
 
