@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .pipeline import build
     from .quantisation import quantize
     from .relay import IRModule
-    from .reports.asked import explain, targets, verify
+    from .reports.asked import explain, installed_targets, verify
     from .reports.overviews import plan, report
     from .runtime.state import SessionState
     from .target import Alias, Attribute, Target, TargetKind
@@ -41,11 +41,11 @@ __all__ = [
     "build",
     "explain",
     "hookimpl",
+    "installed_targets",
     "load",
     "plan",
     "quantize",
     "report",
-    "targets",
     "verify",
 ]
 
@@ -61,11 +61,11 @@ _WHERE = {
     "build": "pipeline",
     "explain": "reports.asked",
     "hookimpl": "hookspecs",
+    "installed_targets": "reports.asked",
     "load": "artifact",
     "plan": "reports.overviews",
     "quantize": "quantisation",
     "report": "reports.overviews",
-    "targets": "reports.asked",
     "verify": "reports.asked",
 }
 

@@ -88,10 +88,10 @@ def _words(attribute: Attribute) -> str:
 
 
 def _list(host: PluginHost, out: Output) -> int:
-    from ..reports.asked import targets
+    from ..reports.asked import installed_targets
     from ..target.kind import COMPOSITE
 
-    found = targets(host)
+    found = installed_targets(host)
     if not (found.aliases or found.unusable or set(found.kinds) - {COMPOSITE}):
         out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
     lines = {

@@ -112,8 +112,8 @@ def used_renames(entry: PluginEntry) -> tuple[Rename, ...]:
 
     Methods of values are not recognised, because the type of a value is not known.
     """
-    uses = {f".{use}" for tree in _sources(entry) for use in _uses(tree)}
-    return tuple(row for row in RENAMES if any(use.endswith(f".{row.old}") for use in uses))
+    uses = {f".{use}." for tree in _sources(entry) for use in _uses(tree)}
+    return tuple(row for row in RENAMES if any(f".{row.old}." in use for use in uses))
 
 
 def _sources(entry: PluginEntry) -> Iterator[ast.Module]:

@@ -1,4 +1,4 @@
-"""``uma.explain``, ``uma.verify`` and ``uma.targets``: what the commands of these names print, as typed results."""
+"""``uma.explain``, ``uma.verify`` and ``uma.installed_targets``: the output of these commands as typed results."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ __all__ = [
     "check_options",
     "explain",
     "installed_plugins",
+    "installed_targets",
     "read_asked",
     "refuse_options",
-    "targets",
     "verify",
     "verify_loaded",
 ]
@@ -312,7 +312,7 @@ class InstalledTargets:
         return any(name in named for named in (self.kinds, self.aliases, self.project))
 
 
-def targets(plugins: PluginHost | None = None) -> InstalledTargets:
+def installed_targets(plugins: PluginHost | None = None) -> InstalledTargets:
     """What can be built for here: the kinds and aliases of installed plugins, which are imported, and the project's.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``uma.explain``, ``uma.verify`` and ``uma.targets``: typed results in Python; and how results show themselves."""
+"""``uma.explain``, ``uma.verify`` and ``uma.installed_targets``: typed results in Python and their display."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_another_runtime_reads_files(net: Path) -> None:
 def test_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.uma.targets]\nmy-board = "c -opt=s"\n')
-    found = uma.targets()
+    found = uma.installed_targets()
     assert found.kinds["c"].is_host and found["c"] is found.kinds["c"]
     assert found["my-board"].name == "my-board" and "my-board" in found and "composite" in found
     assert "no-kind" not in found
@@ -79,7 +79,7 @@ def test_targets_that_cannot_be_had() -> None:
     def broken() -> object:
         raise RuntimeError("is broken")
 
-    found = uma.targets(PluginHost(lambda: entry_of(accelerator("odd"), register_target=broken)))
+    found = uma.installed_targets(PluginHost(lambda: entry_of(accelerator("odd"), register_target=broken)))
     assert list(found.unusable) == ["odd"] and "odd" not in found
     with pytest.raises(PluginError):
         found["odd"]
