@@ -10,9 +10,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from uma.partition.collage.cover import CoverProblem, Piece
-from uma.partition.collage.frontier import frontier
+from uma.partition.collage.frontier_search import frontier
 from uma.partition.collage.integer import has_solver, integer
+from uma.partition.collage.set_cover import CoverProblem, Piece
 from uma.partition.collage.unions import unions
 
 KINDS = ("chain", "residual", "inception")

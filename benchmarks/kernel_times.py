@@ -14,7 +14,7 @@ from unittest import mock
 
 import uma
 from uma.artifact.random_inputs import random_inputs
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host

@@ -21,9 +21,9 @@ import numpy as np
 
 import uma
 from uma.errors import RequirementError, ToolchainError, UsageError
-from uma.machines import RUNNERS
-from uma.reports.oracles import litert
+from uma.support.machines import RUNNERS
 from uma.toolchain.elf import loaded_bytes
+from uma.verification.reference_runtimes import litert
 
 from .cases import ROOT, models_folder, real_cases
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.partition import CostTable, Decision, Placement
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import Model, load_model

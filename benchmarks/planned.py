@@ -13,7 +13,7 @@ from pathlib import Path
 
 from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, Decision, SavedPlan, eager, plan_record
 from uma.pipeline.driver import build_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model

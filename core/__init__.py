@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import wiring
+from .support import late_binding
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .reports.asked import explain, installed_targets, verify
     from .reports.overviews import plan, report
     from .runtime.state import SessionState
-    from .target import Alias, Attribute, Target, TargetKind
+    from .targets import Alias, Attribute, Target, TargetKind
 
 __all__ = [
     "Artifact",
@@ -51,12 +51,12 @@ __all__ = [
 
 _WHERE = {
     "Artifact": "artifact",
-    "Attribute": "target",
+    "Attribute": "targets",
     "TargetCode": "hookspecs",
     "IRModule": "relay",
     "SessionState": "runtime.state",
-    "Target": "target",
-    "TargetKind": "target",
+    "Target": "targets",
+    "TargetKind": "targets",
     "UmaError": "errors",
     "build": "pipeline",
     "explain": "reports.asked",
@@ -86,7 +86,7 @@ def _installed_kinds(name: str) -> TargetKind | Alias:
     return default_host().lookup(name)
 
 
-wiring.installed_kinds = _installed_kinds
+late_binding.installed_kinds = _installed_kinds
 
 
 def __dir__() -> list[str]:

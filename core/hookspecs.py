@@ -52,10 +52,10 @@ from .contract.passes import Pass, Tolerance
 from .contract.region import MatchedRegion, RegionMatch, UnmatchedCall
 from .contract.sources import c_sources
 from .relay.channels import ChannelBounds
-from .relay.custom import CustomLayer, CustomOp, CustomTensor
+from .relay.custom_ops import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import BitField, Blob, Extern, Relocation
 from .relay.pattern import Clause, Failed, Pattern
-from .target import Alias, Target, TargetKind
+from .targets import Alias, Target, TargetKind
 
 if TYPE_CHECKING:
     from .relay import Function, GlobalVar, IRModule
@@ -144,7 +144,7 @@ def register_target() -> Sequence[TargetKind | Alias]:  # type: ignore[empty-bod
         from collections.abc import Sequence
 
         from uma.hookspecs import hookimpl
-        from uma.target import Attribute, TargetKind
+        from uma.targets import Attribute, TargetKind
 
         @hookimpl
         def register_target() -> Sequence[TargetKind]:
@@ -172,7 +172,7 @@ def ops() -> Sequence[CustomOp] | None:
 
         from uma.hookspecs import CustomLayer, CustomOp, hookimpl
         from uma.relay import Attrs, Call, Op, TensorType, call
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
         from uma.tir import te
 
         def same(attrs: Attrs, data: TensorType) -> TensorType:
@@ -225,7 +225,7 @@ def patterns(target: Target) -> Sequence[Pattern] | None:
 
         from uma.hookspecs import Clause, Pattern, hookimpl
         from uma.relay.pattern import constant, op, optional, wildcard
-        from uma.target import Attribute, Target, TargetKind
+        from uma.targets import Attribute, Target, TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -259,7 +259,7 @@ def passes(target: Target) -> Sequence[Pass] | None:
 
         from uma.hookspecs import Pass, hookimpl
         from uma.relay import Call, Expr, IRModule, Rewriter
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
 
         def relu_once(module: IRModule) -> IRModule:
             def rule(expr: Expr) -> Expr | None:
@@ -305,7 +305,7 @@ def relay_to_tir(
         from uma.hookspecs import MatchedRegion, Pattern, Refuse, hookimpl
         from uma.relay import GlobalVar, IRModule
         from uma.relay.pattern import op, wildcard
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
         from uma.tir import maximum, te
 
         @hookimpl
@@ -358,7 +358,7 @@ def relay_to_runtime(
         from uma.hookspecs import Extern, MatchedRegion, Pattern, Refuse, Routine, Runtime, hookimpl
         from uma.relay import GlobalVar, IRModule
         from uma.relay.pattern import op, wildcard
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
         from uma.tir import Buffer, Param
 
         HEADER = '''
@@ -422,7 +422,7 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
         from uma.hookspecs import Fusion, LoweredKernel, Pattern, Strategy, hookimpl
         from uma.relay.pattern import op, wildcard
-        from uma.target import Target, TargetKind
+        from uma.targets import Target, TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -457,7 +457,7 @@ def runtime(target: Target) -> Runtime | None:
     Example::
 
         from uma.hookspecs import Implementation, Runtime, hookimpl
-        from uma.target import Attribute, Target, TargetKind
+        from uma.targets import Attribute, Target, TargetKind
 
         DRIVER_H = '''
         #include "uma_device.h"
@@ -512,7 +512,7 @@ def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> TargetCode 
     Example::
 
         from uma.hookspecs import TargetCode, hookimpl
-        from uma.target import Attribute, Target, TargetKind
+        from uma.targets import Attribute, Target, TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -541,7 +541,7 @@ def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> 
 
         from uma.hookspecs import Cost, MatchedRegion, Pattern, hookimpl
         from uma.relay.pattern import op, wildcard
-        from uma.target import Attribute, Target, TargetKind
+        from uma.targets import Attribute, Target, TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -575,7 +575,7 @@ def exporters() -> Sequence[Exporter] | None:
 
         from uma import Artifact
         from uma.hookspecs import Exporter, hookimpl
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
 
         def export_weights(artifact: Artifact, folder: Path) -> None:
             for name, content in artifact.files.items():
@@ -613,7 +613,7 @@ def command(name: str, arguments: Sequence[str]) -> int | None:
         from pathlib import Path
 
         from uma.hookspecs import hookimpl
-        from uma.target import TargetKind
+        from uma.targets import TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -643,7 +643,7 @@ def claims(target: Target) -> Claims | None:
 
         from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, hookimpl
         from uma.relay.pattern import op, wildcard
-        from uma.target import Attribute, Target, TargetKind
+        from uma.targets import Attribute, Target, TargetKind
 
         @hookimpl
         def register_target() -> list[TargetKind]:

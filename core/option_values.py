@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from .arguments import check_mapping, path_of, told
 from .errors import UsageError
-from .import_budget import IMPORT_LIMIT
-from .io_forms import IO_FORMS, IoForm
-from .target.values import shown
-from .weights_forms import WEIGHTS_FORMS, WeightsForm
+from .support.argument_checks import check_mapping, path_of, told
+from .support.import_budget import IMPORT_LIMIT
+from .support.io_forms import IO_FORMS, IoForm
+from .support.weights_forms import WEIGHTS_FORMS, WeightsForm
+from .targets.values import shown
 
 if TYPE_CHECKING:
-    from .frontends.fixed import Fixed
-    from .frontends.open_shapes import AskedShape
+    from .frontends.dynamic_shapes import AskedShape
+    from .frontends.fixed_inputs import Fixed
     from .plugins import PluginHost
 
 __all__ = ["Limit", "StripsAsked"]

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import UsageError
-from .import_budget import IMPORT_LIMIT
-from .io_forms import IO_FORMS, IoForm
 from .option_values import (
     Limit,
     Pins,
@@ -35,11 +33,13 @@ from .option_values import (
     ram_limit,
     read_strips,
 )
-from .target.values import suggest
-from .weights_forms import WEIGHTS_FORMS, WeightsForm
+from .support.import_budget import IMPORT_LIMIT
+from .support.io_forms import IO_FORMS, IoForm
+from .support.weights_forms import WEIGHTS_FORMS, WeightsForm
+from .targets.values import suggest
 
 if TYPE_CHECKING:
-    from .frontends.fixed import Fixed
+    from .frontends.fixed_inputs import Fixed
     from .partition import Partitioner
     from .plugins import PluginHost
 

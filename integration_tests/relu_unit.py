@@ -16,7 +16,7 @@ SOURCE = """
 from uma.hookspecs import Extern, Pattern, Routine, Runtime, hookimpl
 from uma.relay import IRModule
 from uma.relay.pattern import op, wildcard
-from uma.target import TargetKind
+from uma.targets import TargetKind
 from uma.tir import Buffer, Param
 
 VERSION = "{version}"

@@ -206,18 +206,18 @@ ATTRIBUTE = Change(
     1,
     (
         Edit(
-            "core/target/kind.py",
+            "core/targets/kind.py",
             '    device = Attribute("device", str, pattern=name',
             '    board = Attribute("board", str, pattern=name, help="board that the device is on")\n'
             '    device = Attribute("device", str, pattern=name',
             replaces=True,
         ),
-        Edit("core/target/kind.py", "compiler, *own, device, model", ", board"),
+        Edit("core/targets/kind.py", "compiler, *own, device, model", ", board"),
     ),
     """
 from uma.plugins import default_host
-from uma.target import read_targets
-from uma.lowering.members import resolve_targets
+from uma.targets import read_targets
+from uma.lowering.build_targets import resolve_targets
 members = resolve_targets("c -board=nucleo", default_host(), "eager")
 assert members.host.target.get_attr("board") == "nucleo"
 """,

@@ -26,7 +26,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {}
 
 if sys.version_info >= (3, 11):
     _SHALLOW = "raise self._error_at_offset(token.start(), _TOO_DEEP)"
-    EXPLAINED["core/tir/form/source.py", "Source._require_shallow", _SHALLOW] = (
+    EXPLAINED["core/tir/form/source_text.py", "Source._require_shallow", _SHALLOW] = (
         "for Python 3.10, whose parser would crash"
     )
 if sys.version_info < (3, 12):

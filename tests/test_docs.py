@@ -21,8 +21,8 @@ from tests._support.tools import skip_without
 from tests._support.type_checkers import CHECKERS, type_faults
 from tests.test_layers import face_faults
 
-from uma.compilers import ALLOWED_FLAGS
-from uma.machines import RUNNERS
+from uma.support.compiler_flags import ALLOWED_FLAGS
+from uma.support.machines import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *ROOT.glob("plugins/uma-[!c]*/README.md")])
@@ -380,7 +380,7 @@ def test_every_option_is_documented() -> None:
 def test_the_guide_names_every_hook_phase_and_field() -> None:
     from uma import hookspecs
     from uma.contract.passes import PHASES
-    from uma.target import Limits
+    from uma.targets import Limits
 
     text = "".join(page.read_text(encoding="utf-8") for page in (*CHAPTERS, ROOT / "docs" / "passes.md"))
     missing = [hook for hook in hookspecs.RESULTS if f"\n| `{hook}(" not in text]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uma.formatting import format_percent
+from uma.support.formatting import format_percent
 
 
 @pytest.mark.parametrize(

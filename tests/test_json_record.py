@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from uma.json_record import to_json
+from uma.support.json_record import to_json
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import pytest
 
 from uma.errors import UsageError
 from uma.pipeline.measured import write_kept
-from uma.plain_files import Staged, open_plain, unreadable, write_whole
 from uma.runtime.files import save_arrays, write_plain
+from uma.support.regular_files import Staged, open_plain, unreadable, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,16 +25,16 @@ ELSEWHERE = {
     "core/cli/doctor.py": "in a temporary folder",
     "core/cli/output.py": "standard output",
     "core/toolchain/cache.py": "the file of a lock, in the cache",
-    "core/plain_files.py": "the helper itself",
+    "core/support/regular_files.py": "the helper itself",
     "core/quantisation/quantise.py": "in a temporary folder",
-    "core/reports/known_deviations.py": "in a temporary folder",
-    "core/runtime/counting.py": "in a temporary folder",
+    "core/verification/known_deviations.py": "in a temporary folder",
+    "core/runtime/instruction_counting.py": "in a temporary folder",
     "core/runtime/emulator.py": "in a temporary folder",
     "core/runtime/objects.py": "in the folder that `staging` makes",
     "core/runtime/peaks.py": "in the temporary folder of a cache entry",
     "core/runtime/files.py": "an archive in memory",
     "core/scaffold/package.py": "in a new folder, which then becomes the package",
-    "core/testing/perturbed.py": "in a temporary folder",
+    "core/testing/fault_injection.py": "in a temporary folder",
     "core/testing/suite/c_sources.py": "in a temporary folder",
     "core/toolchain/compile.py": "in a temporary folder",
     "examples/uma-matrix-unit/src/uma_matrix_unit/rtl.py": "in the folder of its library, which is not there yet",

@@ -40,8 +40,8 @@ from uma.partition import ReasonKind
 from uma.pipeline.stages import PHASE_AFTER, STAGES
 from uma.plugins.host import State
 from uma.relay import registered_ops
-from uma.target import Alias, Attribute, TargetKind
-from uma.target.forms import COMPOSITE_KIND
+from uma.targets import Alias, Attribute, TargetKind
+from uma.targets.parsing import COMPOSITE_KIND
 
 CSRC = Path(repository.ROOT, "core", "runtime", "csrc")
 
@@ -408,8 +408,8 @@ def _is_public(name: str) -> bool:
     modules = (
         "uma",
         "uma.hookspecs",
-        "uma.target",
-        "uma.target.config",
+        "uma.targets",
+        "uma.targets.config",
         "uma.relay",
         "uma.relay.pattern",
         "uma.tir",

@@ -12,7 +12,7 @@ from tests._support.residual_nets import residual_block
 from tests._support.version_files import ACCELERATED
 
 import uma
-from uma.artifact.soundness import parse_record
+from uma.artifact.record_verifier import parse_record
 from uma.cli import main
 from uma.errors import ModelError, UmaError, UsageError
 from uma.partition import SavedPlan
@@ -22,7 +22,7 @@ from uma.program import Program
 from uma.relay.module import IRModule
 from uma.runtime.state import SessionState
 from uma.runtime.traces import parse_trace, read_trace
-from uma.testing.attack.files import read_file
+from uma.testing.fuzz.reproducers import read_file
 
 FILES = Path(__file__).parent / "version_files"
 

@@ -2,6 +2,7 @@
 
 from ..runtime.peaks import Peaks
 from .artifact import Artifact, load
+from .execution_counts import ControlFlowTime
 from .footprint import Footprint, MemoryPeak, memory_peaks
 from .profile import CallTime, PartCounts, Profile, RunCounts, Ticks
 from .record import (
@@ -21,8 +22,7 @@ from .record import (
     StateRecord,
     TensorRecord,
 )
-from .soundness import schema
-from .turns import ControlFlowTime
+from .record_verifier import schema
 
 __all__ = [
     "Artifact",

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import ModelError, UmaError, UsageError
-from ..plain_files import open_plain, size_of
+from ..runtime.atomic_replace import one_at_a_time, staging
 from ..runtime.objects import object_files
-from ..runtime.replace import one_at_a_time, staging
+from ..support.regular_files import open_plain, size_of
 from .folder import MAX_METADATA_BYTES, intact
 from .record import METADATA_FILE, ArtifactRecord
-from .soundness import parse_record
+from .record_verifier import parse_record
 
 __all__ = ["is_archive", "is_artifact", "names_archive", "read_archive", "write_archive"]
 

@@ -19,26 +19,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from .. import json_record
-from ..arguments import path_of, told
 from ..errors import InternalError, ModelError, UsageError
 from ..runtime.objects import MODEL_FOLDER, OBJECTS_FOLDER
+from ..support import json_record
+from ..support.argument_checks import path_of, told
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
 from ..toolchain.origins import NO_ORIGINS, Origins
 from ..toolchain.stack import stacks_below
 from .archive import is_archive, names_archive, read_archive, write_archive
-from .compiled import Compiled
+from .execution_counts import has_ways, times_of, way_times
 from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
 from .footprint import Footprint, footprint
+from .local_build import Compiled
 from .model_folder import SIZES_FILE, ModelSource, SavedModel, read_sizes, sizes_file
 from .profile import Profile, TicksSince, call_times, clocks_of
 from .record import ArtifactRecord
-from .soundness import problem
-from .turns import has_ways, times_of, way_times
+from .record_verifier import problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..plugins import PluginHost
     from ..runtime.emulator import EmulatedModel
-    from ..runtime.isolated import IsolatedModel, Isolation
+    from ..runtime.model_process import IsolatedModel, Isolation
     from ..runtime.native import NativeModel
     from ..runtime.open_shapes import OpenShapes
     from ..runtime.peaks import Peaks
@@ -126,7 +126,7 @@ class Artifact:
         return f"<Artifact {self.name}: {', '.join(self.record.targets)}>"
 
     def _repr_html_(self) -> str:
-        from .shown import artifact_html
+        from .notebook import artifact_html
 
         return artifact_html(self.record)
 
@@ -344,7 +344,7 @@ class Artifact:
             ToolchainError: the model cannot be compiled, or there is no room for what it works on.
             UsageError: the model is for another machine or CPU, or a device is at an address of one.
         """
-        from ..runtime.isolated import IsolatedModel
+        from ..runtime.model_process import IsolatedModel
 
         return IsolatedModel(isolation, self._compiled.image(arena, state))
 
@@ -410,7 +410,7 @@ class Artifact:
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
         if not self.is_native:
-            from .counted import counted_profile
+            from .instruction_profile import counted_profile
 
             with self._lock, contextlib.closing(self._compiled.emulated(counted=True).session(threads)) as emulated:
                 emulated.open_shapes = self._open_shapes()

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import ModelError, UmaError, UsageError
+from ..runtime.atomic_replace import one_at_a_time, recover, replace_folder, staging
 from ..runtime.files import read_plain
 from ..runtime.objects import KEPT_FOLDERS, change_since_written, write_objects
-from ..runtime.replace import one_at_a_time, recover, replace_folder, staging
 from .export.makefile import makefile_products
 from .record import METADATA_FILE, ArtifactRecord, FileRecord
-from .soundness import parse_record
+from .record_verifier import parse_record
 
 __all__ = ["MAX_METADATA_BYTES", "file_table", "intact", "read_folder", "write_folder", "written_whole"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import ModelError
-from ..plain_files import open_plain, size_of
 from ..runtime.files import read_plain
 from ..runtime.objects import DIGESTS, MODEL_FOLDER
+from ..support.regular_files import open_plain, size_of
 from .archive import is_archive
 
 __all__ = ["SIZES_FILE", "ModelSource", "SavedModel", "read_sizes", "sizes_file"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from ..contract.drivers import Clock
 from ..errors import ModelError
 from ..runtime.peaks import Peaks
+from .execution_counts import ControlFlowTime
 from .record import ArtifactRecord
-from .turns import ControlFlowTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,7 +214,7 @@ class Profile:
         return None if self.counts is None else self.counts.instructions
 
     def _repr_html_(self) -> str:
-        from .shown import profile_html
+        from .notebook import profile_html
 
         return profile_html(self)
 

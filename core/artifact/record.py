@@ -1,6 +1,6 @@
 """What an artifact says of itself: the record that ``metadata.json`` holds, declared once.
 
-The schema of the file, its check, what reads and what writes it derive from these classes (`uma.json_record`).
+The schema of the file, its check, what reads and what writes it derive from these classes (`uma.support.json_record`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..contract.passes import PHASES
-from ..io_forms import IoForm
-from ..json_record import Constraint
-from ..machines import Machine
 from ..program.program import ROLES
-from ..rounding import ROUNDINGS
+from ..support.io_forms import IoForm
+from ..support.json_record import Constraint
+from ..support.machines import Machine
+from ..support.rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES
 
 __all__ = [

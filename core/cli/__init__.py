@@ -22,7 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UnknownKindError, UsageError
-from ..interruptible import has_running_calls
+from ..support.interruptible import has_running_calls
 from ..version import __version__
 from . import (
     build,
@@ -88,7 +88,7 @@ class _Parser(argparse.ArgumentParser):
         for known in (name, dashed, dashed.removesuffix("s"), f"{dashed}s"):
             if known in self._option_string_actions:
                 return f"{known}{equals}{value}"
-        from ..target.values import shown, suggest
+        from ..targets.values import shown, suggest
 
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
         commands = [parser.prog for parser in _parsers() if dashed in parser._option_string_actions]
@@ -100,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is None or value in action.choices:
             return
-        from ..target.values import shown, suggest
+        from ..targets.values import shown, suggest
 
         choices = [str(choice) for choice in action.choices]
         what = f"argument {'/'.join(action.option_strings) or action.metavar}: invalid choice: {shown(value)}"
@@ -166,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = warn
         try:
             if given and _is_of_a_plugin(given[0]):
-                from .own import run_own
+                from .plugin_command import run_own
 
                 code: int = run_own(given[0], given[1:])
                 out.finish()
@@ -215,7 +215,7 @@ def _open_standard_streams() -> None:
 def _suggest_target(error: UnknownKindError) -> None:
     """Put the target in the hint whose attribute the unknown kind may be meant for, asking plugins in a child."""
     from ..plugins import default_host
-    from .child import PLUGIN_SECONDS, Ended, in_child
+    from .isolated_call import PLUGIN_SECONDS, Ended, in_child
 
     host = default_host()
     with contextlib.suppress(Ended):
@@ -225,7 +225,7 @@ def _suggest_target(error: UnknownKindError) -> None:
 
 def _say_project(out: Output) -> None:
     """Say on stderr which file the project's settings are from."""
-    from ..project import ProjectError, find_project
+    from ..support.project_file import ProjectError, find_project
 
     try:
         project = find_project()

@@ -13,15 +13,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..counters import Counters, counting, timed
 from ..errors import NoCompilerError, UsageError
-from ..json_record import to_json
 from ..options import flags
-from .common import add_model_arguments, add_output_arguments, read_model
-from .deciding import add_measure_argument, say_cautions, say_trials
-from .declined import say_declined
+from ..support.counters import Counters, counting, timed
+from ..support.json_record import to_json
+from .declined_strategies import say_declined
 from .limits import amount
 from .output import Output
+from .partition_options import add_measure_argument, say_cautions, say_trials
+from .shared_options import add_model_arguments, add_output_arguments, read_model
 from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _share(text: str) -> float:
     number = _PERCENTAGE.fullmatch(text)
     share = Decimal(number[1]) / 100 if number else Decimal(-1)  # exact: 99.9 / 100 is more than 0.999 in binary
     if not 0 <= share <= 1:
-        from ..target.kind import shown
+        from ..targets.kind import shown
 
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a percentage; write it like 95%")
     if number and not number[2] and 0 < share <= Decimal("0.01"):
@@ -147,17 +147,17 @@ def _stats_record(counters: Counters | None) -> dict[str, Any]:
 
 def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> int:
     from ..artifact.footprint import footprint
-    from ..lowering.graph import has_loops
+    from ..lowering.graph_queries import has_loops
     from ..pipeline.contest import best_plan
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.loading import with_max_ram
-    from ..pipeline.ram import beside_stack
+    from ..pipeline.memory_limit import beside_stack
     from ..pipeline.stages import STAGES
     from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
-    from ..target.config import derivations
+    from ..targets.config import derivations
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
     given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, VerificationError
-from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 
 if TYPE_CHECKING:
     from ..testing.record import Conformance
@@ -96,11 +96,11 @@ def _count(least: int) -> type[int]:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..testing.kit import check, repeat
     from ..testing.output.html import as_html
     from ..testing.output.junit import as_junit
     from ..testing.output.text import CLAUSE_HEAD, clause_rows, never_lines, summary, text_lines
     from ..testing.record import conformance_record
+    from ..testing.runner import check, repeat
 
     for path in (args.junit, args.html):
         if path is not None:
@@ -149,7 +149,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    from ..plain_files import write_whole
+    from ..support.regular_files import write_whole
 
     try:
         write_whole(path, text.encode())

@@ -58,7 +58,7 @@ def _harmless(completer: Completer) -> Callable[..., list[str]]:
 def _targets(prefix: str, args: argparse.Namespace) -> list[str]:
     """Beginnings of targets, and files of them."""
     from ..plugins import default_host
-    from ..target.completion import continuations
+    from ..targets.completion import continuations
 
     host = default_host()
 
@@ -89,8 +89,8 @@ def _names(prefix: str, args: argparse.Namespace) -> list[str]:
     """Names of kinds and aliases, of the installed plugins and of the project; imports no plugin."""
     from ..errors import UsageError
     from ..plugins import default_host
-    from ..target.kind import COMPOSITE
-    from ..target.project import project_targets
+    from ..targets.kind import COMPOSITE
+    from ..targets.project import project_targets
 
     try:
         project: Iterable[str] = project_targets()
@@ -102,8 +102,8 @@ def _names(prefix: str, args: argparse.Namespace) -> list[str]:
 def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
     """A layer and the labels of the targets that were given."""
     from ..plugins import default_host
-    from ..target.config import CompilationConfig
-    from .common import target_text
+    from ..targets.config import CompilationConfig
+    from .shared_options import target_text
 
     layer, sign, _ = prefix.rpartition("=")
     if not sign:
@@ -122,10 +122,10 @@ def _requantized(prefix: str, args: argparse.Namespace) -> list[str]:
 
 def _tolerated(prefix: str, args: argparse.Namespace) -> list[str]:
     """The passes of the targets that were given that declare a tolerance."""
-    from ..lowering.members import resolve_targets
+    from ..lowering.build_targets import resolve_targets
     from ..pipeline.tolerate import passes_with_tolerance
     from ..plugins import default_host
-    from .common import target_text
+    from .shared_options import target_text
 
     members = resolve_targets([target_text(text) for text in args.target or ()], default_host())
     return [step.name for step in passes_with_tolerance(members)]
@@ -152,13 +152,13 @@ def _stages(prefix: str, args: argparse.Namespace) -> Iterable[str]:
 
 
 def _partitioners(prefix: str, args: argparse.Namespace) -> Iterable[str]:
-    from ..partition.named import partitioner_names
+    from ..partition.partitioner_registry import partitioner_names
 
     return partitioner_names()
 
 
 def _checks(prefix: str, args: argparse.Namespace) -> Iterable[str]:
-    from ..testing.kit import check_names
+    from ..testing.runner import check_names
 
     return check_names()
 

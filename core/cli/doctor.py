@@ -12,19 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..distribution import extra_hint, rivals
 from ..errors import PluginError, ToolchainError, UmaError, UsageError
-from ..json_record import to_json
+from ..support.distribution import extra_hint, rivals
+from ..support.json_record import to_json
 from ..version import __version__
-from .child import PLUGIN_SECONDS, Ended, in_child
-from .common import add_output_arguments, add_plugin_arguments, plugin_host
+from .isolated_call import PLUGIN_SECONDS, Ended, in_child
 from .output import Output
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from ..metadata import Distribution
     from ..plugins import PluginHost, PluginStatus
+    from ..support.package_metadata import Distribution
 
 __all__ = ["add"]
 
@@ -127,7 +127,7 @@ def _packages(check: str) -> Iterator[Finding]:
     """What uma-core requires, and of each extra that adds something to it, whether it is there."""
     from packaging.requirements import Requirement
 
-    from ..metadata import PackageNotFoundError, distribution
+    from ..support.package_metadata import PackageNotFoundError, distribution
 
     for name, version, place in rivals():
         what = f"{name} {version}, another project's distribution, installs an import package 'uma' as well, over ours"
@@ -154,7 +154,7 @@ def _packages(check: str) -> Iterator[Finding]:
 
 
 def _installed(name: str) -> Distribution | None:
-    from ..metadata import PackageNotFoundError, distribution, headers
+    from ..support.package_metadata import PackageNotFoundError, distribution, headers
 
     try:
         found = distribution(name)
@@ -263,7 +263,7 @@ def _plugin(check: str, status: PluginStatus) -> Finding:
 
 def _loops(host: PluginHost, check: str) -> Iterator[Finding]:
     """What compilers make of the loops that builds print, on this CPU."""
-    from .inner_loops import judge
+    from .compiler_check import judge
 
     for verdict in judge(host):
         if not verdict.wrong:
@@ -331,8 +331,8 @@ def _folders(check: str) -> Iterator[Finding]:
 
 
 def _project(host: PluginHost, check: str) -> Iterator[Finding]:
-    from ..project import find_project, ignored_projects
-    from ..target.project import project_targets
+    from ..support.project_file import find_project, ignored_projects
+    from ..targets.project import project_targets
 
     for path, reason, remedy in ignored_projects():
         yield Finding(check, "note", f"settings for UMA in {path} are ignored, because {reason}", path, remedy)
@@ -356,7 +356,7 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
 
 
 def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict[str, Any]:
-    from ..target import read_targets
+    from ..targets import read_targets
 
     finding = Finding(check, "ok", f"target {name}, which the project names", str(path))
     try:

@@ -6,17 +6,17 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..formatting import format_percent
-from ..json_record import to_json
-from ..target.values import shorten
-from .common import add_model_or_artifact, add_output_arguments, read_kept
-from .deciding import known_costs, say_cautions
-from .declined import say_declined
+from ..support.formatting import format_percent
+from ..support.json_record import to_json
+from ..targets.values import shorten
+from .declined_strategies import say_declined
 from .limits import add_limit_argument
 from .output import Output
+from .partition_options import known_costs, say_cautions
+from .pass_drift import say_passes
 from .plan import say_plan
-from .requantized import say_consent
-from .tolerated import say_passes
+from .rounding_drift import say_consent
+from .shared_options import add_model_or_artifact, add_output_arguments, read_kept
 
 if TYPE_CHECKING:
     from ..contract.cost import Cost

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host
 
 __all__ = ["add"]
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from ..errors import UsageError
-from .common import add_output_arguments
 from .output import Output
+from .shared_options import add_output_arguments
 
 __all__ = ["add"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from ..errors import UmaError, UsageError
-from ..json_record import to_json
-from ..target.values import shorten
+from ..support.json_record import to_json
+from ..targets.values import shorten
 
 __all__ = ["SCHEMA_VERSION", "Output", "own_stdout"]
 

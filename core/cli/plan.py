@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from .common import add_model_arguments, add_output_arguments, read_model
-from .deciding import add_measure_argument, say_cautions, say_trials
 from .output import Output
+from .partition_options import add_measure_argument, say_cautions, say_trials
+from .shared_options import add_model_arguments, add_output_arguments, read_model
 
 __all__ = ["add", "say_plan"]
 
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def say_plan(plan: Mapping[str, Any], out: Output) -> None:
     """A plan for people: its parts and what each won by, and what other placements cost."""
-    from ..reports.decided import PART_HEAD, PLACEMENT_HEAD, clock_rows, part_rows, placement_rows, rival_rows
+    from ..reports.placement_report import PART_HEAD, PLACEMENT_HEAD, clock_rows, part_rows, placement_rows, rival_rows
     from ..reports.timeline import timeline_lines
 
     out.columns(PART_HEAD, part_rows(plan))

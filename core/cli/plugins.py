@@ -10,17 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError, UmaError
-from ..json_record import to_json
-from .child import print_from_child
-from .common import add_output_arguments, add_plugin_arguments, plugin_host
+from ..support.json_record import to_json
+from .isolated_call import print_from_child
 from .output import Output
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host
 
 if TYPE_CHECKING:
     from ..hookspecs import Pattern
-    from ..lowering.members import Member
+    from ..lowering.build_targets import Member
     from ..pipeline.passes import Step
     from ..plugins import LoadedPlugin, PluginHost, PluginStatus
-    from ..target import TargetKind
+    from ..targets import TargetKind
 
 __all__ = ["add"]
 
@@ -202,9 +202,9 @@ class _Known:
 
     def _ask(self, plugin: LoadedPlugin) -> None:
         from ..contract.passes import PHASES
-        from ..lowering.members import Member
+        from ..lowering.build_targets import Member
         from ..pipeline.passes import ordered
-        from ..target import Target
+        from ..targets import Target
 
         member: Member = Member(self._kind.name, Target(self._kind), plugin)
         self._patterns = list(member.patterns)

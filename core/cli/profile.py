@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolchainError
-from ..formatting import format_percent
-from ..target.values import shorten
-from .counted import show_counts
+from ..support.formatting import format_percent
+from ..targets.values import shorten
+from .instruction_counts import show_counts
 from .output import Output
 
 if TYPE_CHECKING:

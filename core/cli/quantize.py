@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ..errors import UsageError
-from ..formatting import format_percent
-from ..json_record import to_json
-from ..target.quantised import IoDtype, QuantisedForm, Scales
-from ..target.values import shorten
-from .common import (
+from ..support.formatting import format_percent
+from ..support.json_record import to_json
+from ..targets.quantised import IoDtype, QuantisedForm, Scales
+from ..targets.values import shorten
+from .output import Output
+from .shared_options import (
     add_output_arguments,
     add_plugin_arguments,
     add_shape_argument,
@@ -21,7 +22,6 @@ from .common import (
     find_members,
     shapes,
 )
-from .output import Output
 
 if TYPE_CHECKING:
     from ..quantisation import Agreement

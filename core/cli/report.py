@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from ..errors import UsageError
-from .common import add_model_or_artifact, add_output_arguments, model_or_artifact, plugin_host, read_model
-from .deciding import say_cautions
 from .output import Output
+from .partition_options import say_cautions
+from .shared_options import add_model_or_artifact, add_output_arguments, model_or_artifact, plugin_host, read_model
 
 __all__ = ["add"]
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..target.values import shorten
-from .common import (
+from ..targets.values import shorten
+from .output import Output
+from .partition_options import say_cautions
+from .profile import estimated, peaks_of, profile_record, show_profile
+from .shared_options import (
     add_input_arguments,
     add_model_arguments,
     add_output_arguments,
@@ -18,9 +21,6 @@ from .common import (
     model_or_artifact,
     read_model,
 )
-from .deciding import say_cautions
-from .output import Output
-from .profile import estimated, peaks_of, profile_record, show_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..reports.trace import trace
+    from ..reports.chrome_trace import trace
     from ..runtime.files import save_arrays, write_plain
 
     if args.repeat is not None and args.repeat < 1:

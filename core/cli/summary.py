@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..formatting import format_percent
+from ..support.formatting import format_percent
 from .output import Output
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
-from ..json_record import to_json
-from .child import print_from_child
-from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
-from .forms import forms_of_kind, forms_of_target, kind_forms_record, target_forms_record
+from ..support.json_record import to_json
+from .isolated_call import print_from_child
 from .output import Output
+from .quantised_forms import forms_of_kind, forms_of_target, kind_forms_record, target_forms_record
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 
 if TYPE_CHECKING:
     from ..plugins import PluginHost
-    from ..target import Attribute, Target, TargetKind, Value
+    from ..targets import Attribute, Target, TargetKind, Value
 
 __all__ = ["add"]
 
@@ -49,8 +49,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _describe(name: str, host: PluginHost, out: Output) -> int:
-    from ..target import Alias
-    from ..target.kind import COMPOSITE
+    from ..targets import Alias
+    from ..targets.kind import COMPOSITE
 
     found = host.lookup(name)
     out.line(f"{found.name}: {found.help}")
@@ -89,7 +89,7 @@ def _words(attribute: Attribute) -> str:
 
 def _list(host: PluginHost, out: Output) -> int:
     from ..reports.asked import installed_targets
-    from ..target.kind import COMPOSITE
+    from ..targets.kind import COMPOSITE
 
     found = installed_targets(host)
     if not (found.aliases or found.unusable or set(found.kinds) - {COMPOSITE}):
@@ -116,9 +116,9 @@ def _list(host: PluginHost, out: Output) -> int:
 
 
 def _explain(text: str, host: PluginHost, out: Output) -> int:
-    from ..lowering.members import Member
-    from ..target import read_targets
-    from ..target.config import CompilationConfig
+    from ..lowering.build_targets import Member
+    from ..targets import read_targets
+    from ..targets.config import CompilationConfig
 
     try:
         config = CompilationConfig.resolve(text, host)
@@ -164,7 +164,7 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
 
 
 def _refines(target: Target, other: Target) -> bool:
-    from ..target.config import refines
+    from ..targets.config import refines
 
     return refines(target, other) and not refines(other, target)
 
@@ -201,7 +201,7 @@ def _explained(role: str, target: Target, fields: Sequence[tuple[str, Any, str]]
 
 def _shown(value: object) -> str:
     """A value as a target's text has it; what an alias stands for, as JSON where it is no text."""
-    from ..target.text import spell
+    from ..targets.text import spell
 
     if isinstance(value, (dict, list)):
         import json
@@ -229,8 +229,8 @@ def _as_json(kind: TargetKind) -> dict[str, Any]:
 
 
 def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
-    from ..target import ListOf, MapOf
-    from ..target.target import as_json
+    from ..targets import ListOf, MapOf
+    from ..targets.target import as_json
 
     given = attribute.type
     item = given.item if isinstance(given, (ListOf, MapOf)) else given

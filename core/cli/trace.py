@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
-from ..json_record import to_json
-from ..target.values import shorten
-from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
+from ..support.json_record import to_json
+from ..targets.values import shorten
 from .output import Output
+from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 
 if TYPE_CHECKING:
     from ..codegen.devices import Device
@@ -99,9 +99,9 @@ def _error(trace: Trace, difference: Difference) -> VerificationError:
 def _device(args: argparse.Namespace) -> Device:
     """The accelerator that is asked for, without a host."""
     from ..codegen.devices import Device
-    from ..lowering.members import Member
-    from ..target import parse_target
-    from ..target.kind import COMPOSITE
+    from ..lowering.build_targets import Member
+    from ..targets import parse_target
+    from ..targets.kind import COMPOSITE
 
     host = plugin_host(args)
     target = parse_target(target_text(args.target), host.lookup)

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
-from ..json_record import to_json
-from ..target.values import shorten
-from .common import (
+from ..support.json_record import to_json
+from ..targets.values import shorten
+from .limits import add_limit_argument
+from .output import Output
+from .partition_options import say_cautions
+from .pass_drift import say_tolerated
+from .rounding_drift import say_requantized
+from .shared_options import (
     add_input_arguments,
     add_model_or_artifact,
     add_output_arguments,
@@ -19,18 +24,13 @@ from .common import (
     read_kept,
     states,
 )
-from .deciding import say_cautions
-from .limits import add_limit_argument
-from .output import Output
-from .requantized import say_requantized
-from .tolerated import say_tolerated
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
-    from ..lowering.members import Members
+    from ..lowering.build_targets import Members
     from ..pipeline.loading import LoadedModel
-    from ..reports.known_deviations import KnownDeviation
-    from ..reports.verification import KernelCheck, OutputCheck, Overrun, StepStop, Verification
+    from ..verification.known_deviations import KnownDeviation
+    from ..verification.results import KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
 
@@ -93,8 +93,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.asked import check_options, verify_loaded
-    from ..reports.rounding_error import FORMULA
-    from ..reports.samples import LABELS
+    from ..verification.rounding_error import FORMULA
+    from ..verification.samples import LABELS
 
     check_options(args.samples, args.step_limit)
     artifact, kept = read_kept(args, out, "verifying")
@@ -202,7 +202,7 @@ def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact
     from ..artifact.footprint import footprint
     from ..pipeline.driver import build_loaded
     from ..pipeline.loading import with_max_ram
-    from ..pipeline.ram import beside_stack, require_ram
+    from ..pipeline.memory_limit import beside_stack, require_ram
 
     limit = loaded.options.max_ram
     artifact = build_loaded(loaded, members, progress=out.step)
@@ -249,7 +249,7 @@ def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
 
 def _deviations(found: Verification, file: Path, against: str) -> tuple[KnownDeviation, ...]:
     """The known deviations of another runtime, where an output differs from its."""
-    from ..reports.known_deviations import find_deviations
+    from ..verification.known_deviations import find_deviations
 
     differs = any(check.against == against and not check.difference.ok for check in found.outputs)
     return find_deviations(file, against) if differs else ()

@@ -9,8 +9,8 @@ from ..contract.drivers import Implementation, Routine, Runtime
 from ..errors import InternalError, ModelError, PluginError, UsageError
 from ..program import Program
 from ..relay.extern import BitField, Extern
-from ..target import Target
-from ..target.kind import shown, suggest
+from ..targets import Target
+from ..targets.kind import shown, suggest
 from .names import c_comment, c_identifier, c_string
 
 __all__ = [

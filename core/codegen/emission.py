@@ -9,8 +9,8 @@ from functools import cached_property
 from ..contract.drivers import Routine
 from ..program import Buffer, Call, Plan, Program
 from ..program.relocate import base_buffers
-from ..program.rows import Move, chains, events
-from ..program.streams import Stream, streams
+from ..program.row_schedule import Move, chains, events
+from ..program.streamed_inputs import Stream, streams
 from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots

@@ -32,10 +32,10 @@ from ..tir.form.nodes import (
     Un,
     Var,
 )
-from ..tir.form.scalar import round_float32
+from ..tir.form.scalar_semantics import round_float32
 from ..tir.form.visit import walk
 from ..tir.maths import is_defined
-from ..tir.proofs.bounds import Bounds, fits
+from ..tir.proofs.intervals import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
 
 __all__ = [

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import InternalError
-from ..interning import remembered
+from ..support.interning import remembered
 from ..tir.form.ctext import fill, placeholders
 from ..tir.form.dtype import is_float, itemsize
 from ..tir.form.exprs import flat_element
@@ -69,8 +69,8 @@ from ..tir.form.visit import (
     uses_device,
     walk,
 )
-from ..tir.proofs.accumulators import exact_sums
-from ..tir.proofs.bounds import Bounds
+from ..tir.proofs.accumulator_bounds import exact_sums
+from ..tir.proofs.intervals import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer

@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 from ..errors import InternalError, PluginError
 from ..program import Plan, Program, relocate
-from ..program.control import has_control
+from ..program.control_flow import has_control
+from ..support.weights_forms import WeightsForm
 from ..tir.form.visit import uses_device
-from ..weights_forms import WeightsForm
 from .devices import Device, device_files, fields_of, slots, targets
 from .emission import Emission
 from .entry import entry_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..program.rows import Chain, Line, Move, Need, events
+from ..program.row_schedule import Chain, Line, Move, Need, events
 from ..tir.form.nodes import PrimFunc
 
 __all__ = ["all_rows", "called", "printed_rows"]

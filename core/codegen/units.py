@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..compilers import refused_file_names
 from ..contract.code import TargetCode
 from ..errors import PluginError, UsageError
 from ..program import Program
+from ..support.compiler_flags import refused_file_names
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
 from .devices import Device

@@ -41,7 +41,7 @@ from ..tir.form.printer import headline, print_expr
 from ..tir.form.visit import buffers, intrinsics, may_fault, operands, rewrite, statements, substitute, variables, walk
 from ..tir.maths import is_defined
 from ..tir.proofs.affine import affine
-from ..tir.proofs.bounds import Bounds, Interval, fits
+from ..tir.proofs.intervals import Bounds, Interval, fits
 from ..tir.proofs.lanes import register_lanes
 from ..tir.rewrites.simplify import simplify_within
 from .expressions import C_FUNCTIONS, C_TYPES, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError
-from ..target.kind import shown
+from ..targets.kind import shown
 
 if TYPE_CHECKING:
     from ..relay import Expr, IRModule

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..compilers import FILE_NAME
 from ..errors import PluginError, UsageError
-from ..machines import Machine, find_runner
-from ..target.kind import shown
+from ..support.compiler_flags import FILE_NAME
+from ..support.machines import Machine, find_runner
+from ..targets.kind import shown
 from .drivers import Library
 
 __all__ = ["TargetCode"]
@@ -47,10 +47,10 @@ class TargetCode:
         headers: name (``.h``) to text: what `Intrinsic.include` names, for the C that the core prints. Names and macros
             begin with something of the plugin's own. For hosts alone: those of an accelerator are among the files of
             its driver.
-        machine: the machine that the code is for, as `uma.machines.Machine.parse` takes it: ``aarch64-linux-gnu``, and
+        machine: the machine that the code is for, as `uma.toolchain.Machine.parse` takes it: ``aarch64-linux-gnu``, and
             ``arm-none-eabi cortex-m0`` where there is no operating system; ``None`` for this one. Hosts of one machine
             run in one process or image, others do not. For hosts alone: the loops of an accelerator run on its host.
-        runner: the emulator that runs the code here, one of `uma.machines.RUNNERS`; only with ``machine``. For hosts
+        runner: the emulator that runs the code here, one of `uma.toolchain.RUNNERS`; only with ``machine``. For hosts
             alone.
         clock_hz: cycles of the machine's CPU in a second, by which cycles that are estimated of code in an emulator are
             seconds; only with ``machine``. For hosts alone.

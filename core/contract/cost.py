@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PluginError
-from ..target.kind import shown
+from ..targets.kind import shown
 
 __all__ = ["COST_FIELDS", "Cost"]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..errors import PluginError
 from ..relay.extern import BitField, Extern
-from ..target.kind import shown
+from ..targets.kind import shown
 from ..tir.form import ctext
 from ..tir.form.machine import Machine
 from ..tir.form.nodes import PrimFunc

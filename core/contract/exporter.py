@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PluginError
-from ..target.kind import shown
+from ..targets.kind import shown
 
 __all__ = ["Exporter"]
 

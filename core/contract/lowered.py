@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import PluginError
-from ..target import Target
-from ..target.kind import shown
+from ..targets import Target
+from ..targets.kind import shown
 from ..tir import te
 from ..tir.form.nodes import PrimFunc
 

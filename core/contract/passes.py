@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import PluginError
-from ..target.kind import shown
+from ..targets.kind import shown
 
 if TYPE_CHECKING:
     from ..relay import IRModule

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ModelError, UsageError
-from ..import_budget import IMPORT_LIMIT
-from ..plain_files import open_plain, size_of, unreadable
-from ..relay.custom import FindImporter, no_importer
-from .fixed import Fixed
+from ..relay.custom_ops import FindImporter, no_importer
+from ..support.import_budget import IMPORT_LIMIT
+from ..support.regular_files import open_plain, size_of, unreadable
+from .dynamic_shapes import AskedShape, read_extent
+from .fixed_inputs import Fixed
 from .model import HYBRID, MAX_FILE_BYTES, ImportedModel
-from .open_shapes import AskedShape, read_extent
 
 __all__ = ["HYBRID", "ImportedModel", "import_model", "is_tflite"]
 
@@ -39,7 +39,8 @@ def import_model(
             them.
         custom: finds importers of operators that are not the core's.
         hybrid: one of `HYBRID`; but for the first it is for TFLite files only.
-        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see
+            `uma.support.import_budget`.
 
     Raises:
         UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes``,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ModelError
-from ..import_budget import require_memory
 from ..relay.expr import Call, Constant, Expr, call, const
-from ..tir.form.extents import Dim, bound
+from ..support.import_budget import require_memory
+from ..tir.form.symbolic_dims import Dim, bound
 
 __all__ = ["Builder"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..relay.expr import Constant, Expr, const
 from ..tir.form.dtype import bits
-from ..tir.form.extents import Dim, bound
+from ..tir.form.symbolic_dims import Dim, bound
 from .builder import Builder
 
 __all__ = [

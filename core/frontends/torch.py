@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..distribution import extra_hint
 from ..errors import ModelError, UsageError
-from ..quiet import quietly
+from ..support.distribution import extra_hint
+from ..support.suppress_logging import quietly
 
 __all__ = ["exported_content", "is_exported"]
 

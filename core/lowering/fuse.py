@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ..partition.candidates import Problem
-from ..partition.choice import Selection
 from ..partition.eager import take
-from ..partition.outline import outlined
+from ..partition.outlining import outlined
 from ..partition.record import Candidate, Owner
+from ..partition.selection import Selection
 from ..relay.expr import Call, Constant, Expr, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
@@ -17,7 +17,7 @@ from ..relay.rewriter import Rewriter
 from ..relay.transform.attention import ATTENTION, attentions, with_attention
 from ..relay.views import is_view
 from ..relay.visit import children
-from .kernels import group
+from .kernel_grouping import group
 
 __all__ = ["fuse", "is_view", "kernels_of"]
 

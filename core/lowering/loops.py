@@ -7,24 +7,24 @@ from dataclasses import replace
 
 from ..codegen.kernel import kernel_source
 from ..errors import InternalError
-from ..interning import remembered
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.rewriter import Rewriter
-from ..relay.transform.layout import reshape
+from ..relay.transform.layout_propagation import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
 from ..relay.visit import children, post_order
+from ..support.interning import remembered
 from ..tir.form.nodes import PrimFunc
-from ..tir.proofs.proof import unproven
-from ..tir.rewrites.contract import contract
+from ..tir.proofs.obligations import unproven
 from ..tir.rewrites.flatten import flatten
+from ..tir.rewrites.fma_contraction import contract
 from ..tir.rewrites.local_alignment import least_aligned
-from ..tir.rewrites.scratch import hoist_scratch
+from ..tir.rewrites.scratch_hoisting import hoist_scratch
 from ..tir.rewrites.simplify import simplify
 from ..tir.rewrites.unroll import unroll
+from .build_targets import Member
 from .fuse import is_view
-from .members import Member
 
 __all__ = ["emission_fault", "flatten_all", "flatten_all_tracing", "for_cpu", "simplify_all", "unroll_all"]
 

@@ -9,29 +9,29 @@ from types import MappingProxyType
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
-from ..relay.bodies import is_control
-from ..relay.cuts import cut_of
+from ..relay.computed_dimensions import cut_of
+from ..relay.control_bodies import is_control
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, is_open, tensors_of
 from ..relay.module import IRModule, Signature, func_type
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
-from ..relay.transform.layout import reshape
+from ..relay.transform.layout_propagation import reshape
 from ..relay.types import TupleType, Type, tensor_type
 from ..relay.visit import children, post_order, with_children
-from ..tir.form.extents import OpenExtentError
-from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
-from ..tir.schedule.threads import in_threads
-from .blame import located
-from .declines import Decline
+from ..tir.form.symbolic_dims import OpenExtentError
+from ..tir.form.symbolic_dims import bound as bound_extents
+from ..tir.schedule.parallelisation import in_threads
+from .build_targets import Member
+from .declined_strategies import Decline
+from .error_attribution import located
 from .fuse import is_view
-from .graph import as_function, unique_name
-from .joined import with_joined_loops
+from .graph_queries import as_function, unique_name
+from .lookup_table import table_kernel
+from .loop_collapse import with_joined_loops
 from .loops import for_cpu
-from .members import Member
-from .offers import Loops, bound, lower_match, own_loops
-from .regions import label_of
-from .tables import table_kernel
+from .region_lowering import label_of
+from .strategy_dispatch import Loops, bound, lower_match, own_loops
 
 __all__ = ["KnownLoops", "lower", "lower_tracing"]
 

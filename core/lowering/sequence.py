@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from ..errors import InternalError, ModelError
 from ..program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, place_waits
-from ..program.control import condition_uses, has_control
+from ..program.control_flow import condition_uses, has_control
 from ..program.program import CALLER_POOL, Role, arguments, drives_device
-from ..program.step_order import reordered
+from ..program.step_scheduling import reordered
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
 from ..relay.module import IRModule, Signature, TensorInfo
@@ -23,11 +23,11 @@ from ..tir.form.dtype import itemsize
 from ..tir.form.nodes import Buffer as TirBuffer
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.overlap import with_overlaps
-from .coalesce import coalesced, renamed_step
+from .copy_coalescing import coalesced, renamed_step
 from .fuse import is_view
-from .graph import unique_name
-from .keep import evaluation_order, in_place, moves
-from .regions import label_of
+from .graph_queries import unique_name
+from .region_lowering import label_of
+from .state_update import evaluation_order, in_place, moves
 
 __all__ = ["Traced", "sequence", "sequence_tracing", "traced_sequence"]
 

@@ -12,20 +12,18 @@ matches back.
                 choice.add(candidate)
         return [[candidate] for candidate in choice.all]
 
-One job a file: `candidates` (finding), `choice` (trying and taking back, on `quotient`), `eager` and `grouping` (the
-default way of choosing), `collage` (the cheapest placement, by costs), `plan` (checking what was decided),
-`materialise` (writing it down), `placement` (all together), `explain`, `named` (partitioners of plugins), `adopt` (what
-the model itself gave away).
+One job a file: `candidates` (finding), `selection` (trying and taking back, on `contracted_dag`), `eager` and
+`grouping` (the default way of choosing), `collage` (the cheapest placement, by costs), `decision_check` (checking what
+was decided), `region_functions` (writing it down), `placement` (all together), `explain`, `partitioner_registry`
+(partitioners of plugins), `preassigned_regions` (what the model itself gave away).
 """
 
 from .candidates import Problem
-from .choice import Selection
 from .collage import Collage, CostTable, Decision, SavedPlan, plan_record
-from .consent import OptInMatch, RoundingOptIn
+from .decision_check import Partitioner, Regions
 from .eager import eager
-from .named import find_partitioner
+from .partitioner_registry import find_partitioner
 from .placement import Placement, place
-from .plan import Partitioner, Regions
 from .record import (
     Candidate,
     Obstacle,
@@ -38,6 +36,8 @@ from .record import (
     RefusedMatch,
     Region,
 )
+from .rounding_opt_in import OptInMatch, RoundingOptIn
+from .selection import Selection
 
 __all__ = [
     "Candidate",

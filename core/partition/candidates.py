@@ -14,10 +14,10 @@ from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.pattern.matcher import Search
 from ..relay.types import TensorType
-from .consent import RoundingOptIn
-from .offered import Offered, Taken
 from .record import Candidate, Obstacle, Owner, PatternFault, RefusedMatch
 from .region_size import RegionSize
+from .requantised_view import Offered, Taken
+from .rounding_opt_in import RoundingOptIn
 
 __all__ = ["Problem"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from ..relay.expr import Expr
 from .candidates import Problem
-from .choice import Selection
 from .grouping import group
 from .record import Candidate, Owner
+from .selection import Selection
 
 __all__ = ["eager", "take"]
 

@@ -12,12 +12,12 @@ from ..relay.op import Op
 from ..relay.pattern import Graph, closest_pattern
 from ..relay.pattern.failure import described
 from ..relay.visit import callees, post_order
+from .call_summary import form_of
 from .candidates import Problem
-from .consent import RoundingOptIn
-from .form import form_of
+from .pin_cse import is_movement
 from .record import Obstacle, OpRecord, Owner, PatternFault, Reason, RefusedMatch, Region
 from .region_size import UNITS
-from .twins import is_movement
+from .rounding_opt_in import RoundingOptIn
 
 __all__ = ["explained", "obstacle_text", "require_pins"]
 

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..relay.expr import Constant, Expr
-from .choice import Selection
 from .record import Candidate, Owner
 from .region_size import RegionSize
+from .selection import Selection
 
 __all__ = ["group"]
 

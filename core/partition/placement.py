@@ -13,16 +13,16 @@ from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
-from .adopt import adopted
 from .candidates import Problem
-from .consent import OptInMatch, RoundingOptIn
+from .decision_check import Partitioner, decide, label_of_partitioner
 from .eager import eager
 from .explain import explained, require_pins
-from .materialise import materialised
-from .plan import Partitioner, decide, label_of_partitioner
+from .optional_idioms import Together, put_together
+from .preassigned_regions import adopted
 from .record import Candidate, Obstacle, OpRecord, Owner, Refusal, RefusedMatch, Region
+from .region_functions import materialised
 from .region_size import Cut, find_cuts
-from .together import Together, put_together
+from .rounding_opt_in import OptInMatch, RoundingOptIn
 
 __all__ = ["Placement", "claims_at", "place"]
 
@@ -104,7 +104,7 @@ class Placement:
 
     def _repr_html_(self) -> str:
         """A row for each region."""
-        from ..markup import element, html_of, table
+        from ..support.html import element, html_of, table
 
         rows = [
             (name, region.owner, element("bdi", None, ", ".join(claim.match.pattern.name for claim in region.claims)))

@@ -13,12 +13,12 @@ from ..relay.module import Spans
 from ..relay.pattern import Match, PatternTable
 from ..relay.types import TensorType, TupleType
 from ..relay.views import FREE_OPS
-from ..rounding import FixedPointForm
-from ..target import Target
-from ..target.limits import Limits
-from ..target.values import is_label, shown
-from .consent import OptInMatch
-from .offered import Taken
+from ..support.rounding import FixedPointForm
+from ..targets import Target
+from ..targets.limits import Limits
+from ..targets.values import is_label, shown
+from .requantised_view import Taken
+from .rounding_opt_in import OptInMatch
 
 __all__ = [
     "FREE_OPS",

@@ -11,7 +11,7 @@ from ..relay.expr import Constant, Expr, TupleGetItem
 from ..relay.pattern import Graph
 from ..relay.types import TensorType
 from ..relay.visit import children
-from ..target.limits import Limits
+from ..targets.limits import Limits
 from .record import Candidate, Port, Region, port_of
 
 __all__ = ["UNITS", "Cut", "Excess", "RegionSize", "find_cuts", "used_by"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ModelError, UmaError
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
 from ..partition import Candidate, Problem, RoundingOptIn
-from ..partition.plan import Regions
+from ..partition.decision_check import Regions
 from ..relay.expr import Expr
 from ..relay.module import IRModule
 from .measured import Ran, artifact_of, here, ran, real_devices

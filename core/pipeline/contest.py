@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
-from ..lowering.graph import has_loops
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
+from ..lowering.graph_queries import has_loops
 from ..option_values import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
 from .measured import measuring, ran, real_devices, run_in_turn

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..quiet import quietly
+from ..support.suppress_logging import quietly
 from . import request as requests
 from .local_workers import LocalWorkers
 from .request import Request

@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
-from ..arguments import told
 from ..artifact import Artifact
-from ..artifact.describe import (
-    Work,
-    buffer_records,
-    call_records,
-    device_record,
-    requantize_record,
-    tensor_records,
-)
 from ..artifact.footprint import footprint
 from ..artifact.record import (
     SCHEMA_VERSION,
@@ -31,32 +22,41 @@ from ..artifact.record import (
     StripsRecord,
     ToleratedRecord,
 )
+from ..artifact.record_builder import (
+    Work,
+    buffer_records,
+    call_records,
+    device_record,
+    requantize_record,
+    tensor_records,
+)
 from ..codegen.devices import Device
 from ..codegen.model import emit_model
-from ..counters import timed
 from ..errors import ModelError, NoCompilerError, UsageError
-from ..floating_point import default_mode
 from ..hookspecs import Library, TargetCode
-from ..lowering.members import Members, TargetLike, resolve_targets
-from ..machines import Machine
+from ..lowering.build_targets import Members, TargetLike, resolve_targets
 from ..options import BuildKeywords, BuildOptions
 from ..partition import Collage
 from ..plugins import default_host
 from ..program import Plan, Program, plan, streams, verify_plan
-from ..program.overlaps import with_those_in_use
-from ..target.config import derivations
+from ..program.overlap_constraints import with_those_in_use
+from ..support.argument_checks import told
+from ..support.counters import timed
+from ..support.float_environment import default_mode
+from ..support.machines import Machine
+from ..support.weights_forms import WeightsForm
+from ..targets.config import derivations
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
-from ..toolchain.packing import packing_engine
+from ..toolchain.packing_engine import packing_engine
 from ..version import __version__
-from ..weights_forms import WeightsForm
 from .dump import Dumper
 from .kept_model import KeptModel
+from .line_buffering import RowsAsked
 from .loading import LoadedModel, Model, model_digest, read_model
 from .machine_code import machine_code
+from .memory_limit import require_ram
 from .origins import origins_of
-from .ram import require_ram
-from .rows import RowsAsked
 from .stages import STAGES, Build, Form
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def build(
         model: path of a TFLite or ONNX file or of a dumped text form, a module, an ``onnx.ModelProto`` with all its
             data in it, as ``onnx.load`` gives it, or a ``torch.export.ExportedProgram``; what is no path is called
             ``model`` unless ``name`` says otherwise.
-        target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
-            of these, or a dict from labels to them; accelerators and hosts in order of priority.
+        target: what to build for, in any form that `uma.targets.read_targets` takes: a text, a `Target`, a dict, a
+            list of these, or a dict from labels to them; accelerators and hosts in order of priority.
         stop_after: a stage, one of `STAGES`, behind which the build ends.
         options: see `uma.options.BuildOptions`.
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of, unreadable, write_whole
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
 from ..relay.types import MAX_BYTES
+from ..support.regular_files import open_plain, size_of, unreadable, write_whole
 from .stages import STAGES, Form
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import UsageError
 from ..option_values import check_hybrid
-from ..project import ProjectError, find_project
+from ..support.project_file import ProjectError, find_project
 
 __all__ = ["project_hybrid"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..errors import UsageError
-from ..io_forms import IoForm
 from ..option_values import check_io
 from ..program import Program
 from ..program.program import CALLER_POOL, default_pool
-from ..project import ProjectError, find_project
+from ..support.io_forms import IoForm
+from ..support.project_file import ProjectError, find_project
 
 __all__ = ["pool_of", "project_io", "with_io"]
 
@@ -18,7 +18,7 @@ def project_io() -> IoForm | None:
     """What the project asks for: ``io`` in ``[tool.uma]``; None where it says nothing.
 
     Raises:
-        ProjectError: as `find_project`; or it is none of `uma.io_forms.IO_FORMS`.
+        ProjectError: as `find_project`; or it is none of `uma.support.io_forms.IO_FORMS`.
     """
     project = find_project()
     if project is None or "io" not in project.settings:

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .. import json_record, json_schema
 from ..artifact import Artifact
 from ..artifact.model_folder import SavedModel
 from ..errors import ModelError, UmaError
-from ..floating_point import default_mode
-from ..io_forms import IO_FORMS
-from ..json_record import Constraint
-from ..lowering.members import Members, resolve_targets
+from ..lowering.build_targets import Members, resolve_targets
 from ..option_values import Limit, check_io, read_strips
 from ..options import BuildOptions
 from ..partition import Decision, SavedPlan, plan_record
-from ..partition.named import named_partitioner
+from ..partition.partitioner_registry import named_partitioner
 from ..plugins import PluginHost
 from ..program import Program
 from ..runtime.objects import MODEL_FOLDER
-from ..weights_forms import WEIGHTS_FORMS
+from ..support import json_record, json_schema
+from ..support.float_environment import default_mode
+from ..support.io_forms import IO_FORMS
+from ..support.json_record import Constraint
+from ..support.weights_forms import WEIGHTS_FORMS
 from .dump import CONSTANTS_FILE, constants_file, parse_dump, print_form
 from .loading import LoadedModel, read_model
 

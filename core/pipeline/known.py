@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
 from ..partition import Candidate, CostTable, Problem, RoundingOptIn
-from ..partition.collage.prices import Price
+from ..partition.cost_provider import Price
 from ..relay.expr import Expr
 from ..relay.module import IRModule
 from .measured import Ran

@@ -10,26 +10,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..arguments import path_of
 from ..codegen.names import c_identifier
 from ..errors import ModelError, UsageError
 from ..frontends.model import HYBRID
-from ..frontends.states import keep_states
+from ..frontends.state_pairs import keep_states
 from ..frontends.torch import exported_content, is_exported
-from ..io_forms import IO_FORMS
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
 from ..option_values import Limit
 from ..options import BuildKeywords, BuildOptions
 from ..partition import RoundingOptIn
 from ..program import Program
 from ..relay.module import IRModule
-from .custom import CustomImporters
+from ..support.argument_checks import path_of
+from ..support.io_forms import IO_FORMS
+from .custom_importers import CustomImporters
 from .dump import SUFFIX, print_form, read_dump
 from .io import with_io
 from .pins import pin_layers, unpinned
 from .requantize import consent_to
 from .stages import Form
-from .streams import check_stream_inputs
+from .streamed_inputs import check_stream_inputs
 from .tolerate import tolerated_passes
 
 if TYPE_CHECKING:

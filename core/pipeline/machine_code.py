@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..codegen.units import Own, prefix_of
-from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError
 from ..hookspecs import TargetCode
-from ..lowering.members import Member, Members
-from ..machines import Machine, this_machine
+from ..lowering.build_targets import Member, Members
 from ..program import Call, Program
 from ..relay.module import IRModule
+from ..support.compiler_flags import KNOWN_COMPILERS, refused_flags
+from ..support.machines import Machine, this_machine
 from ..tir.form.nodes import PrimFunc
 from ..toolchain.elf import is_object_for
 

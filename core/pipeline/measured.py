@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from ..artifact import Artifact
-from ..artifact.compiled import Compiled
+from ..artifact.local_build import Compiled
 from ..artifact.profile import clocks_of
 from ..artifact.random_inputs import random_inputs
 from ..errors import ModelError, UsageError
-from ..json_record import to_json
-from ..lowering.members import Member, Members
-from ..machines import Machine
+from ..lowering.build_targets import Member, Members
 from ..partition import RoundingOptIn
-from ..plain_files import write_whole
 from ..relay.module import IRModule
-from ..target import Target
+from ..support.json_record import to_json
+from ..support.machines import Machine
+from ..support.regular_files import write_whole
+from ..targets import Target
 from ..toolchain.cache import Cache, locked
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from . import timing

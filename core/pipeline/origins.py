@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..codegen.devices import Device
 from ..contract.code import TargetCode
 from ..contract.drivers import Runtime
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
 from ..plugins import PluginEntry
 from ..program import Program
 from ..relay.extern import Extern

@@ -7,19 +7,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ..contract.passes import Pass, Phase, Tolerance
-from ..counters import timed
 from ..errors import InternalError, PluginError, UmaError
-from ..lowering.graph import unique_name
-from ..lowering.members import Member, Members
-from ..lowering.regions import label_of, regions_of
+from ..lowering.build_targets import Member, Members
+from ..lowering.graph_queries import unique_name
+from ..lowering.region_lowering import label_of, regions_of
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule, func_type
 from ..relay.rewriter import Rewriter
 from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
 from ..relay.visit import global_callees, nested_exprs, post_order
+from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
-from ..tir.proofs.proof import unproven
+from ..tir.proofs.obligations import unproven
 from .phases import phase_faults
 
 __all__ = ["Step", "Tolerated", "ordered", "run_passes"]

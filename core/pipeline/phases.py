@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..contract.passes import PHASES, Phase
+from ..lowering.build_targets import Members
 from ..lowering.fuse import is_view
-from ..lowering.members import Members
-from ..lowering.regions import label_of, regions_of
-from ..relay.bodies import bodies_of, is_control
+from ..lowering.region_lowering import label_of, regions_of
+from ..relay.control_bodies import bodies_of, is_control
 from ..relay.expr import Call, Constant, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
@@ -19,7 +19,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
 from ..tir.proofs.lanes import register_faults
 from ..tir.rewrites.flatten import flatten
-from ..tir.rewrites.scratch import hoist_scratch
+from ..tir.rewrites.scratch_hoisting import hoist_scratch
 from ..tir.rewrites.unroll import unroll
 
 __all__ = ["phase_faults"]

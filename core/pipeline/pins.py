@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from ..errors import ModelError, RequirementError, UsageError
-from ..lowering.members import Members
-from ..lowering.regions import label_of
+from ..lowering.build_targets import Members
+from ..lowering.region_lowering import label_of
 from ..option_values import Pins
 from ..program import Program
-from ..relay.bodies import bodies_of
+from ..relay.control_bodies import bodies_of
 from ..relay.expr import Call, Control, Expr, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
 from ..relay.visit import global_callees, nested_exprs, post_order, with_pin, without_pin
-from ..target.values import shown, suggest
+from ..targets.values import shown, suggest
 
 __all__ = ["pin_layers", "unpinned", "write_out_hosts"]
 

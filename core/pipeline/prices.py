@@ -17,18 +17,18 @@ from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..contract.region import MatchedRegion, RegionMatch
 from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
-from ..lowering.blame import located
+from ..lowering.build_targets import Member, Members
+from ..lowering.error_attribution import located
 from ..lowering.fuse import kernels_of
-from ..lowering.graph import parts_of
-from ..lowering.members import Member, Members
+from ..lowering.graph_queries import parts_of
 from ..partition import Candidate, Collage, Partitioner, Problem, RoundingOptIn
-from ..partition.collage.prices import Clock, Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
-from ..partition.materialise import RegionWriter
+from ..partition.cost_provider import Clock, Link, Price, whole_ns
 from ..partition.placement import claims_at
+from ..partition.region_functions import RegionWriter
 from ..relay.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans, func_type
-from ..relay.pattern.whole import outlined as outlined_match
+from ..relay.pattern.function_match import outlined as outlined_match
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
 from .alone import RegionRefused, Whole, region_ran

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from ..errors import UsageError
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
 from ..option_values import Requantize
 from ..partition import RoundingOptIn
 from ..program import Program
-from ..project import ProjectError, find_project
 from ..relay.expr import Expr
 from ..relay.module import IRModule
 from ..relay.pattern import Graph
-from ..relay.transform.fixed_points import additions, rounds_in_floats
-from ..target.values import shown, suggest
+from ..relay.transform.fixed_point_view import additions, rounds_in_floats
+from ..support.project_file import ProjectError, find_project
+from ..targets.values import shown, suggest
 
 __all__ = ["REQUANTIZE", "consent_to", "has_float_scales", "project_requantize"]
 

@@ -17,14 +17,14 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import ModelError, PluginError, ToolchainError, UmaError, UsageError
-from ..json_record import to_json
-from ..lowering.members import Members, resolve_targets
+from ..lowering.build_targets import Members, resolve_targets
 from ..partition import RoundingOptIn
 from ..plugins import default_host
 from ..relay.expr import Constant, Expr, Var
 from ..relay.module import IRModule
 from ..relay.pattern import Graph
 from ..relay.text import parse_module, print_module
+from ..support.json_record import to_json
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from ..version import __version__
 from .alone import RegionRefused, Whole, region_ran

@@ -13,48 +13,48 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ..artifact.describe import Work
 from ..artifact.record import RowsRecord, StripsRecord
+from ..artifact.record_builder import Work
 from ..contract.passes import Phase
-from ..counters import timed
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
-from ..lowering.blame import blaming, located
-from ..lowering.declines import Decline
+from ..lowering.build_targets import Members
+from ..lowering.declined_strategies import Decline
+from ..lowering.error_attribution import blaming, located
 from ..lowering.fuse import fuse, is_view
-from ..lowering.graph import has_loops, parts_of
+from ..lowering.graph_queries import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
 from ..lowering.lower import KnownLoops, lower_tracing
-from ..lowering.matches import Matches
-from ..lowering.members import Members
-from ..lowering.regions import RegionLowering, label_of, regions_of
+from ..lowering.mac_count import work_of
+from ..lowering.region_lowering import RegionLowering, label_of, regions_of
+from ..lowering.region_matches import Matches
 from ..lowering.sequence import Where, traced_sequence
-from ..lowering.work import work_of
 from ..options import BuildOptions
 from ..partition import Collage, Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
 from ..program import verify as verify_program
-from ..program.control import has_control
-from ..relay.bodies import bodies_of, each_body, settled
+from ..program.control_flow import has_control
+from ..relay.control_bodies import bodies_of, each_body, settled
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
-from ..relay.transform.float_forms import requantise_in_floats
-from ..relay.transform.zero_points import zero_points_to_biases
+from ..relay.transform.float_requantisation import requantise_in_floats
+from ..relay.transform.zero_point_folding import zero_points_to_biases
 from ..relay.verify import verify as verify_module
 from ..relay.visit import post_order
+from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
-from ..tir.proofs.proof import Unproven, unproven
+from ..tir.proofs.obligations import Unproven, unproven
+from .buffer_map import buffers_of, calls_of, kernels_of, moved
 from .io import pool_of
+from .line_buffering import Again, Lowered, RowsAsked, choose_rows
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import at_work, priced
-from .rows import Again, Lowered, RowsAsked, choose_rows
-from .streams import HINT, with_streams
+from .streamed_inputs import HINT, with_streams
 from .strips import StripsChoice
-from .values import buffers_of, calls_of, kernels_of, moved
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
 

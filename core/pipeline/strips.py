@@ -14,14 +14,14 @@ from ..errors import RequirementError, UsageError
 from ..lowering.fuse import kernels_of
 from ..option_values import StripsAsked
 from ..partition.record import Owner
-from ..relay.bodies import bodies_of
+from ..relay.control_bodies import bodies_of
 from ..relay.expr import Call, Expr
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.transform.strips import COLUMNS, Chain, Leading, fits, in_strips, leading, products
-from ..target.values import shown
-from .row_estimate import least_peak
+from ..targets.values import shown
+from .line_buffer_estimate import least_peak
 
 __all__ = ["StripsChoice"]
 

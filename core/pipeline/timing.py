@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from ..errors import ToolchainError
-from ..toolchain.tools import of_process
+from ..toolchain.subprocesses import of_process
 
 __all__ = ["LIMIT_S", "TimingProcess"]
 

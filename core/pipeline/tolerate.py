@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 
 from ..contract.passes import PHASES
 from ..errors import UsageError
-from ..lowering.graph import has_loops
-from ..lowering.members import Members
+from ..lowering.build_targets import Members
+from ..lowering.graph_queries import has_loops
 from ..option_values import Tolerate
 from ..program import Program
 from ..relay.module import IRModule
-from ..target.values import shown, suggest
+from ..targets.values import shown, suggest
 from .passes import Step, ordered
 
 __all__ = ["passes_with_tolerance", "passes_withheld", "tolerated_passes"]

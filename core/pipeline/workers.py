@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import ModelError, PluginError, ToolchainError, UsageError
-from ..json_record import to_json
+from ..support.json_record import to_json
 from .alone import RegionRefused
 from .measured import Ran, costs_folder, ran_of, read_kept, write_kept
 from .request import Request, answer, read_answer

@@ -5,9 +5,9 @@ its own: nothing that it does reaches another plugin. What goes wrong with a plu
 asked for its kinds, and nothing for anybody else.
 
 One job a file: `entry` (what metadata say), `discovery` (finding them), `disabling` (who is not wanted),
-`compatibility` and `api` (whom this core can run, by metadata and by what it was written for), `guard` (what a plugin
-may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `host` (all of them together, and
-their states).
+`compatibility` and `api` (whom this core can run, by metadata and by what it was written for), `process_guard` (what a
+plugin may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `host` (all of them
+together, and their states).
 
 Names are imported when they are first used: finding plugins needs none of the compiler.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..project import ProjectError, find_project
+from ..support.project_file import ProjectError, find_project
 
 __all__ = ["VARIABLE", "disabled_names"]
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 
-from ..metadata import Distribution, distributions, headers, read
+from ..support.package_metadata import Distribution, distributions, headers, read
 from .entry import GROUP, PluginEntry, normalised
 
 __all__ = ["installed_plugins", "installed_version"]

@@ -15,7 +15,7 @@ from .entry import GROUP, PluginEntry
 
 # Everything else is imported where it is used: finding plugins, and saying which there are, needs no compiler.
 if TYPE_CHECKING:
-    from ..target import Alias, Target, TargetKind
+    from ..targets import Alias, Target, TargetKind
     from .loaded import LoadedPlugin
 
 __all__ = ["PluginHost", "PluginStatus", "State", "default_host"]
@@ -160,7 +160,7 @@ class PluginHost:
         entries = self._found.entries
         found = dict.fromkeys(entry.plugin for entry in entries if entry.is_called(name))
         if not found:
-            from ..target.values import shown, suggest
+            from ..targets.values import shown, suggest
 
             names = list(dict.fromkeys(name for entry in entries for name in (entry.distribution, entry.kind)))
             installed = f"installed: {', '.join(names)}" if names else "no plugin is installed"
@@ -212,7 +212,7 @@ class PluginHost:
         return plugin
 
     def _missing(self, kind: str) -> UsageError:
-        from ..target.values import shown, suggest
+        from ..targets.values import shown, suggest
 
         for entry, by in self._found.disabled.items():
             if entry.kind == kind:
@@ -220,7 +220,7 @@ class PluginHost:
                     f"target kind {kind!r} is not there: plugin {entry.distribution} {entry.version} is disabled {by}"
                 )
                 return UsageError(what, hint="name another target, or have the plugin enabled again")
-        from ..target.kind import COMPOSITE
+        from ..targets.kind import COMPOSITE
 
         names = self.names()
         installed = f"installed kinds: {', '.join(names)}" if names else "no plugin is installed"
@@ -231,7 +231,7 @@ class PluginHost:
         """Return the target that someone may mean who takes a known value of an attribute for a kind: for
         ``"cortex-m4"`` it may be ``"c -mcpu=cortex-m4"``; None for other names. Imports every plugin.
         """
-        from ..target.kind import TargetKind
+        from ..targets.kind import TargetKind
 
         spelled = name.lower().replace("_", "-")
         for kind, one in self.kinds().items():
@@ -273,8 +273,8 @@ class PluginHost:
             PluginError: as `plugin_for`.
         """
         if name not in self.names():
-            from ..target.forms import COMPOSITE_KIND
-            from ..target.project import project_targets
+            from ..targets.parsing import COMPOSITE_KIND
+            from ..targets.project import project_targets
 
             if name == COMPOSITE_KIND.name:
                 return COMPOSITE_KIND
@@ -286,7 +286,7 @@ class PluginHost:
 
     def hosts(self) -> tuple[TargetKind, ...]:
         """The kinds that can be hosts, sorted by name, but those of broken plugins. Imports every plugin."""
-        from ..target import TargetKind
+        from ..targets import TargetKind
 
         return tuple(kind for kind in self.kinds().values() if isinstance(kind, TargetKind) and kind.is_host)
 
@@ -307,7 +307,7 @@ class PluginHost:
             UsageError: it is malformed, or names a kind, an attribute or a value that does not exist.
             PluginError: as `plugin_for`.
         """
-        from ..target import read_target
+        from ..targets import read_target
 
         return read_target(given, self.lookup)
 

@@ -12,13 +12,13 @@ import pluggy
 
 from .. import hookspecs
 from ..errors import PluginError, ToolchainError, UsageError
-from ..relay.custom import CustomOp
+from ..relay.custom_ops import CustomOp
 from ..relay.op import known_ops
-from ..target import Alias, Target, TargetKind
-from ..target.kind import shown
+from ..targets import Alias, Target, TargetKind
+from ..targets.kind import shown
 from .discovery import installed_version
 from .entry import PluginEntry
-from .guard import guarded
+from .process_guard import guarded
 
 __all__ = ["LoadedPlugin"]
 

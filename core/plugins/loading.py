@@ -13,13 +13,13 @@ import pluggy
 
 from .. import hookspecs
 from ..errors import PluginError, ToolchainError, UsageError
-from ..target import Alias, TargetKind
-from ..target.kind import COMPOSITE, shown
+from ..targets import Alias, TargetKind
+from ..targets.kind import COMPOSITE, shown
 from .api import declared_api, later_api, refuse_earlier_sources
 from .compatibility import check_requirement
 from .entry import PluginEntry
-from .guard import guarded
 from .loaded import LoadedPlugin
+from .process_guard import guarded
 
 __all__ = ["load"]
 

@@ -28,6 +28,13 @@ class Rename(NamedTuple):
 
 
 RENAMES = (
+    Rename("uma.target", "uma.targets", "tools hide folders called `target` as build output"),
+    Rename("uma.machines", "uma.toolchain", "machines, their CPUs and emulators"),
+    Rename("uma.compilers", "uma.toolchain", "flags of known C compilers"),
+    Rename("uma.plain_files", "uma.toolchain", "writing files whole"),
+    Rename("uma.runtime.find_library", "uma.toolchain.find_library", "finds a library of the system"),
+    Rename("uma.runtime.compiler_features", "uma.toolchain.compiler_features", "the features of a compiler's CPU"),
+    Rename("uma.lowering.members", "uma.lowering.build_targets", "the targets of a build"),
     Rename("hookspecs.TakenMatch", "RegionMatch", "a match inside a region"),
     Rename("hookspecs.Unmatched", "UnmatchedCall", "a call in a region that no pattern matches"),
     Rename("hookspecs.Lowered", "LoweredKernel", "the loops of one kernel and their constants"),

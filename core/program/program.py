@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 
 from ..relay.extern import Extern, Kernel
 from ..tir.form.dtype import DTYPES, itemsize
-from ..tir.form.extents import Dim, Symbol, symbols_of
 from ..tir.form.nodes import Memory, Param
+from ..tir.form.symbolic_dims import Dim, Symbol, symbols_of
 from ..tir.form.visit import uses_device
 
 __all__ = [

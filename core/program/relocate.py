@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import PluginError
 from ..relay.extern import BitField, Blob, Relocation
 from .constants import relocated_buffers
-from .plan import Plan
+from .memory_plan import Plan
 from .program import Call, Program, arguments
 
 __all__ = ["ARENA_BASE", "CONSTANTS_BASE", "base_buffers", "relocate"]

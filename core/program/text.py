@@ -58,9 +58,9 @@ from ..errors import ModelError, TextError
 from ..relay.extern import Extern, Kernel
 from ..relay.extern_text import parse_extern, print_extern
 from ..tir.form.dtype import DTYPES, itemsize
-from ..tir.form.extents import Dim, parse_extents, shown
 from ..tir.form.nodes import PrimFunc
-from ..tir.form.source import Source
+from ..tir.form.source_text import Source
+from ..tir.form.symbolic_dims import Dim, parse_extents, shown
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
 from .program import (

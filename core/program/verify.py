@@ -27,11 +27,10 @@ from ..errors import InternalError
 from ..relay.extern import Extern, Kernel
 from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
-from ..tir.form.extents import Symbol, bound, bounds_of, shown, symbols_of
 from ..tir.form.nodes import Memory, Param, PrimFunc
-from ..tir.form.scalar import round_float32
-from .control import blocks, condition_uses, flow_faults, has_control, shape_faults
-from .order import Event, Touch, order_faults
+from ..tir.form.scalar_semantics import round_float32
+from ..tir.form.symbolic_dims import Symbol, bound, bounds_of, shown, symbols_of
+from .control_flow import blocks, condition_uses, flow_faults, has_control, shape_faults
 from .program import (
     CALLER_POOL,
     ROLES,
@@ -48,8 +47,9 @@ from .program import (
     drives_device,
     parameters,
 )
-from .rows import is_over, positions_in_rows, row_faults
-from .streams import stream_faults
+from .race_check import Event, Touch, order_faults
+from .row_schedule import is_over, positions_in_rows, row_faults
+from .streamed_inputs import stream_faults
 
 __all__ = ["Fault", "faults", "verify"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..artifact.record import TensorRecord
 from ..errors import ModelError
-from ..reports.samples import data_set
-from ..target.values import suggest
+from ..targets.values import suggest
+from ..verification.samples import data_set
 
 if TYPE_CHECKING:
     import numpy as np

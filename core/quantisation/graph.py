@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
 from ..frontends.model import clean_text
-from ..target.values import shown, suggest
+from ..targets.values import shown, suggest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..distribution import extra_hint
 from ..errors import ModelError, RequirementError, UsageError
-from ..interruptible import call_interruptibly
-from ..quiet import quietly
-from ..target import QuantisedForm
-from ..target.quantised import IoDtype
+from ..support.distribution import extra_hint
+from ..support.interruptible import call_interruptibly
+from ..support.suppress_logging import quietly
+from ..targets import QuantisedForm
+from ..targets.quantised import IoDtype
 
 if TYPE_CHECKING:
     import numpy as np

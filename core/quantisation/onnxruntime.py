@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..distribution import extra_hint
 from ..errors import ModelError, UsageError
-from ..interruptible import call_interruptibly
-from ..quiet import quietly
-from ..target import QuantisedForm
+from ..support.distribution import extra_hint
+from ..support.interruptible import call_interruptibly
+from ..support.suppress_logging import quietly
+from ..targets import QuantisedForm
 from .scales import Chosen
 
 if TYPE_CHECKING:

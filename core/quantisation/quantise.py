@@ -9,22 +9,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, get_args
 
-from ..arguments import path_of, told
 from ..artifact.record import TensorRecord
 from ..errors import RequirementError, UsageError
-from ..floating_point import default_mode
-from ..lowering.members import Members, TargetLike, resolve_targets
+from ..lowering.build_targets import Members, TargetLike, resolve_targets
 from ..option_values import Shapes
 from ..pipeline.driver import start_build
 from ..pipeline.loading import LoadedModel, load_model
-from ..plain_files import open_plain, write_whole
 from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule
 from ..reports.explain import explain
-from ..reports.oracles import Oracle, litert, onnxruntime
 from ..runtime.files import read_arrays
-from ..target import QuantisedForm
-from ..target.quantised import IoDtype, Scales
+from ..support.argument_checks import path_of, told
+from ..support.float_environment import default_mode
+from ..support.regular_files import open_plain, write_whole
+from ..targets import QuantisedForm
+from ..targets.quantised import IoDtype, Scales
+from ..verification.reference_runtimes import Oracle, litert, onnxruntime
 from .agreement import Agreement, compare
 from .data import calibration
 from .graph import FloatGraph, matching_layers
@@ -118,7 +118,7 @@ def quantize(
 
     onnxruntime's quantiser makes ONNX files, ai-edge-quantizer TFLite files.
 
-    What the target kinds say of the models that they take (`uma.target.QuantisedForm`) chooses the settings: zero
+    What the target kinds say of the models that they take (`uma.targets.QuantisedForm`) chooses the settings: zero
     points or none, scales for each output channel or one for all, powers of two, fewer bits. The same model, target
     and data give the same bytes.
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..target import QuantisedForm
+from ..targets import QuantisedForm
 from .graph import FloatGraph, Weight
 
 if TYPE_CHECKING:

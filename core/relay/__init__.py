@@ -3,7 +3,7 @@
 from . import quantised
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .extern import BitField, Blob, Extern, Relocation
-from .float_form import FloatForm, SumForm
+from .float_requantisation import FloatForm, SumForm
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Attrs, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
 from .rewriter import Rewriter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..tir import te
 from ..tir.form.nodes import Load
 from ..tir.form.visit import variables
-from ..tir.te.stages import Nest, loads, nests
+from ..tir.te.stage_planning import Nest, loads, nests
 from .expr import Constant
 
 __all__ = ["ChannelBounds", "channel_bounds"]

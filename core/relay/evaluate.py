@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
 from ..errors import InternalError, ModelError
-from ..import_budget import affords, spend_operations
-from ..tir.form.extents import Extent
+from ..support.import_budget import affords, spend_operations
+from ..tir.form.symbolic_dims import Extent
 from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, effort_of, tensors_of
 from .module import IRModule
 from .op import Attrs, Op

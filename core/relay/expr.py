@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from ..import_budget import require_memory, spend_memory
-from ..interning import Node
-from ..tir.form.extents import bounds_of
+from ..support.import_budget import require_memory, spend_memory
+from ..support.interning import Node
+from ..tir.form.symbolic_dims import bounds_of
 from .op import Attrs, Op, get_op
 from .types import FuncType, TensorType, TupleType, Type, tensor_type
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..errors import ModelError
-from ..interning import Node
+from ..support.interning import Node
 from ..tir.form.nodes import Buffer, Memory, Param, PrimFunc, Role
 
 __all__ = ["Access", "BitField", "Blob", "Extern", "Kernel", "Relocation", "access_of"]

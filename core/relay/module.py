@@ -9,8 +9,8 @@ from types import MappingProxyType, NoneType
 from typing import Any, TypeVar
 
 from ..errors import ModelError, PluginError
-from ..tir.form.extents import Dim
 from ..tir.form.nodes import PrimFunc
+from ..tir.form.symbolic_dims import Dim
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Extern
 from .types import FuncType, TensorType, TupleType

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
-from ..interning import Node
-from ..interruptible import call_interruptibly
-from ..rounding import ROUNDINGS
+from ..support.interning import Node
+from ..support.interruptible import call_interruptibly
+from ..support.rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES, computes
-from ..tir.form.extents import Dim, Extent, OpenExtentError
-from ..tir.form.scalar import round_float32
+from ..tir.form.scalar_semantics import round_float32
+from ..tir.form.symbolic_dims import Dim, Extent, OpenExtentError
 from .types import TensorType, TupleType, Type, tensor_type
 
 if TYPE_CHECKING:

@@ -371,7 +371,7 @@ def int16_curve_factor(core: Call) -> tuple[int, int]:
     Raises:
         PluginError: it is neither.
     """
-    from .ops.int16_curves import SIGMOID_INT16, TANH_INT16
+    from .ops.int16_activations import SIGMOID_INT16, TANH_INT16
 
     curve = {"qnn.sigmoid": SIGMOID_INT16, "qnn.tanh": TANH_INT16}.get(core.op_name or "")
     if curve is None or core.dtype != "int16":

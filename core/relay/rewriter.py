@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..counters import active_counters
 from ..errors import ModelError, PluginError
+from ..support.counters import active_counters
 from .expr import Expr, Function, GlobalVar
 from .module import AnyFunction, IRModule, func_type
 from .visit import Rule, children, nested_exprs, post_order, rewrite, with_children

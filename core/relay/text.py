@@ -71,16 +71,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, TextError
 from ..tir.form.dtype import DTYPES, bounds, is_float
-from ..tir.form.extents import Extent, parse_extent
 from ..tir.form.nodes import PrimFunc
-from ..tir.form.scalar import round_float
-from ..tir.form.source import Source
+from ..tir.form.scalar_semantics import round_float
+from ..tir.form.source_text import Source
+from ..tir.form.symbolic_dims import Extent, parse_extent
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
 from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern
-from .float_form import FloatForm, SumForm
+from .float_requantisation import FloatForm, SumForm
 from .module import AnyFunction, IRModule, Signature, Spans, StateInfo, TensorInfo, func_type, is_digest
 from .op import FixedPoint, FloatScale, Op, get_op
 from .types import MAX_BYTES, FuncType, TensorType, TupleType, Type

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tir.form.dtype import bounds
+from .fixed_point import scale_array
 from .op import FixedPoint, FloatScale
-from .scaling import scale_array
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ModelError
-from ..interning import Node
+from ..support.interning import Node
 from ..tir.form.dtype import DTYPES, itemsize
-from ..tir.form.extents import Extent, bound, is_open
+from ..tir.form.symbolic_dims import Extent, bound, is_open
 
 __all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
 
@@ -31,7 +31,7 @@ class TensorType(Type):
 
     Args:
         shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar. Those that are open are
-            `uma.tir.form.extents.Extent`; one of symbols that may be 0 may be 0.
+            `uma.tir.form.symbolic_dims.Extent`; one of symbols that may be 0 may be 0.
         dtype: one of `uma.tir.form.dtype.DTYPES`.
 
     Raises:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ..errors import InternalError
 from ..tir.form.dtype import bounds, is_integer
-from ..tir.form.extents import Symbol, bound, shown, symbols_of
 from ..tir.form.nodes import PrimFunc
+from ..tir.form.symbolic_dims import Symbol, bound, shown, symbols_of
 from ..tir.form.verify import verify as verify_prim_func
-from .cuts import cut_of, cut_symbols, unfounded
+from .computed_dimensions import cut_of, cut_symbols, unfounded
 from .expr import Call, Constant, Control, Function, GlobalVar, Var, tensors_of
 from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type

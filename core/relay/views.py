@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tir.form.extents import bound
+from ..tir.form.symbolic_dims import bound
 from .expr import Call, Expr
 
 __all__ = ["FREE_OPS", "is_view", "strip_views"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ..counters import active_counters
+from ..support.counters import active_counters
 from .expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
 
 __all__ = [

@@ -1,7 +1,6 @@
-"""What looks at a build and tells: where ops went and why, what they cost, and whether they are computed right.
+"""Explanations and reports of a build: placement with reasons, costs, memory, traces and the report page.
 
-`asked` has what Python asks: `explain`, `verify`, `installed_targets`. `explain`, with `layers` and `costs`, says where ops
-went; `streams` what streams of commands say; `limits` what is alive where too much is; `trace` what a run did, as tracks;
-`report` shows all of it on a page. All else is `verify`: `samples` are what a model is fed, `inspected` and `parts` run
-single steps of it, `oracles` are other runtimes, `verification` has the records.
+`asked` has the functions of the Python API: `explain`, `verify`, `installed_targets`. `explain`, with `layers` and
+`costs`, says where each op runs and why; `command_listing` decodes command streams; `limits` names the buffers that
+exceed a limit; `chrome_trace` shows a run as tracks; `report` is the page with all of it.
 """

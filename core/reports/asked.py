@@ -9,35 +9,35 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..arguments import told
 from ..artifact import Artifact, load
 from ..artifact.archive import is_artifact
 from ..artifact.footprint import footprint
 from ..errors import PluginError, UsageError
-from ..floating_point import default_mode
-from ..lowering.graph import has_loops
-from ..lowering.members import Members, TargetLike, resolve_targets
-from ..markup import html_of, table
+from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..lowering.graph_queries import has_loops
 from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import build_loaded
 from ..pipeline.kept_model import KeptModel, read_kept_model
 from ..pipeline.loading import LoadedModel, Model, read_model
-from ..pipeline.ram import require_ram
+from ..pipeline.memory_limit import require_ram
 from ..plugins import PluginHost
 from ..program import Program
 from ..relay.module import IRModule
 from ..runtime.open_shapes import OpenShapes
-from ..target import Alias, TargetKind
-from ..target.forms import COMPOSITE_KIND
-from ..target.kind import COMPOSITE
-from ..target.project import project_targets
+from ..support.argument_checks import told
+from ..support.float_environment import default_mode
+from ..support.html import html_of, table
+from ..targets import Alias, TargetKind
+from ..targets.kind import COMPOSITE
+from ..targets.parsing import COMPOSITE_KIND
+from ..targets.project import project_targets
+from ..verification.dynamic import verify_open
+from ..verification.index_inputs import index_extents
+from ..verification.models import verify as compare
+from ..verification.reference_runtimes import ORACLES, kept_states
+from ..verification.results import Verification
+from ..verification.samples import SAMPLES_EMULATED, check_count, data_set, filled
 from .explain import Explanation, explain_loaded
-from .index_inputs import index_extents
-from .oracles import ORACLES, kept_states
-from .samples import SAMPLES_EMULATED, check_count, data_set, filled
-from .verification import Verification
-from .verify import verify as compare
-from .verify_open import verify_open
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ from ..artifact import CallTime, Profile
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..errors import PluginError
-from ..lowering.blame import located
-from ..lowering.regions import label_of, layers_of, regions_of
+from ..lowering.error_attribution import located
+from ..lowering.region_lowering import label_of, layers_of, regions_of
 from ..pipeline.stages import Build
 
 __all__ = ["RegionCost", "counted_by_region", "counted_cycles", "region_costs"]

@@ -12,37 +12,37 @@ from ..artifact.random_inputs import random_inputs
 from ..contract.cost import Cost
 from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
-from ..formatting import format_percent
-from ..json_record import to_json
-from ..lowering.blame import blaming
-from ..lowering.declines import Decline
-from ..lowering.graph import has_loops
-from ..lowering.members import Members
-from ..markup import Child, element, html_of, table
+from ..lowering.build_targets import Members
+from ..lowering.declined_strategies import Decline
+from ..lowering.error_attribution import blaming
+from ..lowering.graph_queries import has_loops
 from ..options import BuildOptions
 from ..partition import CostTable, OpRecord, OptInMatch, RoundingOptIn
 from ..pipeline.driver import finish_build, start_build
+from ..pipeline.line_buffering import RowsAsked
 from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
 from ..pipeline.requantize import has_float_scales
-from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import STAGES, Build
 from ..pipeline.tolerate import passes_withheld
 from ..program import Program, plan
 from ..relay.expr import Call, Function
 from ..relay.module import IRModule
-from ..relay.transform.float_forms import check_forms
+from ..relay.transform.float_requantisation import check_forms
 from ..relay.visit import nested_exprs
-from ..target.values import shorten
-from ..toolchain.packing import packing_engine
-from .by_rows import ByRows, layers_by_rows
+from ..support.formatting import format_percent
+from ..support.html import Child, element, html_of, table
+from ..support.json_record import to_json
+from ..targets.values import shorten
+from ..toolchain.packing_engine import packing_engine
+from .command_listing import Stream, streams
 from .costs import RegionCost, counted_by_region, region_costs
-from .decided import decision_record
 from .layers import Layer, ReasonCount, grouped, reason_counts
+from .line_buffered_layers import ByRows, layers_by_rows
 from .memory import MemoryFound, memory_found
 from .otherwise import Otherwise, otherwise
-from .streams import Stream, streams
+from .placement_report import decision_record
 
 __all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..partition import OpRecord, Reason
-from ..target.values import shorten
+from ..targets.values import shorten
 
 __all__ = ["Layer", "ReasonCount", "grouped", "reason_counts"]
 

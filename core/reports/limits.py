@@ -10,8 +10,8 @@ from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
 from ..option_values import LIMITS, Limit, parse_amount
-from ..pipeline.ram import SHOWN, few, over, ram_problems
-from ..project import ProjectError, find_project
+from ..pipeline.memory_limit import SHOWN, few, over, ram_problems
+from ..support.project_file import ProjectError, find_project
 
 if TYPE_CHECKING:
     from ..artifact import Artifact, ArtifactRecord

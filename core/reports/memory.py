@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
-from ..formatting import format_percent
-from ..pipeline.ram import few, named_step
+from ..pipeline.memory_limit import few, named_step
 from ..program import Program
-from ..program.step_order import Peak, order_peak
-from .by_rows import LineBuffer, line_buffers
+from ..program.step_scheduling import Peak, order_peak
+from ..support.formatting import format_percent
+from .line_buffered_layers import LineBuffer, line_buffers
 
 __all__ = ["MemoryFound", "ends_by_reason", "memory_found", "point_cells"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ModelError
-from ..lowering.blame import blaming
-from ..lowering.graph import has_loops
+from ..lowering.error_attribution import blaming
+from ..lowering.graph_queries import has_loops
 from ..partition import Collage, CostTable, Problem, eager
-from ..partition.collage.pool import Offer, Pool, computes
+from ..partition.collage.candidate_set import Offer, Pool, computes
 from ..pipeline.known import KnownPrices
 from ..pipeline.stages import Build
 from ..relay.pattern import Graph

@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import path_of, told
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
-from ..floating_point import default_mode
-from ..json_record import to_json
-from ..lowering.graph import has_loops
-from ..lowering.members import Members, TargetLike
-from ..markup import element, html_of, table
+from ..lowering.build_targets import Members, TargetLike
+from ..lowering.graph_queries import has_loops
 from ..options import BuildKeywords, BuildOptions
 from ..partition import Collage, SavedPlan, plan_record
 from ..pipeline.contest import Contest, best_plan
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel, try_kept_model
 from ..pipeline.loading import LoadedModel, Model
-from ..pipeline.ram import require_ram
-from ..plain_files import write_whole
+from ..pipeline.memory_limit import require_ram
+from ..support.argument_checks import path_of, told
+from ..support.float_environment import default_mode
+from ..support.html import element, html_of, table
+from ..support.json_record import to_json
+from ..support.regular_files import write_whole
 from .asked import artifact_asked, installed_plugins, read_asked
-from .decided import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
 from .explain import explain
+from .placement_report import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
 from .report import Measured, Report, check_output, make_report
 from .timeline import timeline_svg
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from ..markup import element
-from ..target.values import shorten
+from ..support.html import element
+from ..targets.values import shorten
 
 __all__ = ["lanes_of", "timeline_lines", "timeline_svg"]
 

@@ -15,11 +15,11 @@ from types import MappingProxyType
 import numpy as np
 
 from ..errors import InternalError, ModelError, RequirementError, ToolchainError, UsageError
-from ..machines import Runner
-from ..toolchain.tools import ending, excerpt, run
+from ..support.machines import Runner
+from ..toolchain.subprocesses import ending, excerpt, run
 from .abi import Array, abi
-from .counting import Counts, place_plugin, read_counts
 from .devices import DeviceInfo, device_error, miscounted, run_error
+from .instruction_counting import Counts, place_plugin, read_counts
 from .session import ModelSession
 from .state import SessionState, check_state
 from .tensors import TensorInfo

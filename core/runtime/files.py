@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ModelError, UsageError
-from ..plain_files import open_plain, size_of, unreadable, write_whole
+from ..support.regular_files import open_plain, size_of, unreadable, write_whole
 
 if TYPE_CHECKING:
     import numpy as np

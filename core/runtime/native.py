@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
-from ..floating_point import kept_mode
-from ..interruptible import Detached, is_abandoned, is_main_thread
+from ..support.float_environment import kept_mode
+from ..support.interruptible import Detached, is_abandoned, is_main_thread
 from ..tir.form.dtype import DTYPES
 from .abi import Array, abi, aligned, text
 from .devices import DeviceInfo, Devices, device_infos

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import ModelError
-from ..tir.form.extents import Dim, Extent, Symbol, parse_extents, shown, symbols_of, valued
+from ..tir.form.symbolic_dims import Dim, Extent, Symbol, parse_extents, shown, symbols_of, valued
 from .abi import Array
 
 __all__ = ["OpenShapes", "Row"]

@@ -13,7 +13,7 @@ from ..errors import ToolchainError
 from ..toolchain.cache import Cache, library_key
 from ..toolchain.compile import Part, compile_program
 from ..toolchain.discovery import Compiler, host_cpu_id
-from ..toolchain.tools import ending, excerpt, run
+from ..toolchain.subprocesses import ending, excerpt, run
 
 __all__ = ["Peaks", "measured_peaks"]
 

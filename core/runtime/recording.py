@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError, UsageError
-from ..plain_files import Staged
+from ..support.regular_files import Staged
 from .abi import Array, abi
+from .helper_library import part_of_runtime
 from .native import NativeModel, Session
-from .part import part_of_runtime
 
 __all__ = ["Recorder", "TracedSession"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import told
 from ..errors import UsageError
+from ..support.argument_checks import told
 from ..tir.form.dtype import DTYPES
 from .abi import Array
 from .open_shapes import OpenShapes
@@ -76,7 +76,7 @@ class ModelSession(ABC):
 
     def _repr_html_(self) -> str:
         """A row for each input and output."""
-        from ..markup import element, html_of, table
+        from ..support.html import element, html_of, table
 
         rows = [
             (role, element("bdi", None, name), f"{array.dtype}{list(array.shape)}")

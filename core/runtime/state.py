@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import path_of, told
 from ..errors import ModelError, UsageError
+from ..support.argument_checks import path_of, told
 from .abi import Array
 from .files import read_arrays, save_arrays
 from .tensors import TensorInfo

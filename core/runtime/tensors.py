@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import ModelError
-from ..target.values import suggest
+from ..targets.values import suggest
 from ..tir.form.dtype import itemsize
 from .abi import Array
 from .open_shapes import OpenShapes

@@ -7,10 +7,10 @@ import os
 import weakref
 from typing import Any
 
-from ..arguments import told
 from ..errors import UsageError
+from ..support.argument_checks import told
 from .abi import abi
-from .part import part_of_runtime
+from .helper_library import part_of_runtime
 
 __all__ = ["Pool", "threads_of"]
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, NoReturn
 
 from ..errors import ModelError
-from ..plain_files import open_plain, unreadable
+from ..support.regular_files import open_plain, unreadable
 
 __all__ = ["Entry", "Place", "Trace", "TracedDevice", "TracedMemory", "parse_trace", "read_trace"]
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..hookspecs import Claims
-    from .kit import BoundCheck, check, checks
     from .record import CheckResult, ClauseCount, Conformance, Finding
+    from .runner import BoundCheck, check, checks
 
 __all__ = ["BoundCheck", "CheckResult", "Claims", "ClauseCount", "Conformance", "Finding", "check", "checks"]
 
 _WHERE = {
-    "BoundCheck": ".kit",
+    "BoundCheck": ".runner",
     "CheckResult": ".record",
     "Claims": "..hookspecs",
     "ClauseCount": ".record",
     "Conformance": ".record",
     "Finding": ".record",
-    "check": ".kit",
-    "checks": ".kit",
+    "check": ".runner",
+    "checks": ".runner",
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..errors import VerificationError
-from ..json_record import json_schema_of, to_json
+from ..support.json_record import json_schema_of, to_json
 
 if TYPE_CHECKING:
     from ..hookspecs import Claims

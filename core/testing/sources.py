@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import UsageError
-from ..metadata import Distribution, PackageNotFoundError, distribution
 from ..plugins.entry import normalised
+from ..support.package_metadata import Distribution, PackageNotFoundError, distribution
 from .subject import Subject, read_project
 
 __all__ = ["files_below", "imported_package", "installed", "package_in", "package_name", "source_of"]

@@ -11,11 +11,11 @@ from typing import Any
 
 from ..errors import PluginError, UsageError
 from ..hookspecs import Claims
-from ..lowering.members import Member, Members, resolve_targets
+from ..lowering.build_targets import Member, Members, resolve_targets
 from ..plugins import LoadedPlugin, PluginHost
 from ..plugins.entry import normalised
-from ..target import Target, TargetKind
-from ..target.kind import shown
+from ..targets import Target, TargetKind
+from ..targets.kind import shown
 from .deadline import DEFAULT_SECONDS
 
 __all__ = ["DEFAULT_LAYERS", "Subject", "find_subjects", "read_project"]

@@ -74,11 +74,11 @@ from .form.visit import (
     views,
     walk,
 )
-from .proofs.bounds import Bounds, Interval, interval
 from .proofs.commands import CopyCommand, ExecCommand, count_commands, elapsed_cycles
+from .proofs.intervals import Bounds, Interval, interval
 from .rewrites.flatten import flatten
 from .rewrites.row_form import NoRows, row_form
-from .rewrites.scratch import hoist_scratch
+from .rewrites.scratch_hoisting import hoist_scratch
 from .rewrites.simplify import simplify, simplify_expr
 from .rewrites.unroll import unroll
 

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..compilers import native_flags
 from ..errors import ToolchainError, UsageError
-from ..plain_files import open_plain
+from ..support.compiler_flags import native_flags
+from ..support.regular_files import open_plain
 from ..version import __version__
 from .compile import Part
 from .discovery import host_cpu_id

@@ -12,14 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
-from ..interruptible import SIGNAL_POLL_S
-from ..machines import Machine
-from ..target.values import suggest
+from ..support.compiler_flags import refused_file_names, refused_flags
+from ..support.interruptible import SIGNAL_POLL_S
+from ..support.machines import Machine
+from ..targets.values import suggest
 from .discovery import INSTALL_HINT, Compiler
 from .stack import Measured, measuring_flags, stack_bytes
-from .tools import Running, ending, excerpt, no_thread, run
+from .subprocesses import Running, ending, excerpt, no_thread, run
 
 __all__ = [
     "STACK_SYMBOL",

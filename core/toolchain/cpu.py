@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ..compilers import names_cpu
 from ..errors import ToolchainError, UsageError
-from ..machines import Machine, cpu_features
+from ..support.compiler_flags import names_cpu
+from ..support.machines import Machine, cpu_features
 from .discovery import INSTALL_HINT, Compiler, find_compiler
-from .tools import run
+from .subprocesses import run
 
 __all__ = ["FEATURES", "compiler_features", "refuse_other_cpu"]
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ..compilers import KNOWN_COMPILERS
 from ..errors import NoCompilerError, ToolchainError, UsageError
-from ..machines import Machine, same_triple
-from .tools import ending, run
+from ..support.compiler_flags import KNOWN_COMPILERS
+from ..support.machines import Machine, same_triple
+from .subprocesses import ending, run
 
 __all__ = ["INSTALL_HINT", "Compiler", "find_compiler", "host_cpu_id"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ToolchainError
-from ..machines import Machine
+from ..support.machines import Machine
 
 __all__ = [
     "Definition",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..contract.drivers import Library
 from ..errors import PluginError, ToolchainError, UmaError
-from ..machines import Machine
+from ..support.machines import Machine
 from .cache import Cache, default_folder, locked
 from .compile import try_link
 from .discovery import Compiler, find_compiler
@@ -152,11 +152,11 @@ def _packaged(library: Library) -> Iterator[Path]:
     """Folders of the distribution that may bring it."""
     if library.package is None:
         return
-    from .. import metadata  # takes 30 ms, and few models need it
+    from ..support import package_metadata  # takes 30 ms, and few models need it
 
     try:
-        files = metadata.files(library.package) or []
-    except metadata.PackageNotFoundError:
+        files = package_metadata.files(library.package) or []
+    except package_metadata.PackageNotFoundError:
         return
     names = {f"lib{library.name}{suffix}" for suffix in _SUFFIXES}
     yield from dict.fromkeys(Path(str(file.locate())).absolute().parent for file in files if file.name in names)

@@ -11,7 +11,7 @@ from ..errors import PluginError, ToolchainError
 from ..plugins.entry import PluginEntry
 from .compile import CompilationError
 from .elf import definitions
-from .tools import excerpt
+from .subprocesses import excerpt
 
 __all__ = ["NO_ORIGINS", "Origins", "PluginCodeError", "enclosing_function", "words_of"]
 

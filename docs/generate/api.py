@@ -22,7 +22,7 @@ def pages(names: Names) -> dict[str, str]:
         [
             heading(1, "Python modules"),
             "What the modules of `uma` list in their `__all__`: this is the public face, and plugins use nothing else. "
-            "Applications need `uma` and `uma.errors`, plugins `uma.hookspecs`, `uma.target`, `uma.relay`, "
+            "Applications need `uma` and `uma.errors`, plugins `uma.hookspecs`, `uma.targets`, `uma.relay`, "
             "`uma.relay.pattern` and `uma.tir`. The others are the compiler's own parts, for those who work on it.\n",
             "[Every public name](names.md) is listed on one page.\n",
             table(("module", "what is in it"), rows),

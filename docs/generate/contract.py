@@ -47,7 +47,7 @@ def _records(names: Names) -> str:
         [
             heading(1, "Records"),
             "What [hooks](hooks.md) take and give. `uma.hookspecs` has all of them but those that a target is declared "
-            "with, which `uma.target` has. They are frozen, and checked when they are made.\n",
+            "with, which `uma.targets` has. They are frozen, and checked when they are made.\n",
             table(("record", "what it is"), rows),
             *(render(home, names) for home in homes),
         ]

@@ -26,7 +26,7 @@ HOOKS = tuple(name for name, value in vars(hookspecs).items() if hasattr(value, 
 """In the order in which they are declared."""
 
 _TARGET_RECORDS = ("TargetKind", "Alias", "Attribute", "ListOf", "MapOf", "Limits", "QuantisedForm")
-"""Of `uma.target`, what the hook ``register_target`` gives, and what that consists of."""
+"""Of `uma.targets`, what the hook ``register_target`` gives, and what that consists of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def _page(module: str, name: str, value: object) -> str:
     if module == "uma.errors":
         return "errors"
     records = [one for one in map(vars(hookspecs).get, hookspecs.__all__) if is_class(one)]
-    if any(value is record for record in records) or (module == "uma.target" and name in _TARGET_RECORDS):
+    if any(value is record for record in records) or (module == "uma.targets" and name in _TARGET_RECORDS):
         return "records"
     return f"api/{module}"
 

@@ -9,9 +9,9 @@ from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Pattern, Runtime
 from uma.plugins import LoadedPlugin, PluginHost
 from uma.relay.pattern import describe
-from uma.target import Alias, Attribute, Target, TargetKind, read_target
-from uma.target.forms import COMPOSITE_KIND
-from uma.target.text import spell
+from uma.targets import Alias, Attribute, Target, TargetKind, read_target
+from uma.targets.parsing import COMPOSITE_KIND
+from uma.targets.text import spell
 
 from .docstrings import inline
 from .markdown import code, escaped, fence, heading, link, table

@@ -7,25 +7,25 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from uma.compilers import KNOWN_COMPILERS
 from uma.frontends.onnx.convert import CONVERTERS, OTHER_DOMAINS
 from uma.frontends.onnx.dynamic_lstm import BODIES
 from uma.frontends.onnx.fold import FOLDERS
-from uma.frontends.onnx.functions import MAX_TURNS
+from uma.frontends.onnx.function_expansion import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
+from uma.frontends.tflite.constant_folding import KNOWN
 from uma.frontends.tflite.control import CONTROL
 from uma.frontends.tflite.convert import CUSTOM_OPERATORS, OPERATORS
-from uma.frontends.tflite.known import KNOWN
 from uma.frontends.tflite.supported import DTYPES_OF
 from uma.frontends.tflite.variables import VARIABLE_OPERATORS
 from uma.hookspecs import Pattern
-from uma.machines import ARCHITECTURES, RUNNERS
 from uma.plugins import PluginHost
 from uma.plugins.moves import RENAMES
 from uma.relay import Op, registered_ops
 from uma.relay.op import MISSING
-from uma.target import Target, TargetKind, read_target
-from uma.target.kind import shown
+from uma.support.compiler_flags import KNOWN_COMPILERS
+from uma.support.machines import ARCHITECTURES, RUNNERS
+from uma.targets import Target, TargetKind, read_target
+from uma.targets.kind import shown
 
 from .docstrings import inline
 from .markdown import code, escaped, heading, table

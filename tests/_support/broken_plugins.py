@@ -20,7 +20,7 @@ import uma
 from uma.hookspecs import TargetCode, CustomOp, Implementation, Pass, Pattern, Runtime, hookimpl
 from uma.relay import Op
 from uma.relay.pattern import op, wildcard
-from uma.target import TargetKind
+from uma.targets import TargetKind
 """
 
 

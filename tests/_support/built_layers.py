@@ -13,9 +13,9 @@ from tests._support.random_layers import Layers, reference
 from tests._support.tools import skip_without
 
 import uma
-from uma.machines import cpu_features
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import IRModule
+from uma.support.machines import cpu_features
 
 PLUGINS = PluginHost(lambda: [PluginEntry("c", "uma_cpu_c", "uma-cpu-c", "0.1.0")])
 KINDS = ("conv2d", "conv2d", "conv1d", "dense", "matmul", "transpose", "transpose")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from uma.partition.collage.cover import CoverProblem, Piece, ops_of
+from uma.partition.collage.set_cover import CoverProblem, Piece, ops_of
 from uma.partition.collage.unions import unions
 
 

@@ -15,7 +15,7 @@ from uma.plugins import PluginEntry
 from uma.relay import Call, Expr, Function, call, quantised, rewrite
 from uma.relay.op import FixedPoint
 from uma.relay.pattern import Match, any_
-from uma.target import FixedPointForm
+from uma.targets import FixedPointForm
 
 __all__ = ["LAYERS", "fixed_npu", "residual_net"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from uma.program import Call, Plan, Program, Rows
-from uma.program.rows import Move, chain, schedule
+from uma.program.row_schedule import Move, chain, schedule
 from uma.tir.form.interp import interpret_row
 from uma.tir.form.nodes import PrimFunc
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from uma.errors import RequirementError
 from uma.hookspecs import LoweredKernel, Pattern, Refuse, Strategy
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Candidate, Owner, Placement
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build, Form
@@ -43,11 +42,12 @@ from uma.relay.module import AnyFunction, func_type
 from uma.relay.op import Op
 from uma.relay.pattern import any_
 from uma.relay.transform import canonicalise
-from uma.relay.transform.float_forms import requantise_in_floats
-from uma.relay.transform.zero_points import zero_points_to_biases
+from uma.relay.transform.float_requantisation import requantise_in_floats
+from uma.relay.transform.zero_point_folding import zero_points_to_biases
 from uma.relay.visit import with_children
 from uma.reports.explain import Explanation, explain
-from uma.target import Target
+from uma.support.json_record import to_json
+from uma.targets import Target
 
 from . import partitions
 from .partitions import ops_of

@@ -19,12 +19,12 @@ from uma.errors import ModelError
 from uma.frontends import import_model
 from uma.frontends.model import ImportedModel
 from uma.relay import Function, IRModule, Tuple
-from uma.relay.cuts import cut_symbols
+from uma.relay.computed_dimensions import cut_symbols
+from uma.relay.dimension_binding import with_extents
 from uma.relay.expr import Expr, Var
 from uma.relay.module import Signature, TensorInfo
-from uma.relay.valued import with_extents
 from uma.relay.visit import post_order, substitute
-from uma.tir.form.extents import Extent, Symbol
+from uma.tir.form.symbolic_dims import Extent, Symbol
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 

@@ -12,8 +12,8 @@ import heapq
 from dataclasses import dataclass
 
 from uma.partition import Decision
-from uma.partition.collage.cover import numbers, ops_of
-from uma.partition.collage.frontier import frontier
+from uma.partition.collage.frontier_search import frontier
+from uma.partition.collage.set_cover import numbers, ops_of
 
 __all__ = ["Paper", "by_paper"]
 

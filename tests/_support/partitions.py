@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uma.errors import PluginError, RequirementError
 from uma.partition import Owner, Placement, Refusal, Region
-from uma.partition.adopt import adopted
+from uma.partition.preassigned_regions import adopted
 from uma.pipeline.pins import unpinned
 from uma.relay import (
     Call,
@@ -53,7 +53,7 @@ from uma.relay.pattern.conditions import Anything
 from uma.relay.types import TupleType
 from uma.relay.verify import verify
 from uma.relay.visit import nested_exprs, with_children, without_pin
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 FULL = TensorType((2, 4), "int32")
 X, Y = Var("x", FULL), Var("y", FULL)

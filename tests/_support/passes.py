@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from uma.hookspecs import Pass
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type

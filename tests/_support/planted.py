@@ -12,7 +12,7 @@ from typing import Any
 
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.plugins.discovery import installed_plugins
-from uma.target import TargetKind
+from uma.targets import TargetKind
 from uma.testing.subject import Subject, find_subjects
 
 from .plugins import entry_of

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from uma.hookspecs import Pattern, hookimpl
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.lowering.fuse import fuse
-from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.stages import STAGES, Build, Form, Observer
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program
@@ -21,7 +21,7 @@ from uma.relay import Expr, Function, IRModule, Spans, free_vars
 from uma.relay.evaluate import evaluate
 from uma.relay.op import get_op
 from uma.relay.pattern import any_, op, wildcard
-from uma.target import Alias, Attribute, Limits, TargetKind
+from uma.targets import Alias, Attribute, Limits, TargetKind
 
 from .partitions import inputs_of
 from .programs import interpret_program

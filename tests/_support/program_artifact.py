@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uma.artifact.describe import buffer_records, call_records, device_record, tensor_records
 from uma.artifact.record import SCHEMA_VERSION
+from uma.artifact.record_builder import buffer_records, call_records, device_record, tensor_records
 from uma.codegen import emit_model
 from uma.codegen.devices import Device
 from uma.codegen.header import ports
-from uma.json_record import to_json
 from uma.program import Program, plan
+from uma.support.json_record import to_json
 
 
 def metadata_of(

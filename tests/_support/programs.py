@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from uma.program import Buffer, Call, Program
-from uma.program.control import Ways
+from uma.program.control_flow import Ways
 from uma.tir.form import nodes as tir
 from uma.tir.form.interp import interpret
 

@@ -7,7 +7,7 @@ from tests._support.plugins import built, module_of
 from tests._support.te_lowerings import kernel_of
 
 from uma.errors import PluginError
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.program import Program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call, const
 from uma.relay.module import func_type

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from uma.program import Buffer, Call, Program, Rows, by_rows, streamed, with_copies
-from uma.program.rows import Move, chain, schedule
+from uma.program.row_schedule import Move, chain, schedule
 from uma.tir.form import nodes as tir
 from uma.tir.form.interp import interpret_row
 

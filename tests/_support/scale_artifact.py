@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import uma.runtime
-from uma import json_record
 from uma.artifact import Artifact, ArtifactRecord
+from uma.support import json_record
 
 RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 import numpy as np
 
 from uma.tir import Machine, PrimFunc, interpret, parse_func
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.obligations import unproven
 
 
 def parsed(text: str, machine: Machine | None = None, **numbers: int) -> PrimFunc:

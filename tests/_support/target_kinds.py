@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from uma.errors import UsageError
-from uma.target import Alias, Attribute, ListOf, MapOf, Target, TargetKind
-from uma.target.forms import COMPOSITE_KIND
-from uma.target.values import MAX_VALUE_CHARS, is_label
+from uma.targets import Alias, Attribute, ListOf, MapOf, Target, TargetKind
+from uma.targets.parsing import COMPOSITE_KIND
+from uma.targets.values import MAX_VALUE_CHARS, is_label
 
 __all__ = ["ALIASES", "KINDS", "Registry", "targets"]
 

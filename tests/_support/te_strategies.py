@@ -16,7 +16,7 @@ from uma.tir import te
 from uma.tir.form.dtype import is_float
 from uma.tir.form.functions import FUNCTIONS
 from uma.tir.form.nodes import Bin, Cast, Expr, Imm, Load, Select, Var, const, maximum, minimum
-from uma.tir.form.scalar import binary, cast, unary
+from uma.tir.form.scalar_semantics import binary, cast, unary
 from uma.tir.form.visit import operands
 
 Draw = Any

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from tests._support.onnx_builder import OnnxBuilder
 
-from uma.tir.schedule import threads
+from uma.tir.schedule import parallelisation
 
 __all__ = ["every_loop", "picture", "picture_net"]
 
@@ -54,5 +54,5 @@ def every_loop() -> Iterator[None]:
     """Within it loops are marked however short they are."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("LEAST", 0.0), ("HANDOVER", 0.0), ("_LATE", 0.0), ("_GAIN", 1.0)):
-            patch.setattr(threads, name, value)
+            patch.setattr(parallelisation, name, value)
         yield

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from uma.errors import ToolchainError
-from uma.machines import Machine
+from uma.support.machines import Machine
 from uma.toolchain.compile import refused_program
 from uma.toolchain.discovery import find_compiler
 

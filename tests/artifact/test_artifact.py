@@ -25,12 +25,12 @@ from tests._support.scale_artifact import (
 )
 from tests._support.tools import skip_without
 
-from uma import json_record
-from uma.artifact import Artifact, ArtifactRecord, CallTime, Peaks, Ticks, compiled, load, schema
+from uma.artifact import Artifact, ArtifactRecord, CallTime, Peaks, Ticks, load, local_build, schema
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE, SCHEMA_VERSION
-from uma.artifact.soundness import problem
+from uma.artifact.record_verifier import problem
 from uma.errors import InternalError, ModelError, ToolchainError, UsageError
+from uma.support import json_record
 from uma.toolchain.cache import Cache
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
@@ -238,7 +238,7 @@ class TestRunning:
         self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         artifact.run(X)
-        monkeypatch.setattr(compiled, "compile_shared", None)
+        monkeypatch.setattr(local_build, "compile_shared", None)
         np.testing.assert_array_equal(load(saved).run(X)["y:0"], Y)
 
     def test_library_is_made_again_for_another_cpu_or_compiler(
@@ -261,7 +261,7 @@ class TestRunning:
         monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
         artifact = artifact_of(FILES, METADATA)
         with monkeypatch.context() as patch:
-            patch.setattr(compiled, "compile_shared", lambda parts, files, output, **_: output.write_bytes(b"x"))
+            patch.setattr(local_build, "compile_shared", lambda parts, files, output, **_: output.write_bytes(b"x"))
             with pytest.raises(ToolchainError):
                 use(artifact)
         use(artifact)

@@ -18,12 +18,12 @@ from tests._support.scale_artifact import artifact_of
 from uma.artifact import Artifact, PartCounts, load
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE
-from uma.artifact.soundness import problem
+from uma.artifact.record_verifier import problem
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, PartCounters
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
-from uma.json_record import to_json
 from uma.program import Buffer, Call
+from uma.support.json_record import to_json
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
 X = np.array([1, -2, 3, 2**30], np.int32)

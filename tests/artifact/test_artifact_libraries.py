@@ -88,7 +88,7 @@ def test_a_library_that_goes_meanwhile(
     compilers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "libtwice.so"
-    monkeypatch.setattr("uma.artifact.compiled.require_library", lambda *given: gone)
+    monkeypatch.setattr("uma.artifact.local_build.require_library", lambda *given: gone)
     with pytest.raises(ToolchainError, match="a library cannot be read any more: No such file") as error:
         calling().run(X)
     assert error.value.where == str(gone)

@@ -20,14 +20,14 @@ from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 
 from uma.artifact import load
 from uma.errors import UsageError
-from uma.runtime import replace
-from uma.runtime.replace import one_at_a_time, recover, replace_folder, staging
+from uma.runtime import atomic_replace
+from uma.runtime.atomic_replace import one_at_a_time, recover, replace_folder, staging
 from uma.toolchain.cache import default_folder, lock_folder
 
 _KILLED = """
 import json, os, random, signal, sys, time
 
-from uma import json_record
+from uma.support import json_record
 from uma.artifact import Artifact, ArtifactRecord, load
 from uma.runtime import replace
 
@@ -128,11 +128,11 @@ def test_two_folders_are_exchanged_where_that_can_be(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "x").touch()
-    if not replace._exchange(tmp_path / "a", tmp_path / "b"):
+    if not atomic_replace._exchange(tmp_path / "a", tmp_path / "b"):
         pytest.skip("this file system cannot exchange folders")
     assert (tmp_path / "b" / "x").exists()
     with pytest.raises(FileNotFoundError):
-        replace._exchange(tmp_path / "a", tmp_path / "none")
+        atomic_replace._exchange(tmp_path / "a", tmp_path / "none")
 
 
 def test_a_c_library_that_cannot_exchange(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_an_exchange_that_fails(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
     def fail(*_: object) -> bool:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(replace, "_exchange", fail)
+    monkeypatch.setattr(atomic_replace, "_exchange", fail)
     with pytest.raises(UsageError, match="cannot write the artifact: Input/output error"):
         artifact_of(FILES, changed("targets", ["new"])).save(saved)
     assert load(saved).metadata["targets"] == METADATA["targets"]
@@ -166,7 +166,7 @@ def test_an_exchange_that_fails(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
 def moved_aside(saved: Path) -> Path:
     """What a process leaves that is killed between two renames."""
     with pytest.MonkeyPatch.context() as patch, staging(saved) as staged:
-        patch.setattr(replace, "_exchange", lambda *_: False)
+        patch.setattr(atomic_replace, "_exchange", lambda *_: False)
         aside = staged.with_name(f"{staged.name}.old")
         os.rename(saved, aside)
     return aside
@@ -282,14 +282,14 @@ def test_a_lock_on_the_parent_blocks_nothing(saved: Path, name: str) -> None:
 def test_the_folder_that_is_written_can_be_locked_by_no_other_user(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    modes, lock = [], replace._locked
+    modes, lock = [], atomic_replace._locked
 
     def noted(folder: Path, wait: bool) -> int | None:
         if wait:
             modes.append(folder.stat().st_mode & 0o777)
         return lock(folder, wait)
 
-    monkeypatch.setattr(replace, "_locked", noted)
+    monkeypatch.setattr(atomic_replace, "_locked", noted)
     umask = os.umask(0o027)
     try:
         again(saved)
@@ -309,7 +309,7 @@ def test_a_folder_that_cannot_have_its_mode_is_removed(saved: Path, monkeypatch:
 
 
 def test_one_that_was_swept_before_it_was_locked_is_made_again(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    swept, lock = [], replace._locked
+    swept, lock = [], atomic_replace._locked
 
     def sweeping(folder: Path, wait: bool) -> int | None:
         handle = lock(folder, wait)
@@ -318,7 +318,7 @@ def test_one_that_was_swept_before_it_was_locked_is_made_again(saved: Path, monk
             folder.rmdir()
         return handle
 
-    monkeypatch.setattr(replace, "_locked", sweeping)
+    monkeypatch.setattr(atomic_replace, "_locked", sweeping)
     again(saved)
     assert len(swept) == 1
 
@@ -345,7 +345,7 @@ def test_two_of_one_user_wait_for_each_other(tmp_path: Path, monkeypatch: pytest
             pass
         me = re.escape(f"process {os.getpid()} on {os.uname().nodename}")
         with monkeypatch.context() as patch:
-            patch.setattr(replace, "_LOCK_LIMIT_S", 0.05)
+            patch.setattr(atomic_replace, "_LOCK_LIMIT_S", 0.05)
             with pytest.raises(
                 UsageError, match=f"^{me} has been replacing something in this folder for 0.05 s"
             ) as found:
@@ -382,7 +382,7 @@ def test_where_locks_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 _SAVED_BY_NOBODY = """
 import json, os, sys
 
-from uma import json_record
+from uma.support import json_record
 from uma.artifact import Artifact, ArtifactRecord, load
 
 files, metadata = json.load(sys.stdin)
@@ -402,7 +402,7 @@ def test_what_other_users_left_in_a_folder_like_tmp_blocks_nothing(saved: Path) 
     with tempfile.TemporaryDirectory() as name:
         parent = Path(name)
         parent.chmod(0o1777)
-        aside = parent / f"{replace._prefix(parent / 'scale')}{'0' * 16}.old"
+        aside = parent / f"{atomic_replace._prefix(parent / 'scale')}{'0' * 16}.old"
         aside.mkdir()
         given = json.dumps([{name: text for name, text in FILES.items() if isinstance(text, str)}, METADATA])
         done = subprocess.run(

@@ -197,7 +197,7 @@ class TestSaving:
         self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rename, calls = os.rename, []
-        monkeypatch.setattr("uma.runtime.replace._exchange", lambda *_: False)
+        monkeypatch.setattr("uma.runtime.atomic_replace._exchange", lambda *_: False)
 
         def second_fails(source: Path, target: Path) -> None:
             calls.append(target)

@@ -12,7 +12,7 @@ from tests._support.scale_artifact import FILES, METADATA, artifact_of
 
 from uma.artifact import Artifact, BufferRecord, Footprint, memory_peaks
 from uma.artifact.footprint import footprint
-from uma.json_record import to_json
+from uma.support.json_record import to_json
 
 
 @pytest.mark.usefixtures("cache_folder")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from uma import artifact
-from uma.json_schema import KEYWORDS, problem
+from uma.support.json_schema import KEYWORDS, problem
 
 ITEM = {"type": "object", "additionalProperties": {"type": "integer"}}
 

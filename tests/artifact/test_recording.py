@@ -18,7 +18,7 @@ from tests._support.scale_artifact import FILES, METADATA, artifact_of
 from uma.artifact import Artifact
 from uma.codegen.devices import Device
 from uma.errors import DeviceError, ToolchainError, UsageError
-from uma.runtime import part
+from uma.runtime import helper_library
 from uma.runtime.recording import Recorder
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
@@ -216,7 +216,7 @@ def test_what_records_must_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         (tmp_path / "broken.so").write_text("")
         return tmp_path / "broken.so"
 
-    part.part_of_runtime.cache_clear()
-    monkeypatch.setattr(part.Cache, "library", broken)
+    helper_library.part_of_runtime.cache_clear()
+    monkeypatch.setattr(helper_library.Cache, "library", broken)
     with pytest.raises(ToolchainError, match="cannot load what records devices"):
         Recorder("net", [], {}, print)

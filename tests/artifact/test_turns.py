@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from uma.artifact.execution_counts import ControlFlowTime, has_ways, is_nested, times_of, way_times
 from uma.artifact.profile import CallTime
 from uma.artifact.record import CallRecord
-from uma.artifact.turns import ControlFlowTime, has_ways, is_nested, times_of, way_times
 
 
 def call(way: str | None = None, layer: str = "") -> CallRecord:

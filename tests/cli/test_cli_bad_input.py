@@ -383,7 +383,7 @@ class TestToolchain:
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU is one of x86")
     def test_a_cpu_that_this_machine_is_not(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "cpuinfo").write_text("flags : fpu sse sse2\n")
-        monkeypatch.setattr("uma.machines._CPUINFO", folder / "cpuinfo")
+        monkeypatch.setattr("uma.support.machines._CPUINFO", folder / "cpuinfo")
         target = ("--target", "c -mcpu=x86-64-v4 -opt=0")
         assert uma("build", "net.py", *target, "-o", "out").code == 0
         for command in (["run", "out"], ["run", "out", "--profile"], ["verify", "net.py", *target]):

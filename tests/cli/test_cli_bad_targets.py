@@ -12,7 +12,7 @@ from tests._support.small_models import Uma
 import uma as uma_package
 from uma.errors import UsageError
 from uma.plugins import PluginHost
-from uma.target import Alias, Attribute, ListOf, MapOf, Target
+from uma.targets import Alias, Attribute, ListOf, MapOf, Target
 
 NPU = accelerator(
     "npu",

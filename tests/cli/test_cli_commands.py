@@ -22,7 +22,7 @@ from uma.cli import main
 from uma.pipeline import STAGES
 from uma.plugins import PluginEntry, PluginHost
 from uma.runtime.tensors import random_array
-from uma.target import Alias, Attribute, FixedPointForm, ListOf, MapOf, QuantisedForm, Target, read_target
+from uma.targets import Alias, Attribute, FixedPointForm, ListOf, MapOf, QuantisedForm, Target, read_target
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ pathlib.Path(__file__).with_name("imported").touch()
 
 GOOD = """
 from uma.hookspecs import hookimpl
-from uma.target import Attribute, ListOf, Target, TargetKind
+from uma.targets import Attribute, ListOf, Target, TargetKind
 
 class Plugin:
     @hookimpl

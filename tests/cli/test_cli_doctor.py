@@ -17,9 +17,9 @@ from tests._support.installed import install
 from tests._support.plugins import HOST, accelerator, entry_of
 from tests._support.small_models import Done, Uma
 
-from uma import metadata
-from uma.distribution import extra_hint
 from uma.plugins import PluginEntry, PluginHost
+from uma.support import package_metadata
+from uma.support.distribution import extra_hint
 
 Finding = dict[str, Any]
 
@@ -32,7 +32,7 @@ def findings(done: Done, status: str) -> list[Finding]:
 def sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host is installed, and nothing besides; what compilers make of loops is the matter of other tests."""
     with_plugins(monkeypatch, *entry_of(HOST))
-    monkeypatch.setattr("uma.cli.inner_loops.judge", lambda host: iter(()))
+    monkeypatch.setattr("uma.cli.compiler_check.judge", lambda host: iter(()))
 
 
 def with_plugins(monkeypatch: pytest.MonkeyPatch, *entries: PluginEntry) -> None:
@@ -81,16 +81,16 @@ class TestPackages:
                     self.metadata["Version"] = version
 
         given: dict[str, Any] = {}
-        real = metadata.distribution
+        real = package_metadata.distribution
 
         def distribution(name: str) -> Any:
             if name not in given:
                 return real(name)
             if given[name] is None:
-                raise metadata.PackageNotFoundError(name)
+                raise package_metadata.PackageNotFoundError(name)
             return Fake(*given[name])
 
-        monkeypatch.setattr(metadata, "distribution", distribution)
+        monkeypatch.setattr(package_metadata, "distribution", distribution)
         yield given
 
     @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ class TestHints:
     ) -> None:
         def of(name: str) -> Any:
             if offered is None:
-                raise metadata.PackageNotFoundError(name)
+                raise package_metadata.PackageNotFoundError(name)
             made = Message()
             made["Name"] = name
             for extra in offered:
                 made["Provides-Extra"] = extra
             return made
 
-        monkeypatch.setattr(metadata, "metadata", of)
+        monkeypatch.setattr(package_metadata, "metadata", of)
         assert extra_hint("onnx", "one two") == hint
 
 

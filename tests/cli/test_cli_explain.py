@@ -27,7 +27,7 @@ from uma.relay import Call, Function, IRModule
 from uma.relay.pattern import Clause, Failed, Match, op, wildcard
 from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
-from uma.target import Limits, Target
+from uma.targets import Limits, Target
 from uma.tir import te
 from uma.tir.form import nodes as tir
 

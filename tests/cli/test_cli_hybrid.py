@@ -11,7 +11,7 @@ from tests._support.small_models import Uma
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.pipeline.hybrid import project_hybrid
-from uma.project import ProjectError
+from uma.support.project_file import ProjectError
 
 
 def test_the_command_and_the_project(uma: Uma, folder: Path) -> None:

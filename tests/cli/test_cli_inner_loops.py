@@ -10,7 +10,7 @@ import pytest
 from tests._support.small_models import Uma
 from tests._support.tools import skip_without
 
-from uma.cli import inner_loops
+from uma.cli import compiler_check
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay.expr import Function, Tuple, Var, call
 from uma.relay.module import IRModule
@@ -41,8 +41,8 @@ def few_loops() -> tuple[IRModule, tuple[str, ...]]:
 def with_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few loops, one compiler, and a cache that knows neither."""
     skip_without("gcc")
-    monkeypatch.setattr(inner_loops, "_loops", few_loops)
-    monkeypatch.setattr(inner_loops, "COMPILERS", ("gcc",))
+    monkeypatch.setattr(compiler_check, "_loops", few_loops)
+    monkeypatch.setattr(compiler_check, "COMPILERS", ("gcc",))
     monkeypatch.setattr("uma.plugins.default_host", lambda: PLUGINS)
     monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -101,6 +101,6 @@ def test_a_compiler_that_fails_is_the_matter_of_another_check(
 @pytest.mark.soak
 def test_all_forms_are_computed_as_meant_by_the_compilers_of_this_machine(compilers: tuple[str, ...]) -> None:
     """What doctor asks, of the whole list of loops."""
-    verdicts = list(inner_loops.judge(PLUGINS))
+    verdicts = list(compiler_check.judge(PLUGINS))
     assert {verdict.target for verdict in verdicts} >= {f"c -cc={name}" for name in compilers}
     assert [verdict for verdict in verdicts if verdict.wrong] == []

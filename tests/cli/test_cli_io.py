@@ -9,7 +9,7 @@ import pytest
 from tests._support.small_models import Uma
 
 from uma.pipeline.io import project_io
-from uma.project import ProjectError
+from uma.support.project_file import ProjectError
 
 
 def test_the_command_and_the_project(uma: Uma, folder: Path) -> None:

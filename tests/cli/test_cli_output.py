@@ -16,7 +16,7 @@ from tests._support.small_models import NET, Uma
 
 from uma.cli.output import Output
 from uma.errors import ModelError, UsageError
-from uma.target.values import shorten
+from uma.targets.values import shorten
 
 
 class Terminal(io.StringIO):

@@ -148,7 +148,7 @@ def test_no_other_plugin_is_imported(
 ) -> None:
     source = """
     from uma.hookspecs import hookimpl
-    from uma.target import TargetKind
+    from uma.targets import TargetKind
 
     @hookimpl
     def register_target():

@@ -18,7 +18,7 @@ from uma.hookspecs import PLUGIN_API_VERSION, Clause, CustomOp, Pass, Pattern, S
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import Function, Op
 from uma.relay.pattern import op, wildcard
-from uma.target import Alias, Attribute, Target
+from uma.targets import Alias, Attribute, Target
 
 API = ".".join(map(str, PLUGIN_API_VERSION))
 
@@ -246,7 +246,7 @@ def test_a_plugin_that_ends_the_process_is_an_error_of_its_own(uma: Uma, ending:
 @pytest.mark.filterwarnings("default")
 def test_what_a_plugin_says_in_the_child_is_said(uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = "register_target = hookimpl(lambda: [TargetKind('warns', help='a device', device_type='npu')])\n"
-    head = "import sys, warnings\nfrom uma.hookspecs import hookimpl\nfrom uma.target import TargetKind\n"
+    head = "import sys, warnings\nfrom uma.hookspecs import hookimpl\nfrom uma.targets import TargetKind\n"
     install(tmp_path, "uma-warns", ["warns"], f"{head}warnings.warn('mind the gap')\n{kind}")
     monkeypatch.syspath_prepend(tmp_path)
     entries = [one for one in installed_plugins() if one.kind == "warns"]

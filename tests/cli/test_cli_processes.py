@@ -140,7 +140,7 @@ def test_a_signal_during_a_build(
 CHATTY = """
 import os, subprocess, sys
 from uma.hookspecs import hookimpl
-from uma.target import TargetKind
+from uma.targets import TargetKind
 
 print("imported, with print")
 os.write(1, b"and to the file below\\n")

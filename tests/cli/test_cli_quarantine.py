@@ -95,7 +95,7 @@ CHANGES = """
 import os, signal, warnings
 import numpy
 from uma.hookspecs import hookimpl
-from uma.target import TargetKind
+from uma.targets import TargetKind
 
 os.chdir("/")
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -14,8 +14,8 @@ from tests._support.small_models import Uma
 from uma.hookspecs import Pattern
 from uma.plugins import PluginHost
 from uma.relay.pattern import Match, any_, op, wildcard
-from uma.relay.transform import fixed_points
-from uma.target import FixedPointForm
+from uma.relay.transform import fixed_point_view
+from uma.targets import FixedPointForm
 
 TARGETS = ("--target", "npu", "--target", "plain")
 BY_CONSENT = ("--requantize", "fixed-point")
@@ -103,7 +103,7 @@ def test_verify(uma: Uma, install: Callable[..., None], monkeypatch: pytest.Monk
     assert "  n_Conv_7, n_QuantizeLinear_8: " in done.out
     record = uma(*command, "--json").json
     assert (record["equal"], len(record["requantized"]), len(record["drifts"])) == (True, 3, 1)
-    monkeypatch.setattr(fixed_points, "largest_deviation", lambda *given: 0)
+    monkeypatch.setattr(fixed_point_view, "largest_deviation", lambda *given: 0)
     done = uma(*command)
     assert (done.code, "beyond what they may" in done.out) == (7, True)
     assert "layer n_Conv_2, n_Relu_3, n_QuantizeLinear_4 is " in done.err

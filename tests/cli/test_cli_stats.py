@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests._support.small_models import NET, Uma
 
-from uma.counters import active_counters, counting
 from uma.pipeline.stages import STAGES
 from uma.relay import Expr, TensorType, call, rewrite
 from uma.relay import Var as RelayVar
 from uma.relay.pattern import Pattern, match, op, wildcard
+from uma.support.counters import active_counters, counting
 from uma.tir import Bin, Imm, Var
 from uma.tir.rewrites.simplify import simplify_expr
 

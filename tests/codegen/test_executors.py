@@ -24,7 +24,7 @@ from uma.codegen.executors import EXECUTORS, graph
 from uma.codegen.profile import HOOKS
 from uma.errors import ModelError
 from uma.program import Buffer, Call, Plan, Program, plan
-from uma.target import TargetKind
+from uma.targets import TargetKind
 
 
 def both(program: Program, devices: Mapping[str, Device] | None = None) -> tuple[ModelFiles, ModelFiles]:

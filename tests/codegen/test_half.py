@@ -18,7 +18,7 @@ from uma.tir import te
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import Bin, Buffer, Call, Cast, Imm, Un, Update
 from uma.tir.form.nodes import Var as LoopVar
-from uma.tir.form.scalar import cast, round_float
+from uma.tir.form.scalar_semantics import cast, round_float
 
 
 def apply(op: str, data: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ from uma.tir.form.nodes import (
     seq,
 )
 from uma.tir.form.visit import substitute
-from uma.tir.proofs.bounds import Bounds, Interval
+from uma.tir.proofs.intervals import Bounds, Interval
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll
 

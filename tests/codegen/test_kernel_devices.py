@@ -19,7 +19,7 @@ from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import PrimFunc
 from uma.tir.form.text import parse_func
 from uma.tir.rewrites.flatten import flatten
-from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.scratch_hoisting import hoist_scratch
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll
 

@@ -14,14 +14,14 @@ from tests._support.c_programs import CSRC
 from tests._support.programs import kernel
 
 from uma.artifact import ClockRecord, PartsRecord
-from uma.artifact.describe import device_record
+from uma.artifact.record_builder import device_record
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, Implementation, PartCounters
 from uma.errors import InternalError, PluginError, UsageError
-from uma.json_record import to_json
 from uma.program import Program, plan
-from uma.target import Attribute, Target, TargetKind
+from uma.support.json_record import to_json
+from uma.targets import Attribute, Target, TargetKind
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-D_POSIX_C_SOURCE=200112L")
 SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread")

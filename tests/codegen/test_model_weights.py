@@ -21,7 +21,7 @@ from tests._support.programs import interpret_program, kernel
 
 from uma.codegen import emit_model
 from uma.program import Buffer, Call, Program, plan, verify
-from uma.weights_forms import WeightsForm
+from uma.support.weights_forms import WeightsForm
 
 _FILE_TEST = """
 #include <string.h>

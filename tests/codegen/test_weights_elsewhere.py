@@ -10,13 +10,13 @@ import pytest
 
 import uma
 from uma.errors import UsageError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import make_artifact, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.program import Program, plan
+from uma.support.weights_forms import WEIGHTS_FORMS
 from uma.toolchain.discovery import find_compiler
-from uma.weights_forms import WEIGHTS_FORMS
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 needs_zig = pytest.mark.skipif(

@@ -19,10 +19,10 @@ from tests._support.tflite_control import Builder
 import uma
 from uma.errors import ModelError, UsageError
 from uma.frontends import import_model
-from uma.import_budget import IMPORT_LIMIT, Budget, BudgetError
 from uma.relay import Call, Constant, Function, IRModule, post_order
 from uma.relay.expr import call, const, effort_of
 from uma.relay.transform.canonical import canonicalise
+from uma.support.import_budget import IMPORT_LIMIT, Budget, BudgetError
 
 EXCEEDED = "with it, the constants that are computed at import exceed"
 TOO_MUCH = "with it, the arithmetic at import exceeds"

@@ -18,7 +18,7 @@ from uma.frontends import ImportedModel, import_model
 from uma.relay import Call, Constant, TensorInfo, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
-from uma.relay.transform.layout import permutation
+from uma.relay.transform.layout_propagation import permutation
 
 
 def ops(model: ImportedModel) -> list[str]:

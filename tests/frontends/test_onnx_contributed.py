@@ -13,10 +13,10 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
 from uma.errors import ModelError
 from uma.frontends import import_model
+from uma.relay.dimension_binding import with_extents
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Var
 from uma.relay.transform import canonicalise
-from uma.relay.valued import with_extents
 from uma.relay.visit import post_order
 
 MICROSOFT = "com.microsoft"

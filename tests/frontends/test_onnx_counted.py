@@ -14,11 +14,11 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 import uma
 from uma.errors import ModelError
 from uma.frontends import import_model
-from uma.frontends.onnx.counts import Counts
+from uma.frontends.onnx.computed_dimensions import Counts
 from uma.relay import TensorType, Var, call, parse_module, print_module
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
-from uma.tir.form.extents import OpenExtentError
+from uma.tir.form.symbolic_dims import OpenExtentError
 
 Feeds = dict[str, np.ndarray]
 

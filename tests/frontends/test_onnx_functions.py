@@ -14,7 +14,7 @@ from tests._support.onnx_builder import IR_VERSION, OnnxBuilder, run_onnxruntime
 
 from uma.errors import ModelError
 from uma.frontends import import_model
-from uma.frontends.onnx.functions import schema_body
+from uma.frontends.onnx.function_expansion import schema_body
 from uma.frontends.onnx.proto import Node
 from uma.relay.evaluate import evaluate
 

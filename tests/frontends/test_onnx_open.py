@@ -12,9 +12,9 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 from uma.errors import ModelError, UsageError
 from uma.frontends import import_model
 from uma.relay import parse_module, print_module
+from uma.relay.dimension_binding import with_extents
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
-from uma.relay.valued import with_extents
 
 LARGEST = 7
 

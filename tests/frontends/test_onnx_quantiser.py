@@ -19,7 +19,7 @@ from uma.frontends import import_model
 from uma.relay import Call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
-from uma.relay.transform.float_forms import check_forms, requantise_in_floats
+from uma.relay.transform.float_requantisation import check_forms, requantise_in_floats
 
 SCALE, ZERO_POINT = 0.1, 3
 

@@ -15,9 +15,9 @@ from tests._support.tflite_builder import TFLiteBuilder, litert
 from uma.frontends import import_model
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call
+from uma.relay.fixed_point import scale_integer
 from uma.relay.module import IRModule
 from uma.relay.op import FixedPoint, FloatScale
-from uma.relay.scaling import scale_integer
 from uma.relay.transform import canonicalise
 from uma.relay.visit import post_order
 

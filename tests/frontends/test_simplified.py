@@ -11,7 +11,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.cli import main
 from uma.frontends import import_model
-from uma.frontends.simplified import Simplified
+from uma.frontends.import_summary import Simplified
 
 
 def onnx_model() -> bytes:

@@ -9,7 +9,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.errors import ModelError, UsageError
 from uma.frontends import import_model
-from uma.frontends.states import keep_states
+from uma.frontends.state_pairs import keep_states
 from uma.relay.expr import Function, Tuple, Var, call
 from uma.relay.module import IRModule, Signature, StateInfo, TensorInfo
 from uma.relay.types import TensorType

@@ -11,7 +11,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.frontends.tflite import from_tflite
 from uma.relay.evaluate import evaluate
-from uma.relay.scaling import quantize_multiplier, scale_integer
+from uma.relay.fixed_point import quantize_multiplier, scale_integer
 
 STEPS = 6
 

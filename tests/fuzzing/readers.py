@@ -439,7 +439,7 @@ def _file(data: bytes, name: str) -> Iterator[Path]:
 
 
 def _load_plan(data: bytes) -> None:
-    from uma.partition.collage.planned import SavedPlan
+    from uma.partition.collage.saved_plan import SavedPlan
 
     with _file(data, "plan.json") as path:
         SavedPlan.read(path)

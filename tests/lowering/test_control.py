@@ -10,7 +10,7 @@ from tests._support.programs import interpret_program
 
 from uma.lowering.sequence import traced_sequence
 from uma.program import Call, If, Loop, Program, plan, print_program, verify_plan
-from uma.relay.bodies import bodies_of, settled
+from uma.relay.control_bodies import bodies_of, settled
 from uma.relay.evaluate import evaluate
 from uma.relay.module import IRModule
 from uma.relay.text import parse_module

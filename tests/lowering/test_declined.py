@@ -12,9 +12,8 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError
 from uma.hookspecs import Declined, Fusion, Refuse, Strategy
-from uma.json_record import to_json
-from uma.lowering.declines import Decline
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.declined_strategies import Decline
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
@@ -22,7 +21,8 @@ from uma.plugins import PluginHost
 from uma.relay import Function, IRModule, call
 from uma.relay.pattern import Pattern, op, wildcard
 from uma.reports.explain import explain
-from uma.target import Target
+from uma.support.json_record import to_json
+from uma.targets import Target
 
 WHY = "the addition has 6 elements, which is no multiple of 4"
 

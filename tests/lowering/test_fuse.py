@@ -37,7 +37,7 @@ from uma.relay.transform import canonicalise
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import post_order
-from uma.target import Limits
+from uma.targets import Limits
 
 
 def var(shape: tuple[int, ...], dtype: str = "float32", name: str = "x") -> Var:

@@ -17,7 +17,7 @@ from tests._support.small_models import NET
 
 from uma.errors import ModelError
 from uma.hookspecs import ChannelBounds, Fusion, LoweredKernel, Pattern, Strategy
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
@@ -41,7 +41,7 @@ from uma.relay import (
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import any_, constant, op, wildcard
 from uma.relay.types import FuncType
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 from uma.tir.form.interp import interpret
 
 I8 = "int8"

@@ -7,7 +7,7 @@ import pytest
 from tests._support.random_layers import Layers
 
 import uma
-from uma.lowering.joined import with_joined_loops
+from uma.lowering.loop_collapse import with_joined_loops
 from uma.relay.expr import Expr, Function, Var, call
 from uma.relay.tensors import tensor_function
 from uma.relay.types import TensorType

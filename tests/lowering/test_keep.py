@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests._support.plugins import run
 from tests._support.programs import interpret_program
 
-from uma.lowering.keep import evaluation_order, moves
 from uma.lowering.sequence import sequence_tracing
+from uma.lowering.state_update import evaluation_order, moves
 from uma.program import Program, plan, verify, verify_plan
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Expr, Function, Tuple, Var, call, const

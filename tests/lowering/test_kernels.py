@@ -15,7 +15,7 @@ from uma.relay.pattern import PatternTable
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import post_order
-from uma.target import Limits
+from uma.targets import Limits
 
 MOST_CALLS = Limits().calls
 

@@ -15,8 +15,8 @@ from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Extern, Library, Routine, Runtime
 from uma.plugins import PluginHost
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call, const
-from uma.runtime import find_library
 from uma.tir import Buffer, Param
+from uma.toolchain import find_library
 
 HEADER = "void twice(const int *x, int *y, long count);\n"
 SOURCE = f"{HEADER}void twice(const int *x, int *y, long count) {{ while (count-- > 0) y[count] = 2 * x[count]; }}\n"

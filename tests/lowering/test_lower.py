@@ -16,7 +16,7 @@ from tests._support.programs import interpret_program
 from tests._support.relay_strategies import assert_same, modules, random_array, values_of
 
 from uma.errors import InternalError, ModelError
-from uma.lowering.graph import unique_name
+from uma.lowering.graph_queries import unique_name
 from uma.lowering.lower import lower, lower_tracing
 from uma.lowering.sequence import sequence
 from uma.program import Program

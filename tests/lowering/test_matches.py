@@ -12,12 +12,12 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import Clause, Cost, LoweredKernel, MatchedRegion, Pass, Pattern, Refuse, RegionMatch, UnmatchedCall
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.pipeline.stages import Build
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, TupleGetItem, Var, call
 from uma.relay.pattern import Match, any_, constant, op, outputs, tuple_item, where, wildcard
 from uma.reports.costs import region_costs
-from uma.target import Target
+from uma.targets import Target
 
 SMALL = Var("small", TensorType((4,), "int32"))
 
@@ -206,9 +206,9 @@ def test_a_host_lowers_a_match_too() -> None:
     """By the pattern's lower, where its predicate holds of the kernel alone."""
     from tests._support.plugins import entry_of
 
-    from uma.lowering.members import resolve_targets
+    from uma.lowering.build_targets import resolve_targets
     from uma.plugins import PluginHost
-    from uma.target import TargetKind
+    from uma.targets import TargetKind
 
     given: list[Match] = []
 

@@ -15,9 +15,9 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Strategy
-from uma.lowering.members import Member, Members, resolve_targets
+from uma.lowering.build_targets import Member, Members, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
-from uma.target import Attribute, Limits, QuantisedForm, Target, TargetKind
+from uma.targets import Attribute, Limits, QuantisedForm, Target, TargetKind
 
 LANES = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")
 OTHER = TargetKind("other", (LANES,), help="another host", is_host=True)

@@ -13,14 +13,14 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import Fusion, LoweredKernel, Pass, Pattern, Refuse, Strategy
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import OpRecord
 from uma.plugins import PluginHost
 from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const
 from uma.relay.pattern import constant, op, wildcard
 from uma.relay.visit import post_order, rewrite
 from uma.reports.explain import explain
-from uma.target import Target
+from uma.targets import Target
 
 
 def records(module: IRModule, members: Members) -> dict[str, OpRecord]:

@@ -14,7 +14,7 @@ from tests._support.regions import CHAIN, OPS, T, X, fault
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import LoweredKernel, Pattern, Runtime, Strategy
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.plugins import PluginHost
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type

@@ -27,7 +27,7 @@ from tests._support.te_lowerings import kernel_of, lowered
 import uma
 from uma.errors import ModelError, PluginError, UsageError
 from uma.hookspecs import Fusion, LoweredKernel, Pattern, Strategy
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel
 from uma.pipeline.stages import Build, Form
@@ -37,7 +37,7 @@ from uma.relay.module import func_type
 from uma.relay.pattern import op, wildcard
 from uma.relay.visit import nested_exprs, post_order
 from uma.reports.explain import explain
-from uma.target import Limits, Target
+from uma.targets import Limits, Target
 from uma.tir import te
 from uma.tir.form import nodes as tir
 

@@ -15,8 +15,7 @@ from tests._support.stream_plugin import addition, lowering, plugin
 from uma.artifact import Artifact
 from uma.errors import DeviceError, ModelError, PluginError
 from uma.hookspecs import Extern, Refuse, Routine
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.dump import Dumper, read_dump
 from uma.pipeline.loading import LoadedModel
@@ -31,11 +30,12 @@ from uma.relay.module import func_type
 from uma.relay.pattern import Match
 from uma.relay.types import TensorType
 from uma.relay.visit import post_order
+from uma.reports.command_listing import streams
 from uma.reports.explain import explain
-from uma.reports.streams import streams
-from uma.reports.verify import verify
-from uma.target import Target
+from uma.support.json_record import to_json
+from uma.targets import Target
 from uma.tir import Buffer, Param, PrimFunc
+from uma.verification.models import verify
 
 X, Y = (Var(name, TensorType((2, 4), "int32")) for name in "xy")
 SUM = call("add", X, const(np.arange(4, dtype=np.int32)))

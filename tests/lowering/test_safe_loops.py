@@ -15,7 +15,7 @@ from tests._support.tir_tools import func
 from uma.contract.passes import PHASES
 from uma.errors import InternalError, ModelError, PluginError, TextError
 from uma.hookspecs import CustomOp, LoweredKernel, Pass, Strategy
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline import stages
 from uma.pipeline.driver import lower_loaded
 from uma.pipeline.loading import load_model

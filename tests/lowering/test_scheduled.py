@@ -15,14 +15,14 @@ from tests._support.programs import interpret_program
 from uma.errors import PluginError
 from uma.hookspecs import Fusion, Pattern, ScheduledKernel, Strategy
 from uma.lowering import loops
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
 from uma.program import Program
 from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import any_, constant, op, wildcard
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 from uma.tir import Imm, te
 from uma.tir.form.nodes import PrimFunc
 from uma.tir.form.text import parse_func

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uma.contract.fusion import Fusion
-from uma.lowering.tables import table_kernel
+from uma.lowering.lookup_table import table_kernel
 from uma.relay.expr import Expr, Function, Var, call, const
 from uma.relay.types import TensorType
 from uma.relay.visit import free_vars

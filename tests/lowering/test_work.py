@@ -9,11 +9,11 @@ from tests._support.residual_nets import residual_block
 from tests.pipeline.test_generated_c import MATRIX_UNIT, PLUGINS, STREAM_MACHINE
 
 from uma.artifact import Artifact
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import finish_build, lower_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model
 from uma.program import Call, Program
-from uma.program.plan import live_ranges
+from uma.program.memory_plan import live_ranges
 from uma.reports.explain import explain
 
 

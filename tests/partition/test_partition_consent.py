@@ -13,8 +13,7 @@ from tests._support.plugins import accelerator, built, checked, entry_of, member
 from uma.errors import PluginError
 from uma.frontends import import_model
 from uma.hookspecs import Pattern
-from uma.json_record import to_json
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.partition import RoundingOptIn
 from uma.pipeline.stages import Build
 from uma.program import Program
@@ -23,7 +22,8 @@ from uma.relay.evaluate import evaluate
 from uma.relay.pattern import any_, constant, op, wildcard
 from uma.relay.transform.value_range import value_range
 from uma.relay.visit import nested_exprs
-from uma.target import FixedPointForm
+from uma.support.json_record import to_json
+from uma.targets import FixedPointForm
 
 EVEN, DOUBLE = FixedPointForm("even"), FixedPointForm("double")
 
@@ -195,7 +195,7 @@ def test_forms_that_are_none(form: Any) -> None:
 
 
 def test_a_host_has_no_form() -> None:
-    from uma.target import TargetKind
+    from uma.targets import TargetKind
 
     with pytest.raises(PluginError, match="a host computes what the model says"):
         TargetKind("host", help="one", is_host=True, fixed_point=EVEN)

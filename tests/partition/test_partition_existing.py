@@ -10,7 +10,7 @@ from uma.partition import Refusal, place
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, Tuple, TupleGetItem, Var, call, post_order
 from uma.relay.pattern import any_, op
 from uma.relay.verify import verify
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 P = Var("p", FULL)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests._support.partitions import BOTH, ONES, X, Y, model, owner, relu, w
 
-from uma.json_record import to_json
 from uma.partition import OpRecord, Owner, Reason, Refusal, place
 from uma.partition.record import ReasonKind
 from uma.relay import Expr, Function, IRModule, Spans, TensorType, Tuple, TupleGetItem, Var, call, const
 from uma.relay.pattern import Clause, Failed, FailureKind, Pattern, any_, constant, op, optional, outputs, wildcard
-from uma.target.limits import Limits
+from uma.support.json_record import to_json
+from uma.targets.limits import Limits
 
 
 def only(body: Expr, name: str, *owners: Owner, spans: dict[Expr, list[str]] | None = None) -> OpRecord:

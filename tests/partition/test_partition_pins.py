@@ -10,13 +10,13 @@ import pytest
 from tests._support.partitions import BOTH, FULL, ONES, X, Y, check, function_of, model, owner, regions, relu, w
 
 from uma.errors import InternalError, ModelError, RequirementError, UsageError
-from uma.json_record import to_json
 from uma.partition import Owner, Placement, Refusal, place
 from uma.relay import Call, Expr, Function, IRModule, Spans, TensorType, Var, call, const, post_order
 from uma.relay.pattern import Clause, Failed, Pattern, PatternTable, any_, op
 from uma.relay.verify import verify
 from uma.relay.visit import nested_exprs
-from uma.target.limits import Limits
+from uma.support.json_record import to_json
+from uma.targets.limits import Limits
 
 P = Var("p", FULL)
 ADD_RELU = op("nn.relu")(op("add")(w(), w()))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from tests._support.partitions import Case, cases, check, check_impossible, ops_of, refusals_of
 
 from uma.errors import RequirementError
-from uma.json_record import to_json
 from uma.partition import Placement, place
 from uma.relay import Call
 from uma.relay.text import parse_module, print_module
+from uma.support.json_record import to_json
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("host",)

@@ -10,7 +10,7 @@ from uma.errors import PluginError
 from uma.partition import Placement, Refusal, place
 from uma.relay import Call, Expr, Function, IRModule, Spans, Tuple, TupleGetItem, Var, call, const, post_order
 from uma.relay.pattern import any_, op, optional, outputs, tuple_item
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 
 def chain(length: int) -> Expr:

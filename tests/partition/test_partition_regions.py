@@ -40,7 +40,7 @@ from uma.relay.pattern import (
     wildcard,
 )
 from uma.relay.types import TupleType
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 
 def halves() -> Term:

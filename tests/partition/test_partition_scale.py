@@ -14,7 +14,7 @@ from tests._support.scale import X, layers, patterns
 from uma.partition import Owner, Refusal, place
 from uma.relay import Call, Expr, call, const
 from uma.relay.pattern import Pattern, PatternTable, any_, op, outputs, wildcard
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 SIZES = (1_000, 10_000, 50_000)
 

@@ -14,14 +14,14 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import RequirementError
 from uma.hookspecs import Clause, Pattern, Refuse
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry
 from uma.program import Program
 from uma.relay import Expr, IRModule, TensorType, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Match, any_, op, wildcard
-from uma.target import Limits
+from uma.targets import Limits
 
 Q, K, V = (Var(name, TensorType((1, 2, steps, 4), "float32")) for name, steps in (("q", 3), ("k", 5), ("v", 5)))
 KT = call("transpose", K, axes=(0, 1, 3, 2))

@@ -30,12 +30,12 @@ from uma.partition import (
     find_partitioner,
     place,
 )
-from uma.partition.adopt import adopted
+from uma.partition.preassigned_regions import adopted
 from uma.pipeline.driver import build
 from uma.plugins import PluginHost
 from uma.relay import Call, IRModule, Spans, TensorType, Tuple, Var, call
 from uma.relay.pattern import Graph, any_, op, outputs, wildcard
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 
 def one_by_one(problem: Problem) -> Regions:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uma.partition import quotient as module
-from uma.partition.quotient import Contraction, Quotient
+from uma.partition import contracted_dag as module
+from uma.partition.contracted_dag import Contraction, Quotient
 
 Edges = list[set[int]]
 

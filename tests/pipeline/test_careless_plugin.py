@@ -22,7 +22,7 @@ from tests._support.te_lowerings import Compute, lowered
 import uma
 from uma.errors import PluginError
 from uma.hookspecs import LoweredKernel
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginHost
@@ -47,7 +47,7 @@ from uma.relay import (
 from uma.relay.evaluate import evaluate
 from uma.relay.op import MISSING, Op, get_op
 from uma.relay.pattern import Match, Pattern, Term, any_, constant, op, wildcard
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import te
 
 UP = FixedPoint((2**30,), (-3,), "up")

@@ -14,8 +14,7 @@ from uma.artifact import Artifact
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.option_values import Limit
 from uma.partition import Collage, CostTable, SavedPlan
 from uma.pipeline import build, contest, measured, timing
@@ -25,6 +24,7 @@ from uma.pipeline.loading import LoadedModel, with_max_ram
 from uma.pipeline.measured import Ran
 from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
+from uma.support.json_record import to_json
 
 X = Var("x", TensorType((4096,), "int8"))
 Y = Var("y", TensorType((1,), "int32"))

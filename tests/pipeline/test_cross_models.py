@@ -14,8 +14,7 @@ from tests._support.tools import skip_without
 
 from uma.artifact import load
 from uma.errors import RequirementError, ToolchainError, UsageError
-from uma.lowering.members import resolve_targets
-from uma.machines import RUNNERS, Machine
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import build, build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
@@ -33,13 +32,14 @@ from uma.relay import (
     call,
     const,
 )
-from uma.reports.verify import verify
 from uma.runtime import emulator
 from uma.runtime.emulator import EmulatedModel
-from uma.runtime.image import make_image
+from uma.runtime.emulator_image import make_image
+from uma.support.machines import RUNNERS, Machine
 from uma.toolchain.compile import Part
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import check_machine
+from uma.verification.models import verify
 
 MODULES = {"c": "uma_cpu_c", "matrix_unit": "uma_matrix_unit", "stream_machine": "uma_stream_machine"}
 

@@ -25,11 +25,11 @@ from uma.pipeline import STAGES
 from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, lower_loaded
 from uma.pipeline.dump import Dumper, read_dump
 from uma.pipeline.loading import load_model
-from uma.plain_files import write_whole
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program, parse_program, print_program
 from uma.relay import parse_module, print_module
-from uma.target import Target, TargetKind
+from uma.support.regular_files import write_whole
+from uma.targets import Target, TargetKind
 from uma.tir.form.nodes import PrimFunc
 
 ROOT = Path(__file__).resolve().parents[2]

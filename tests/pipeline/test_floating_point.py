@@ -13,10 +13,10 @@ import pytest
 from tests._support.plugins import HOST, accelerator, entry_of, module_of, taking
 
 import uma
-from uma.floating_point import DEFAULT, default_mode, kept_mode, put_back, read_mode, saved, shown
 from uma.hookspecs import Extern, Routine, Runtime
 from uma.plugins import PluginHost
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call, const
+from uma.support.float_environment import DEFAULT, default_mode, kept_mode, put_back, read_mode, saved, shown
 from uma.tir import Buffer, Param
 
 pytestmark = pytest.mark.skipif(

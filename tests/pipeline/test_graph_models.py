@@ -13,11 +13,11 @@ from tests.pipeline.test_generated_c import OWN, PLUGINS, REAL, SHAPES, SLOW
 import uma
 from uma.artifact import Artifact, load
 from uma.errors import UsageError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
-from uma.reports.verify import verify
 from uma.runtime.tensors import random_array
+from uma.verification.models import verify
 
 ALL = {
     **{name: (name, target) for name, (_, _, target) in OWN.items()},

@@ -22,17 +22,17 @@ from uma.artifact import Artifact, load
 from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Library, LoweredKernel, Pattern, Strategy, TargetCode
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import IRModule, TensorType, Var, call
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import op, wildcard
-from uma.reports.verify import verify
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import parse_func
 from uma.tir.form.nodes import PrimFunc
+from uma.verification.models import verify
 
 X = Var("x", TensorType((2, 3), "int32"))
 RELU = call("nn.relu", X)

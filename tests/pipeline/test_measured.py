@@ -15,7 +15,7 @@ from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Cost, Extern, Implementation, Routine, Runtime
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision
 from uma.pipeline import measured, timing
 from uma.pipeline.stages import Build

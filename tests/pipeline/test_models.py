@@ -12,7 +12,7 @@ import pytest
 from tests._support.real_models import FILES, FLOAT, INT8, artifact_of, built
 
 from uma.artifact import Artifact
-from uma.reports.oracles import litert, onnxruntime
+from uma.verification.reference_runtimes import litert, onnxruntime
 
 RANDOM_INPUTS = 100
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror")

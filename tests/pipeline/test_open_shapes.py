@@ -20,12 +20,12 @@ from uma.lowering.loops import simplify_all
 from uma.program import Program, print_program
 from uma.program.text import parse_program
 from uma.relay import print_module
+from uma.relay.dimension_binding import with_extents
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Function, GlobalVar, If, Var, call
 from uma.relay.module import IRModule, Spans
 from uma.relay.types import TensorType
-from uma.relay.valued import with_extents
-from uma.tir.form.extents import Extent, Symbol
+from uma.tir.form.symbolic_dims import Extent, Symbol
 
 TOLERANCE = 1e-5
 """Of the largest output."""

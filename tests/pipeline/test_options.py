@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import uma
-from uma.cli.common import add_model_arguments
+from uma.cli.shared_options import add_model_arguments
 from uma.errors import UsageError
 from uma.option_values import Limit, StripsAsked
 from uma.options import BuildKeywords, BuildOptions, flags

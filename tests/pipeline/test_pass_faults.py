@@ -18,7 +18,7 @@ from tests._support.te_lowerings import kernel_of
 
 from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.pipeline.phases import phase_faults
 from uma.pipeline.stages import PHASE_AFTER, Build, Form
 from uma.program import Program

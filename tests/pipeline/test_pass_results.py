@@ -15,7 +15,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.contract.lowered import Strategy
 from uma.contract.passes import PHASES, Pass, Phase, Scope
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.dump import CONSTANTS_FILE, Dumper, print_form, read_dump
 from uma.pipeline.loading import LoadedModel

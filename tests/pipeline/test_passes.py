@@ -13,12 +13,12 @@ from tests._support.regions import CHAIN, T, X, Y, steps
 
 from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import PluginError
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.pipeline.passes import ordered
 from uma.relay import Call, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
 from uma.relay.verify import verify
-from uma.target import Target
+from uma.targets import Target
 from uma.tir.form import nodes as tir
 from uma.tir.form.visit import walk
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from uma.errors import RequirementError
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.option_values import Pins
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import Explanation, explain
-from uma.reports.oracles import litert
+from uma.verification.reference_runtimes import litert
 
 MODULES = {"c": "uma_cpu_c", "matrix_unit": "uma_matrix_unit", "stream_machine": "uma_stream_machine"}
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

@@ -11,7 +11,7 @@ from tests._support.regions import CHAIN, RELU, SUM, X
 
 import uma
 from uma.errors import ModelError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.pins import pin_layers, unpinned
 from uma.plugins import PluginHost
 from uma.relay import Call, Function, GlobalVar, IRModule, Var, call

@@ -20,8 +20,7 @@ import uma
 from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pass, Pattern, Refuse
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.option_values import Pins
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
@@ -36,7 +35,8 @@ from uma.relay.pattern import Match, op, wildcard
 from uma.relay.text import parse_module, print_module
 from uma.relay.visit import post_order, rewrite
 from uma.reports.explain import explain
-from uma.target import Attribute, Target
+from uma.support.json_record import to_json
+from uma.targets import Attribute, Target
 
 TWO = ("one: npu", "two: npu -lanes=4", "plain")
 LANES = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")

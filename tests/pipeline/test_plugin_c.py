@@ -14,18 +14,18 @@ from tests._support.planted import host_entries, subject_of
 from tests._support.plugins import accelerator, entry_of, host_kind, module_of
 
 import uma.testing
-from uma.artifact import Artifact, compiled
+from uma.artifact import Artifact, local_build
 from uma.contract.region import RegionMatch
 from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import LoweredKernel, Pattern, Routine, Runtime, Strategy, TargetCode
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.relay import TensorType, Var, call
 from uma.relay.extern import Extern
 from uma.relay.pattern import op, wildcard
-from uma.target import Target
+from uma.targets import Target
 from uma.testing.outcome import Outcome, quiet
 from uma.testing.suite import c_sources
 from uma.tir import parse_func
@@ -172,7 +172,9 @@ def test_who_is_at_fault(name: str, compilers: tuple[str, ...], monkeypatch: pyt
 def test_what_is_loaded_and_what_is_copied(compilers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the linker leaves a symbol to the process that loads the library."""
     monkeypatch.setattr(
-        compiled, "compile_shared", lambda *given, **options: compile_shared(*given, **{**options, "complete": False})
+        local_build,
+        "compile_shared",
+        lambda *given, **options: compile_shared(*given, **{**options, "complete": False}),
     )
     made = artifact(FAULTS["a function of no file"][0]())
     for one in made, copy.deepcopy(made), pickle.loads(pickle.dumps(made)):

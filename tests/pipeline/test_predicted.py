@@ -10,7 +10,7 @@ from benchmarks import planned
 from tests._support.conv_nets import tc_resnet8, to_onnx
 
 from uma.artifact.random_inputs import random_inputs
-from uma.lowering.members import Member, resolve_targets
+from uma.lowering.build_targets import Member, resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline.loading import load_model
 from uma.pipeline.measured import Ran

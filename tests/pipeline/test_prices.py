@@ -17,17 +17,17 @@ from uma.artifact import Artifact, Profile
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, PluginError, UsageError
 from uma.hookspecs import Cost
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision, Problem, SavedPlan
 from uma.partition.collage import plan_record
-from uma.partition.collage.prices import Clock
+from uma.partition.cost_provider import Clock
 from uma.pipeline import build
 from uma.pipeline.measured import Ran, ran, ran_on
 from uma.pipeline.prices import alone_with
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
 from uma.relay import Call, Expr, IRModule, TensorType, Var, call, post_order
+from uma.support.json_record import to_json
 
 X = Var("x", TensorType((2, 4), "int32"))
 Y = Var("y", TensorType((2, 4), "int32"))

@@ -11,18 +11,18 @@ import pytest
 from tests._support.c_programs import NATIVE, STRICT
 from tests._support.real_models import FILES, INT8
 
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.loading import load_model
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
 from uma.relay.expr import Call
-from uma.relay.float_form import FloatForm
+from uma.relay.fixed_point import scale_array
+from uma.relay.float_requantisation import FloatForm
 from uma.relay.module import IRModule
 from uma.relay.op import FixedPoint, FloatScale
-from uma.relay.requantise import Requantisation, proven
-from uma.relay.scaling import scale_array
-from uma.relay.transform import float_forms
-from uma.relay.transform.zero_points import zero_points_to_biases
+from uma.relay.requantisation_proof import Requantisation, proven
+from uma.relay.transform import float_requantisation
+from uma.relay.transform.zero_point_folding import zero_points_to_biases
 
 Pairs = list[tuple[Requantisation, FloatForm]]
 
@@ -124,9 +124,9 @@ def forms(models: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, froze
         placed = Build("m", members).run(form, "partition")
         assert isinstance(placed, IRModule)
         can: Callable[[Call], frozenset[str]] = lambda call: features  # noqa: E731 - as short as its use
-        made = float_forms.requantise_in_floats(zero_points_to_biases(placed), can)
-        monkeypatch.setattr(float_forms, "proven", noted)
-        assert not any(check.wrong for check in float_forms.check_forms(made))
+        made = float_requantisation.requantise_in_floats(zero_points_to_biases(placed), can)
+        monkeypatch.setattr(float_requantisation, "proven", noted)
+        assert not any(check.wrong for check in float_requantisation.check_forms(made))
         return pairs
 
     return found

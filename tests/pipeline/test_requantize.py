@@ -17,9 +17,9 @@ from uma.partition import RoundingOptIn
 from uma.pipeline.loading import load_model
 from uma.pipeline.requantize import consent_to, project_requantize
 from uma.program import Program
-from uma.project import ProjectError
 from uma.relay import TensorType, Var, call
-from uma.target import FixedPointForm
+from uma.support.project_file import ProjectError
+from uma.targets import FixedPointForm
 
 EVEN = FixedPointForm("even")
 

@@ -10,7 +10,7 @@ from tests._support.quantised_nets import quantised_net
 from tests._support.real_models import FILES, INT8
 
 import uma
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host

@@ -13,12 +13,12 @@ import uma
 from uma.artifact import Artifact
 from uma.artifact.record import RowsRecord
 from uma.errors import RequirementError, UsageError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.option_values import ram_limit
 from uma.pipeline.driver import finish_build, start_build
+from uma.pipeline.line_buffering import FREE
 from uma.pipeline.loading import load_model
-from uma.pipeline.ram import named_step, step_layers
-from uma.pipeline.rows import FREE
+from uma.pipeline.memory_limit import named_step, step_layers
 from uma.plugins import default_host
 from uma.program import Rows
 from uma.relay import Function, IRModule, TensorType, Tuple, Var, call, const, parse_module

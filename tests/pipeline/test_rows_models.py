@@ -10,7 +10,7 @@ from tests._support.real_models import FILES, artifact_of
 
 import uma
 from uma.artifact import Artifact
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host

@@ -24,8 +24,7 @@ import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Fusion, Pass, Refuse, Strategy, TargetCode
-from uma.json_record import to_json
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
 from uma.pipeline.loading import load_model
@@ -39,8 +38,9 @@ from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Pattern, any_, op, wildcard
 from uma.relay.visit import children, rewrite, with_children, without_pin
 from uma.reports.explain import explain
-from uma.reports.oracles import litert
-from uma.target import Target
+from uma.support.json_record import to_json
+from uma.targets import Target
+from uma.verification.reference_runtimes import litert
 
 TWO = ["c -opt=3", "other: c -opt=1"]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-pedantic")

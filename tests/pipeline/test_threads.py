@@ -30,10 +30,10 @@ from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
 from uma.cli import main
 from uma.errors import ToolchainError, UsageError
-from uma.runtime import part, threads
+from uma.runtime import helper_library, threads
 from uma.runtime.threads import threads_of
 from uma.tir import interpret
-from uma.tir.schedule.threads import in_threads, is_parallel
+from uma.tir.schedule.parallelisation import in_threads, is_parallel
 
 X = picture()
 
@@ -435,9 +435,9 @@ def test_the_pool_must_load(three: Artifact, monkeypatch: pytest.MonkeyPatch, tm
         return tmp_path / "broken.so"
 
     session = three.session(threads=1)
-    part.part_of_runtime.cache_clear()
+    helper_library.part_of_runtime.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(part.Cache, "library", broken)
+        patch.setattr(helper_library.Cache, "library", broken)
         with pytest.raises(ToolchainError, match="cannot load the threads that run models"):
             threads.Pool(2)
     assert bits(session.run(X)) == bits(three.session(threads=2).run(X))

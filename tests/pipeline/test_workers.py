@@ -21,7 +21,7 @@ import pytest
 from tests._support.plugins import module_of
 
 from uma.errors import ModelError, UsageError
-from uma.lowering.members import Members, resolve_targets
+from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage
 from uma.pipeline import workers
 from uma.pipeline.alone import RegionRefused

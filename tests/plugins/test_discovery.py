@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from tests._support.installed import install
 
-from uma import metadata
 from uma.errors import PluginError, UsageError
 from uma.plugins import GROUP, PluginEntry, PluginHost, installed_plugins
+from uma.support import package_metadata
 
 SOURCE = """
 from uma.hookspecs import hookimpl
-from uma.target import TargetKind
+from uma.targets import TargetKind
 
 @hookimpl
 def register_target():
@@ -280,7 +280,7 @@ def test_metadata_that_are_no_text_harm_nobody_else(site: Path, file: str) -> No
 
 
 def test_a_finder_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Odd(metadata.Distribution):
+    class Odd(package_metadata.Distribution):
         def read_text(self, filename: str) -> str | None:
             if filename == "entry_points.txt":
                 return f"[{GROUP}]\nfound = uma_found\n"
@@ -291,7 +291,7 @@ def test_a_finder_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Finder:
         @staticmethod
-        def find_distributions(context: object = None) -> list[metadata.Distribution]:
+        def find_distributions(context: object = None) -> list[package_metadata.Distribution]:
             return [Odd()]
 
         @staticmethod
@@ -311,7 +311,7 @@ def test_finding_imports_nothing_of_the_compiler(site: Path) -> None:
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"numpy", "pluggy", "cffi", "packaging", "uma.target", "uma.hookspecs", "uma_needle"}
+    heavy = {"numpy", "pluggy", "cffi", "packaging", "uma.targets", "uma.hookspecs", "uma_needle"}
     assert not set(done.stdout.split()) & heavy
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from tests._support.plugins import accelerator, entry_of
 
-from uma.floating_point import DEFAULT, read_mode
 from uma.plugins import PluginHost
-from uma.plugins.guard import guarded
+from uma.plugins.process_guard import guarded
+from uma.support.float_environment import DEFAULT, read_mode
 
 
 def chdir(folder: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_hard_limit_that_cannot_be_raised_is_named(monkeypatch: pytest.MonkeyP
             raise ValueError("not allowed to raise maximum limit")
         limits["now"] = new
 
-    monkeypatch.setattr("uma.plugins.guard._LIMITS", {"RLIMIT_CORE": resource.RLIMIT_CORE})
+    monkeypatch.setattr("uma.plugins.process_guard._LIMITS", {"RLIMIT_CORE": resource.RLIMIT_CORE})
     monkeypatch.setattr(resource, "getrlimit", lambda number: limits["now"])
     monkeypatch.setattr(resource, "setrlimit", set_limit)
     with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):

@@ -22,8 +22,8 @@ from uma.cli import main
 from uma.codegen.devices import Device
 from uma.errors import PluginError
 from uma.hookspecs import Claims, Cost, CustomLayer, CustomTensor, TargetCode
-from uma.lowering.members import Members
-from uma.pipeline.custom import CustomImporters
+from uma.lowering.build_targets import Members
+from uma.pipeline.custom_importers import CustomImporters
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost

@@ -27,14 +27,14 @@ from uma import hookspecs
 from uma.cli import main
 from uma.errors import PluginError
 from uma.hookspecs import Cost, MatchedRegion, Pattern
-from uma.lowering.members import Member, resolve_targets
+from uma.lowering.build_targets import Member, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
 from uma.plugins.moves import RENAMES, Rename
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
 from uma.relay.pattern import PatternTable
 from uma.reports.costs import region_costs
-from uma.target import Target
+from uma.targets import Target
 
 STAND_INS = Path(__file__).resolve().parents[1] / "stand_ins"
 FROZEN = sorted(STAND_INS.glob("frozen_api_*.py"))

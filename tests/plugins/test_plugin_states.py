@@ -15,10 +15,10 @@ from tests._support.plugins import HOST, accelerator, built, entry_of, module_of
 from uma import hookspecs
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call
-from uma.target import Target
+from uma.targets import Target
 
 MAJOR, MINOR = PLUGIN_API_VERSION
 

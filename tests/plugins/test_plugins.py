@@ -16,12 +16,12 @@ import uma.plugins
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION, TargetCode
 from uma.plugins import PluginEntry, PluginHost, default_host
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 from uma.version import __version__
 
 HEADER = """
 from uma.hookspecs import TargetCode, hookimpl
-from uma.target import Attribute, Target, TargetKind
+from uma.targets import Attribute, Target, TargetKind
 """
 
 GOOD = (
@@ -187,7 +187,7 @@ class Plugin:
 
 def test_a_plugin_may_bring_aliases_beside_its_kinds(write: Write) -> None:
     source = RAISES.format("return [TargetKind('npu', help='h'), Alias('duo', 'npu -host=good', help='h')]")
-    module = write("duo", "from uma.target import Alias\n" + source)
+    module = write("duo", "from uma.targets import Alias\n" + source)
     host = host_of(
         *(PluginEntry(n, module, "uma-duo", "1") for n in ("npu", "duo")), entry("good", write("good", GOOD))
     )

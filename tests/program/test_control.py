@@ -26,8 +26,8 @@ from uma.program import (
     verify,
     verify_plan,
 )
-from uma.program.control import blocks, live_after
-from uma.program.order import Event, order_faults
+from uma.program.control_flow import blocks, live_after
+from uma.program.race_check import Event, order_faults
 from uma.program.text import parse_program, print_program
 from uma.tir.form import nodes as tir
 

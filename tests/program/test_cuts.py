@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from uma.program.cuts import CALL_INSTRUCTIONS, Cut, Cuts, Read, Tensor, Work
+from uma.program.chain_partition import CALL_INSTRUCTIONS, Cut, Cuts, Read, Tensor, Work
 from uma.tir.form.rows import RowParam
 
 

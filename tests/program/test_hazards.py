@@ -11,10 +11,10 @@ from tests._support.programs import kernel
 
 from uma.errors import InternalError, TextError
 from uma.program import Buffer, Call, Program, Queue, Step, Wait, live_ranges, place_waits, plan, verify, verify_plan
-from uma.program.hazards import finish_positions
-from uma.program.order import Event, Touch, order_faults
+from uma.program.race_check import Event, Touch, order_faults
 from uma.program.text import parse_program, print_program
 from uma.program.verify import faults
+from uma.program.wait_insertion import finish_positions
 from uma.relay.extern import Kernel
 
 DEPTHS = {("npu", "a"): 2, ("npu", "b"): 2, ("other", "a"): 2}

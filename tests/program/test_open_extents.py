@@ -11,7 +11,7 @@ from tests.program.test_program import GOOD
 from uma.errors import InternalError, TextError
 from uma.program import Buffer, Program, print_program, verify
 from uma.program.text import parse_program
-from uma.tir.form.extents import Extent, Symbol
+from uma.tir.form.symbolic_dims import Extent, Symbol
 
 N, WIDE = Extent.of(Symbol("n", 1, 4)), Extent.of(Symbol("n", 1, 8))
 HELD = Buffer("in_n", "input", (1,), "int32")

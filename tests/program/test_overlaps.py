@@ -14,9 +14,9 @@ from tests._support.model_c import random_inputs, run_example
 from uma.codegen import emit_model
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Plan, Program, by_rows, plan, verify, verify_plan
-from uma.program.overlaps import with_those_in_use
+from uma.program.overlap_constraints import with_those_in_use
 from uma.program.program import Role
-from uma.program.rows import overlaps
+from uma.program.row_schedule import overlaps
 from uma.tir import PrimFunc, interpret, parse_func, row_form
 from uma.tir.proofs.overlap import with_overlaps
 

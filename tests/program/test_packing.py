@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from uma.program.ejection import EngineSource, eject, lowered
-from uma.program.exact import Problem
-from uma.program.over_time import alternate, lowest, place_over_time, tightest
-from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
-from uma.toolchain.packing import packing_engine
+from uma.packing.branch_and_bound import Problem
+from uma.packing.ejection import EngineSource, eject, lowered
+from uma.packing.greedy_by_start import alternate, lowest, place_over_time, tightest
+from uma.packing.offsets import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
+from uma.toolchain.packing_engine import packing_engine
 
 
 def instance(

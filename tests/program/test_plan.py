@@ -19,7 +19,7 @@ from tests._support.programs import kernel, live_ranges, programs
 from uma.errors import InternalError
 from uma.pipeline.io import with_io
 from uma.program import Buffer, Call, End, Loop, Plan, Program, plan, verify, verify_plan
-from uma.program.plan import live_ranges as live_ranges_of
+from uma.program.memory_plan import live_ranges as live_ranges_of
 
 
 def arena(program: Program) -> list[Buffer]:

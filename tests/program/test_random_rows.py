@@ -16,7 +16,7 @@ from tests._support.row_programs import Builder, add, conv, interpret_rows, poin
 from uma.errors import InternalError
 from uma.pipeline.io import with_io
 from uma.program import Plan, Program, Rows, by_rows, chain_fault, plan, verify, verify_plan
-from uma.program.step_order import reordered
+from uma.program.step_scheduling import reordered
 from uma.tir.proofs.overlap import with_overlaps
 
 NETWORKS = 250

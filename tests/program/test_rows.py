@@ -42,7 +42,7 @@ from uma.program import (
     verify,
     verify_plan,
 )
-from uma.program.rows import Run, chain, overlaps, schedule
+from uma.program.row_schedule import Run, chain, overlaps, schedule
 from uma.tir.form import nodes as tir
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests._support.programs import interpret_program, kernel
 
 from uma.program import Buffer, Call, End, If, Program, plan, verify
-from uma.program.step_order import Peak, order_peak, reordered
+from uma.program.step_scheduling import Peak, order_peak, reordered
 
 
 def graph(chance: random.Random, count: int, in_place: bool = True) -> Program:

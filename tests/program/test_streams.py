@@ -41,8 +41,8 @@ from uma.program import (
     verify_plan,
     with_copies,
 )
-from uma.program.rows import Run, chains, events
-from uma.program.streams import row_copy
+from uma.program.row_schedule import Run, chains, events
+from uma.program.streamed_inputs import row_copy
 from uma.tir.proofs.overlap import with_overlaps
 
 

@@ -15,7 +15,7 @@ from uma.errors import ModelError, RequirementError, UsageError
 from uma.frontends import import_model
 from uma.quantisation import Quantised, quantize
 from uma.relay.text import print_module
-from uma.target.quantised import IoDtype
+from uma.targets.quantised import IoDtype
 
 ai_edge_quantizer = pytest.importorskip("ai_edge_quantizer", reason="ai-edge-quantizer is not installed")
 

@@ -18,7 +18,7 @@ from uma.relay.op import FixedPoint
 from uma.relay.text import print_module
 from uma.relay.transform import canonical, canonicalise
 from uma.relay.transform.canonical import arrange
-from uma.relay.transform.layout import permutation
+from uma.relay.transform.layout_propagation import permutation
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import free_vars, post_order

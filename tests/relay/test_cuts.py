@@ -7,12 +7,12 @@ import pytest
 
 from uma.errors import ModelError
 from uma.relay import IRModule, TensorType, Tuple, TupleGetItem, Var, call, const, parse_module, print_module
+from uma.relay.dimension_binding import with_extents
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Expr, Function
 from uma.relay.module import Signature, TensorInfo
-from uma.relay.valued import with_extents
 from uma.relay.verify import faults
-from uma.tir.form.extents import Extent, OpenExtentError, Symbol
+from uma.tir.form.symbolic_dims import Extent, OpenExtentError, Symbol
 
 N = Extent.of(Symbol("n", 0, 6))
 X = Var("x", TensorType((6,), "float32"))

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uma import interning
 from uma.errors import ModelError
 from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from uma.relay.op import Attrs, FixedPoint, FloatScale, get_op
 from uma.relay.types import FuncType, TensorType, TupleType
+from uma.support import interning
 
 T = TensorType((2, 3), "float32")
 I8 = TensorType((2, 3), "int8")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uma.errors import PluginError
-from uma.relay.fixed_form import largest_deviation, nearest
+from uma.relay.fixed_point import quantize_multiplier, scale_array
+from uma.relay.fixed_point_approximation import largest_deviation, nearest
 from uma.relay.op import Bounds, FixedPoint, FloatScale
-from uma.relay.scaling import quantize_multiplier, scale_array
-from uma.rounding import ROUNDINGS, FixedPointForm
+from uma.support.rounding import ROUNDINGS, FixedPointForm
 
 SCALES = st.lists(st.floats(2**-18, 4, width=32), min_size=1, max_size=4)
 FORMS = st.builds(

@@ -10,8 +10,8 @@ import pytest
 from uma.relay import Call, Expr, FloatScale, Function, TensorType, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Graph
-from uma.relay.transform.fixed_points import InFixedPoints, in_fixed_points
-from uma.rounding import FixedPointForm
+from uma.relay.transform.fixed_point_view import InFixedPoints, in_fixed_points
+from uma.support.rounding import FixedPointForm
 
 TFLITE = FixedPointForm("even", additions=True, averages=True)
 

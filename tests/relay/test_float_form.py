@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uma.errors import ModelError
-from uma.relay.float_form import FloatForm, SumForm, fma_array
+from uma.relay.fixed_point import quantize_multiplier, scale_array
+from uma.relay.float_requantisation import FloatForm, SumForm, fma_array
 from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale
-from uma.relay.requantise import Requantisation, find_form, find_sum_form, proven
-from uma.relay.scaling import quantize_multiplier, scale_array
+from uma.relay.requantisation_proof import Requantisation, find_form, find_sum_form, proven
 from uma.relay.thresholds import is_monotonous, thresholds
 from uma.tir.form.functions import FUNCTIONS
 

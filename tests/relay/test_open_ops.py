@@ -15,16 +15,16 @@ from tests._support.relay_strategies import Choice, random_array
 
 from uma.contract.fusion import Fusion
 from uma.errors import ModelError
-from uma.lowering.offers import own_loops
+from uma.lowering.strategy_dispatch import own_loops
+from uma.relay.dimension_binding import with_extents
 from uma.relay.expr import Call, Function, Var, tensors_of
 from uma.relay.module import IRModule
 from uma.relay.op import Op
 from uma.relay.tensors import tensor_function
 from uma.relay.types import TensorType
-from uma.relay.valued import with_extents
-from uma.tir.form.extents import Extent, OpenExtentError, Symbol, bound, valued
 from uma.tir.form.interp import interpret
-from uma.tir.proofs.proof import unproven
+from uma.tir.form.symbolic_dims import Extent, OpenExtentError, Symbol, bound, valued
+from uma.tir.proofs.obligations import unproven
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.simplify import simplify
 

@@ -23,7 +23,7 @@ from uma.relay.types import TensorType
 from uma.tir import te
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import PrimFunc
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.obligations import unproven
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.simplify import simplify
 

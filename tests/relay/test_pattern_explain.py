@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 
-from uma.json_record import to_json
 from uma.relay import Expr, FixedPoint, TensorType, TupleGetItem, Var, call, const
 from uma.relay.pattern import (
     Clause,
@@ -27,6 +26,7 @@ from uma.relay.pattern import (
     tuple_item,
     wildcard,
 )
+from uma.support.json_record import to_json
 
 X = Var("x", TensorType((1, 8, 8, 4), "int8"))
 F = Var("f", TensorType((4,), "float32"))

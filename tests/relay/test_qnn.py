@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from uma.errors import ModelError
 from uma.relay.expr import Call, Var, call, const
-from uma.relay.float_form import FloatForm, SumForm
+from uma.relay.float_requantisation import FloatForm, SumForm
 from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale, get_op
 from uma.relay.transform.value_range import value_range
 from uma.relay.types import TensorType

@@ -12,6 +12,7 @@ import pytest
 from uma.errors import PluginError
 from uma.relay import Call, Expr, FixedPoint, FloatScale, Function, TensorType, Var, call, const, free_vars
 from uma.relay.evaluate import evaluate
+from uma.relay.fixed_point import scale_integer
 from uma.relay.op import ROUNDINGS
 from uma.relay.pattern import Clause, Match, Mismatch, Pattern, Term, any_, match, op, wildcard
 from uma.relay.quantised import (
@@ -37,7 +38,6 @@ from uma.relay.quantised import (
     scale_text,
     sums_exact_in_float32,
 )
-from uma.relay.scaling import scale_integer
 from uma.tir import interpret, parse_func, te
 
 HALF = FixedPoint((2**30,), (-5,), "double")

@@ -11,11 +11,11 @@ from tests._support.relay_strategies import random_array
 from uma.errors import ModelError
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Constant, Expr, Function, Tuple, Var, call, const
-from uma.relay.float_form import FloatForm, SumForm
+from uma.relay.float_requantisation import FloatForm, SumForm
 from uma.relay.module import IRModule, Spans
 from uma.relay.op import FixedPoint, FloatScale
 from uma.relay.text import parse_module, print_module
-from uma.relay.transform.float_forms import FormCheck, check_forms, requantise_in_floats
+from uma.relay.transform.float_requantisation import FormCheck, check_forms, requantise_in_floats
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import free_vars, post_order, rewrite

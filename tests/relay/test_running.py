@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from uma.contract.fusion import Fusion
-from uma.lowering.offers import own_loops
+from uma.lowering.strategy_dispatch import own_loops
 from uma.relay.expr import Function, Var, call
 from uma.relay.types import TensorType
-from uma.tir.form.extents import parse_extents
+from uma.tir.form.symbolic_dims import parse_extents
 
 
 def test_open_extents_take_the_tensor_expressions() -> None:

@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from uma.errors import ModelError
-from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale
-from uma.relay.scaling import (
+from uma.relay.fixed_point import (
     exact_fixed_point,
     find_fixed_point,
     fixed_point,
@@ -21,6 +20,7 @@ from uma.relay.scaling import (
     scale_array,
     scale_integer,
 )
+from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale
 
 INT32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-300, 300), st.sampled_from([-(2**31), 2**31 - 1]))
 MULTIPLIERS = st.one_of(st.integers(2**30, 2**31 - 1), st.sampled_from([0, 1, 2**30, 2**31 - 1]), st.integers(0, 2**30))

@@ -9,10 +9,10 @@ import pytest
 from tests._support.te_lowerings import kernel_of
 
 from uma.relay.expr import Call, Function, Var, call, const
+from uma.relay.fixed_point import scale_array
 from uma.relay.module import IRModule, Spans
 from uma.relay.op import FixedPoint
-from uma.relay.scaling import scale_array
-from uma.relay.transform.float_forms import FormCheck, check_forms, requantise_in_floats
+from uma.relay.transform.float_requantisation import FormCheck, check_forms, requantise_in_floats
 from uma.relay.types import TensorType
 from uma.tir import interpret
 

@@ -9,7 +9,7 @@ from tests._support.relay_strategies import random_array
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Constant, Expr, Function, Var, call, const
 from uma.relay.module import IRModule, Spans
-from uma.relay.transform.zero_points import zero_points_to_biases
+from uma.relay.transform.zero_point_folding import zero_points_to_biases
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import free_vars, post_order

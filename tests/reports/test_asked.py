@@ -15,7 +15,7 @@ import uma
 from uma.errors import PluginError, UsageError
 from uma.plugins import PluginHost
 from uma.reports.explain import Explanation
-from uma.reports.verification import Verification
+from uma.verification.results import Verification
 
 HOST = "c -mcpu=x86-64 -opt=1"
 

@@ -12,11 +12,11 @@ from tests._support.small_models import NET, Uma
 
 from uma.errors import PluginError
 from uma.hookspecs import Cost
-from uma.json_record import to_json
 from uma.plugins import PluginHost
 from uma.relay import Function
 from uma.reports.explain import Explanation, explain
-from uma.target import Target
+from uma.support.json_record import to_json
+from uma.targets import Target
 
 NAMES = ("nn.relu", "multiply")
 """What is taken of `CHAIN`: two regions, for the addition between them is the host's."""

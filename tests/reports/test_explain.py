@@ -17,14 +17,14 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pattern, Refuse
-from uma.json_record import to_json
-from uma.lowering.members import Members
+from uma.lowering.build_targets import Members
 from uma.partition import OpRecord, Reason
 from uma.pipeline.stages import Build
 from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var, call, const, post_order
 from uma.relay.pattern import Clause, Failed, op, wildcard
 from uma.reports.explain import Explanation, Share, explain, require_offload
-from uma.target import Limits
+from uma.support.json_record import to_json
+from uma.targets import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 

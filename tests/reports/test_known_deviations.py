@@ -11,8 +11,8 @@ import pytest
 from tests._support.onnx_builder import OnnxBuilder
 
 from uma.cli import main
-from uma.reports import verify
-from uma.reports.known_deviations import KnownDeviation, find_deviations
+from uma.verification import models
+from uma.verification.known_deviations import KnownDeviation, find_deviations
 
 
 def saved(folder: Path, data: bytes) -> Path:
@@ -93,7 +93,7 @@ def test_verification_names_it(
     out, err = capsys.readouterr()
     assert f"known deviation in {known}" in out and "UMA's value is exact" in out and not err
     # Of a model that cannot be evaluated exactly nobody knows whose value is right.
-    monkeypatch.setattr(verify, "exact_outputs", lambda *given: None)
+    monkeypatch.setattr(models, "exact_outputs", lambda *given: None)
     assert main(command) == 7
     out, err = capsys.readouterr()
     assert f"known deviation in {known}" in out

@@ -221,6 +221,6 @@ class TestCycles:
         assert (first.cycles, first.how) == (10, "estimated")
 
     def test_every_limit_is_a_setting(self) -> None:
-        from uma.project import SETTINGS
+        from uma.support.project_file import SETTINGS
 
         assert set(LIMITS) < set(SETTINGS)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.program.test_step_order import two_branches
 
 from uma.artifact.footprint import Footprint
-from uma.json_record import to_json
-from uma.program.step_order import order_peak, reordered
+from uma.program.step_scheduling import order_peak, reordered
 from uma.reports.memory import MemoryFound
+from uma.support.json_record import to_json
 
 
 def test_the_order_and_what_no_order_is_below() -> None:

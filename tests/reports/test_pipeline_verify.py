@@ -27,7 +27,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 from uma.artifact import Artifact
 from uma.contract.passes import Pass
 from uma.errors import ModelError, VerificationError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline import driver, stages
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel, load_model
@@ -38,11 +38,11 @@ from uma.relay import Call, Expr, GlobalVar, call
 from uma.relay.module import IRModule
 from uma.relay.op import get_op
 from uma.relay.text import parse_module, print_module
-from uma.reports.oracles import ORACLES, litert
-from uma.reports.verification import Bound, Difference, OutputChecks, Skipped, Verification, compare
-from uma.reports.verify import verify
 from uma.tir import te
 from uma.tir.form import nodes as tir
+from uma.verification.models import verify
+from uma.verification.reference_runtimes import ORACLES, litert
+from uma.verification.results import Bound, Difference, OutputChecks, Skipped, Verification, compare
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -21,9 +21,9 @@ from uma.relay import TensorType, Var, call
 from uma.reports.asked import InstalledTargets
 from uma.reports.overviews import PlacementPlan
 from uma.reports.report import Report
-from uma.reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 from uma.runtime.tensors import UnknownNameError
-from uma.target import Alias, Attribute, Target, TargetKind
+from uma.targets import Alias, Attribute, Target, TargetKind
+from uma.verification.results import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 HOST = "c -mcpu=x86-64 -opt=1"
 EVIL = HOSTILE[0]

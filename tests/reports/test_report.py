@@ -20,8 +20,6 @@ from tests._support.reports import HOSTILE, Page, report_of
 
 from uma.artifact import Artifact
 from uma.errors import UsageError
-from uma.json_record import from_json
-from uma.markup import element, html_of, printable
 from uma.pipeline.driver import finish_build
 from uma.pipeline.loading import LoadedModel
 from uma.relay import TensorType, Var, call, const
@@ -30,12 +28,14 @@ from uma.reports.report import FORMATS, Measured, Report, make_report, write_rep
 from uma.reports.report.as_csv import as_csv
 from uma.reports.report.as_json import as_json
 from uma.reports.report.as_markdown import as_markdown
+from uma.reports.report.builder import titled_by_model
+from uma.reports.report.charts import axis
 from uma.reports.report.dataflow import op_flows
-from uma.reports.report.gather import titled_by_model
 from uma.reports.report.lanes import lanes
 from uma.reports.report.page import as_page
-from uma.reports.report.pictures import axis
 from uma.reports.report.summary import summary
+from uma.support.html import element, html_of, printable
+from uma.support.json_record import from_json
 
 X = Var("x", TensorType((3, 5), "int8"))
 WIDE = call("qnn.dense", X, const(np.ones((4, 5), np.int8)))

@@ -16,13 +16,13 @@ from tests._support.small_models import Uma
 import uma
 from uma.artifact.random_inputs import random_inputs
 from uma.errors import RequirementError
-from uma.pipeline import rows
+from uma.pipeline import line_buffering
 from uma.program import Rows, by_rows, print_program
-from uma.reports.inspected import Inspected
+from uma.reports.chrome_trace import trace
 from uma.reports.report import Measured, make_report
-from uma.reports.trace import trace
 from uma.tir import Imm, PrimFunc, Store, seq
 from uma.tir.form.nodes import If
+from uma.verification.stepwise_model import Inspected
 
 
 @pytest.mark.parametrize("executor", ["aot", "graph"])
@@ -80,18 +80,18 @@ def test_what_is_verified_is_what_a_limit_builds(monkeypatch: pytest.MonkeyPatch
 
 def test_a_wrong_row_form_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose loops for all rows are right: without the limit nothing is wrong."""
-    plain = rows.row_form
+    plain = line_buffering.row_form
 
-    def wrong(func: PrimFunc, heights: Mapping[str, int]) -> PrimFunc | rows.NoRows:
+    def wrong(func: PrimFunc, heights: Mapping[str, int]) -> PrimFunc | line_buffering.NoRows:
         made = plain(func, heights)
-        if isinstance(made, rows.NoRows) or made.rows is None:
+        if isinstance(made, line_buffering.NoRows) or made.rows is None:
             return made
         out = made.buffers("output")[0]
         first = tuple(Imm(0, "int32") for _ in out.shape)
         spoilt = If(made.rows.var.equal(0), Store(out, first, Imm(99, "int8")))
         return replace(made, body=seq(made.body, spoilt))
 
-    monkeypatch.setattr(rows, "row_form", wrong)
+    monkeypatch.setattr(line_buffering, "row_form", wrong)
     assert uma.verify(small_net(), "c -opt=s", samples=1).ok
     found = uma.verify(small_net(), "c -opt=s", samples=1, max_ram=LEAST)
     assert not found.ok and any(not one.difference.ok for one in found.kernels)

@@ -9,10 +9,10 @@ from typing import Any
 from tests._support import fake_device as fake
 from tests._support.program_artifact import metadata_of
 
-from uma import json_record
 from uma.artifact import ArtifactRecord, CallTime, PartCounts, Profile
 from uma.contract.drivers import Clock
-from uma.reports.trace import trace
+from uma.reports.chrome_trace import trace
+from uma.support import json_record
 
 _, METADATA = metadata_of(fake.chain("a", "a", "a"), fake.devices(a=fake.runtime()))
 PLAIN: ArtifactRecord = json_record.from_json(ArtifactRecord, {**METADATA, "files": {}})

@@ -16,8 +16,8 @@ from tests._support.small_models import Uma
 from uma.frontends.onnx import from_onnx
 from uma.relay import Call, Function, IRModule, TensorType, Var, call
 from uma.reports import asked
-from uma.reports.exact import ExactOutput, compare_exactly, exact_outputs
-from uma.reports.oracles import Oracle
+from uma.verification.exact_outputs import ExactOutput, compare_exactly, exact_outputs
+from uma.verification.reference_runtimes import Oracle
 
 SHAPE = (1, 10, 8, 8)
 
@@ -131,7 +131,7 @@ def test_what_is_our_fault(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) 
         values.flat[net] += 1
         return [ExactOutput(values, values)]
 
-    monkeypatch.setattr("uma.reports.verify.exact_outputs", made_up)
+    monkeypatch.setattr("uma.verification.models.exact_outputs", made_up)
     monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1)))
     done = uma(*VERIFY)
     assert done.code == 7
@@ -140,7 +140,7 @@ def test_what_is_our_fault(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_difference_of_which_nothing_is_known(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uma.reports.verify.exact_outputs", lambda literal, inputs: None)
+    monkeypatch.setattr("uma.verification.models.exact_outputs", lambda literal, inputs: None)
     monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1)))
     done = uma(*VERIFY)
     assert done.code == 7 and "exact value" not in done.err

@@ -14,7 +14,7 @@ from tests._support.random_float_nets import KINDS, random_float_net
 from tests._support.te_lowerings import lowered
 
 from uma.hookspecs import LoweredKernel, Pass
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel, load_model
 from uma.plugins import default_host
@@ -22,7 +22,11 @@ from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tupl
 from uma.relay.evaluate import evaluate, evaluate_all
 from uma.relay.op import get_op
 from uma.relay.visit import post_order, rewrite
-from uma.reports.rounding_error import (
+from uma.tir import te
+from uma.tir.te.evaluate import contents_of
+from uma.verification.models import verify
+from uma.verification.results import compare
+from uma.verification.rounding_error import (
     CONFIDENCE,
     relative_bounds,
     rounding_bounds,
@@ -30,11 +34,7 @@ from uma.reports.rounding_error import (
     underflow,
     unit_roundoff,
 )
-from uma.reports.samples import Sample, filled
-from uma.reports.verification import compare
-from uma.reports.verify import verify
-from uma.tir import te
-from uma.tir.te.evaluate import contents_of
+from uma.verification.samples import Sample, filled
 
 CASES = [(kind, seed) for seed in range(2, 22) for kind in KINDS]
 

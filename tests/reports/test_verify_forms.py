@@ -15,7 +15,7 @@ from uma.relay.expr import Call, Function, Var, call, const
 from uma.relay.module import IRModule, Spans
 from uma.relay.op import FixedPoint
 from uma.relay.text import print_module
-from uma.relay.transform.float_forms import requantise_in_floats
+from uma.relay.transform.float_requantisation import requantise_in_floats
 from uma.relay.types import TensorType
 
 SCALE = FixedPoint((1518500249, 1893287561, 1120458719), (-8, -7, -9), "double")

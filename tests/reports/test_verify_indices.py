@@ -14,8 +14,8 @@ import uma
 from uma.errors import UsageError
 from uma.pipeline.loading import load_model
 from uma.relay import IRModule
-from uma.reports.index_inputs import index_extents
-from uma.reports.oracles import litert, onnxruntime
+from uma.verification.index_inputs import index_extents
+from uma.verification.reference_runtimes import litert, onnxruntime
 
 
 @pytest.fixture

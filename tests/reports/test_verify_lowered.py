@@ -12,7 +12,7 @@ from tests._support.small_models import NET, Uma
 from uma.codegen import kernel
 from uma.codegen.expressions import Printer
 from uma.errors import UsageError
-from uma.reports import verify_loops
+from uma.verification import lowered
 
 STREAM = """\
 signature(inputs=[tensor('x'), tensor('before')], outputs=[tensor('y'), tensor('after')])
@@ -56,7 +56,7 @@ def test_c_that_is_not_what_the_loops_mean(uma: Uma, monkeypatch: pytest.MonkeyP
 
 
 def test_what_the_interpreter_has_no_time_for(uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_loops, "_MAX_WORK", 0)
+    monkeypatch.setattr(lowered, "_MAX_WORK", 0)
     done = uma("verify", "stages/9-sequence.py", "--target", "c -opt=1", "--samples", 1)
     assert done.code == 0, done.err
     assert "could not be compared: its loops take the interpreter too long" in done.out
@@ -72,7 +72,7 @@ def test_an_emulator_does_not_run_single_steps() -> None:
     elsewhere: Any = SimpleNamespace(is_native=False)
     nothing: Any = None
     with pytest.raises(UsageError, match="a form that was lowered already is compared on this machine only"):
-        verify_loops.verify_lowered(nothing, elsewhere, nothing, [], nothing, print)
+        lowered.verify_lowered(nothing, elsewhere, nothing, [], nothing, print)
 
 
 def test_states(uma: Uma, tmp_path: Path) -> None:

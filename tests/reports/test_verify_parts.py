@@ -18,7 +18,7 @@ from uma.relay import Call, Function, GlobalVar, IRModule, Tuple, TupleGetItem, 
 from uma.relay.pattern import Match, any_, op, outputs, tuple_item, wildcard
 from uma.relay.text import print_module
 from uma.relay.visit import post_order
-from uma.target import Target
+from uma.targets import Target
 
 Install = Callable[[list[PluginEntry]], None]
 VERIFY = ("verify", "m.py", "--target", "npu", "--target", "plain")

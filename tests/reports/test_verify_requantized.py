@@ -13,10 +13,10 @@ from tests._support.plugins import HOST, entry_of
 
 import uma
 from uma.plugins import PluginHost
-from uma.relay.transform import fixed_points
-from uma.reports.requantized import Drifts
-from uma.reports.verification import Verification
-from uma.target import FixedPointForm
+from uma.relay.transform import fixed_point_view
+from uma.targets import FixedPointForm
+from uma.verification.results import Verification
+from uma.verification.rounding_drift import Drifts
 
 NARROW = FixedPointForm("even", 7)
 """Of which results may be several steps off."""
@@ -63,7 +63,7 @@ def test_an_accelerator_that_computes_something_else(net: Path) -> None:
 
 
 def test_a_difference_beyond_the_bound(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed_points, "largest_deviation", lambda *given: 0)
+    monkeypatch.setattr(fixed_point_view, "largest_deviation", lambda *given: 0)
     found = verified(net)
     assert not found.ok
     assert all(check.difference.ok for check in (*found.kernels, *found.outputs))

@@ -18,9 +18,9 @@ from uma.pipeline.loading import LoadedModel
 from uma.relay import Function, Var, call
 from uma.relay.text import print_module
 from uma.relay.types import TensorType
-from uma.reports.samples import SAMPLES, Sample, filled
-from uma.reports.verify import verify
 from uma.runtime.tensors import random_array
+from uma.verification.models import verify
+from uma.verification.samples import SAMPLES, Sample, filled
 
 ROW = TensorRecord("x", "x", (1, 4), "int8", QuantizationRecord(0.5, -3))
 ROWS = {"w": TensorRecord("w", "w", (2, 3), "float32", None), "x": ROW}

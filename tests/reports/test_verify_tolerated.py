@@ -16,15 +16,15 @@ import uma
 from uma.contract.passes import PHASES
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Tolerance
-from uma.json_record import to_json
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.loading import load_model
 from uma.pipeline.tolerate import tolerated_passes
 from uma.plugins import PluginHost
 from uma.program import Program
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Var, call, const, rewrite
-from uma.reports.tolerated import ToleranceCheck
-from uma.reports.verification import Verification
+from uma.support.json_record import to_json
+from uma.verification.pass_drift import ToleranceCheck
+from uma.verification.results import Verification
 
 X = Var("x", TensorType((1, 4), "float32"))
 B = Var("b", TensorType((1, 4), "int32"))

@@ -9,12 +9,12 @@ import pytest
 from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
-from uma.machines import RUNNERS, Machine
-from uma.runtime import counting, emulator
-from uma.runtime.counting import marks_of, read_counts
+from uma.runtime import emulator, instruction_counting
+from uma.runtime.cycle_table import CYCLES, cycles_of
 from uma.runtime.emulator import EmulatedModel, EmulatedSession
-from uma.runtime.image import make_image
-from uma.runtime.mnemonics import CYCLES, cycles_of
+from uma.runtime.emulator_image import make_image
+from uma.runtime.instruction_counting import marks_of, read_counts
+from uma.support.machines import RUNNERS, Machine
 from uma.toolchain.compile import Part
 from uma.toolchain.discovery import find_compiler
 
@@ -74,7 +74,7 @@ def session_of(name: str, nops: int = 40, included: tuple[str, ...] = ("steps.c"
     of three turns."""
     compiler, machine, flags = KINDS[name]
     skip_without(compiler, RUNNERS[name].program)
-    csrc = Path(counting.__file__).with_name("csrc")
+    csrc = Path(instruction_counting.__file__).with_name("csrc")
     files = {
         "model.c": (MODEL + REST).encode(),
         "steps.c": STEPS.replace("NOPS", "; ".join(["nop"] * nops)).encode(),
@@ -125,13 +125,13 @@ def test_of_branches_and_loops_the_whole_is_counted() -> None:
 def test_another_version_of_the_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator itself refuses the plugin; the run goes on without counts."""
     session = session_of("qemu-mps2-an386")
-    monkeypatch.setattr(counting, "_INTERFACE", 99)
+    monkeypatch.setattr(instruction_counting, "_INTERFACE", 99)
     session.run()
     assert session.counts is None
     assert session.uncounted is not None
     assert session.uncounted.startswith("qemu-system-arm does not take the plugin that counts: ")
     assert "99" in session.uncounted
-    monkeypatch.setattr(counting, "_INTERFACE", 1)
+    monkeypatch.setattr(instruction_counting, "_INTERFACE", 1)
     session.run()
     assert session.counts is not None and session.uncounted is None
 
@@ -142,7 +142,7 @@ def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise ToolchainError("no C compiler was found")
 
-    monkeypatch.setattr(counting, "find_compiler", none)
+    monkeypatch.setattr(instruction_counting, "find_compiler", none)
     session.run()
     assert (session.counts, session.uncounted) == (
         None,

@@ -20,14 +20,14 @@ from tests._support.tools import skip_without
 
 from uma.codegen import emit_model
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, RequirementError, ToolchainError, UsageError
-from uma.machines import RUNNERS, Machine
 from uma.program import Buffer, Call, Program, plan
 from uma.runtime import emulator
 from uma.runtime.devices import DeviceInfo
 from uma.runtime.emulator import EmulatedModel, EmulatedSession
-from uma.runtime.image import make_image
+from uma.runtime.emulator_image import make_image
 from uma.runtime.state import SessionState
 from uma.runtime.tensors import TensorInfo
+from uma.support.machines import RUNNERS, Machine
 from uma.toolchain.compile import Part
 from uma.toolchain.discovery import find_compiler
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tests._support.onnx_builder import OnnxBuilder
 
-from uma.interruptible import Detached, call_interruptibly, is_abandoned
+from uma.support.interruptible import Detached, call_interruptibly, is_abandoned
 
 SIZE = 4000
 """One product of two such squares takes minutes in C without optimisation, and half a minute in the reference."""
@@ -213,5 +213,5 @@ class TestDetached:
         def none(*_: object) -> int:
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr("uma.interruptible._thread.start_new_thread", none)
+        monkeypatch.setattr("uma.support.interruptible._thread.start_new_thread", none)
         assert call_interruptibly(threading.get_ident) == threading.get_ident()

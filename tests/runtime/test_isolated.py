@@ -27,7 +27,7 @@ from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel
 from uma.relay import Var, call, const
 from uma.relay.types import TensorType
-from uma.runtime.isolated import Image, IsolatedModel, Isolation
+from uma.runtime.model_process import Image, IsolatedModel, Isolation
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
 
@@ -149,7 +149,7 @@ class TestDevices:
 PARENT = """
 import sys
 from pathlib import Path
-from uma.runtime.isolated import Image, IsolatedModel, Isolation
+from uma.runtime.model_process import Image, IsolatedModel, Isolation
 isolation = Isolation()
 model = IsolatedModel(isolation, Image(Path(sys.argv[1]), "m", [], [], [], [], [], [], 0, 0))
 print(isolation._running().pid, flush=True)

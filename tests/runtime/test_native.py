@@ -526,7 +526,7 @@ class TestInterruptedStep:
         def handle(number: int, frame: object) -> None:
             raise Handled
 
-        monkeypatch.setattr("uma.interruptible._GRACE_S", 0.01)
+        monkeypatch.setattr("uma.support.interruptible._GRACE_S", 0.01)
         before = signal.signal(signal.SIGUSR1, handle)
         session = Session(NativeModel(build(invoke=self.STUCK)))
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))

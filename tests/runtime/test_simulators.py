@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uma
 from uma.hookspecs import DRIVER_FAULTS
-from uma.relay.scaling import scale_integer
+from uma.relay.fixed_point import scale_integer
 
 CSRC = Path(uma.__file__).parent / "runtime" / "csrc"
 ROUNDINGS = ("double", "up", "even")

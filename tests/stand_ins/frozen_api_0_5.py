@@ -29,7 +29,7 @@ from uma.hookspecs import (
 )
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Op, Spans, call, rewrite
 from uma.relay.pattern import Match, op, wildcard
-from uma.target import Attribute, Target, TargetKind
+from uma.targets import Attribute, Target, TargetKind
 from uma.tir import maximum, te
 
 UMA_PLUGIN_API = (0, 5)

@@ -15,11 +15,11 @@ from uma.relay.expr import Call
 from uma.relay.extern import Extern
 from uma.relay.module import func_type
 from uma.testing import CheckResult, Finding
-from uma.testing.attack import check_graphs, check_layers, repeat
-from uma.testing.attack.files import read_file, write_file
-from uma.testing.attack.interpreted import NotLoops, interpreted
-from uma.testing.attack.layer import Layer
-from uma.testing.attack.verdicts import Fault, difference
+from uma.testing.fuzz import check_graphs, check_layers, repeat
+from uma.testing.fuzz.interpreter_runs import NotLoops, interpreted
+from uma.testing.fuzz.layer import Layer
+from uma.testing.fuzz.reproducers import read_file, write_file
+from uma.testing.fuzz.triage import Fault, difference
 from uma.testing.record import Part
 from uma.testing.subject import Subject
 from uma.tir.form.nodes import Buffer, Param

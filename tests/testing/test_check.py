@@ -18,11 +18,11 @@ import uma.testing
 from uma.hookspecs import Claims, Clause, Pattern, Runtime
 from uma.plugins import PluginHost
 from uma.relay.pattern import op, wildcard
-from uma.target import Attribute, ListOf, MapOf, Target, TargetKind
+from uma.targets import Attribute, ListOf, MapOf, Target, TargetKind
 from uma.testing import Conformance, Finding
-from uma.testing.elsewhere import NotElsewhere, asked_elsewhere
+from uma.testing.child_process import NotElsewhere, asked_elsewhere
+from uma.testing.fault_injection import Access
 from uma.testing.fingerprint import fingerprint, first_difference
-from uma.testing.perturbed import Access
 from uma.testing.suite.faults import cases_of
 from uma.testing.suite.limits import limits_of, wrong_values
 
@@ -140,7 +140,7 @@ class TestRegistration:
         (info / "entry_points.txt").write_text("[uma.plugins]\nodd = uma_odd\n")
         (tmp_path / "uma_odd.py").write_text(
             "from uma.hookspecs import Claims, hookimpl\n"
-            "from uma.target import TargetKind\n\n\n"
+            "from uma.targets import TargetKind\n\n\n"
             "@hookimpl\n"
             "def register_target():\n"
             "    return [TargetKind('odd', help='odd', default_host='c')]\n\n\n"

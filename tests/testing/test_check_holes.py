@@ -17,19 +17,19 @@ from tests._support.te_lowerings import as_declared, lowered
 import uma.testing
 from uma.cli import main
 from uma.hookspecs import Clause, LoweredKernel, Pattern, Refuse
-from uma.json_schema import problem
 from uma.relay import FixedPoint, Function, TensorType, Var, call, const
 from uma.relay.expr import Call
 from uma.relay.op import Op
 from uma.relay.pattern import Match, any_, any_of, op, optional, where, wildcard
 from uma.relay.pattern.terms import Term
-from uma.runtime.isolated import Isolation
-from uma.target import Target
+from uma.runtime.model_process import Isolation
+from uma.support.json_schema import problem
+from uma.targets import Target
 from uma.testing import CheckResult, Conformance
-from uma.testing.attack import verdicts
-from uma.testing.attack.layer import Layer
-from uma.testing.attack.layers import findings_of, run_layers
-from uma.testing.attack.reach import Reach
+from uma.testing.fuzz import triage
+from uma.testing.fuzz.layer import Layer
+from uma.testing.fuzz.layers import findings_of, run_layers
+from uma.testing.fuzz.reach import Reach
 from uma.testing.output.html import as_html
 from uma.testing.output.junit import as_junit
 from uma.testing.output.text import summary, text_lines
@@ -358,7 +358,7 @@ def test_loops_that_read_what_they_never_wrote_are_the_lowerings_however_large_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device ends the run with a fault. It is said to be the machine's only after the layer was interpreted."""
-    monkeypatch.setattr(verdicts, "_MOST_WORK", 0)
+    monkeypatch.setattr(triage, "_MOST_WORK", 0)
     edits = [
         ("lower.py", "def _plain(", DROP),
         ("lower.py", "func = _scheduled(_plain(", "func = _without_load(_scheduled(_plain("),
@@ -367,7 +367,7 @@ def test_loops_that_read_what_they_never_wrote_are_the_lowerings_however_large_t
     subject = subject_of(planted(tmp_path / "plugin", "uma_matrix_unit", edits), "uma-matrix-unit", tmp_path / "found")
     with Isolation(10.0) as isolation:
         faults = run_layers(subject, [dense_layer()], isolation, quiet, [])
-        assert [fault.way for fault in faults] == [verdicts.LARGE]
+        assert [fault.way for fault in faults] == [triage.LARGE]
         [finding] = findings_of(subject, None, faults, isolation, quiet, [], "layers")
     assert finding.part == "lowering" and "is read before it is written" in finding.what
 
@@ -381,7 +381,7 @@ def test_the_command_counts_what_was_not_checked(
 ) -> None:
     results = (CheckResult("cost", "costs", unchecked="no layer was placed on the target"),)
     found = Conformance("uma-npu", "1.0", "npu", uma.testing.Claims(), results, "c")
-    monkeypatch.setattr("uma.testing.kit.check", lambda *_, **__: (found,))
+    monkeypatch.setattr("uma.testing.runner.check", lambda *_, **__: (found,))
     assert main(["check", "npu"]) == 0
     said = capsys.readouterr().out
     assert "nothing was checked  cost: no layer was placed on the target" in said

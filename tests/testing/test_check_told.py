@@ -19,17 +19,17 @@ import uma.testing
 from uma.cli import main
 from uma.errors import PluginError, UsageError, VerificationError
 from uma.hookspecs import Claims, Cost, Library, Runtime
-from uma.json_schema import problem
 from uma.plugins import PluginHost, default_host
 from uma.plugins.entry import PluginEntry
-from uma.target import Target
+from uma.support.json_schema import problem
+from uma.targets import Target
 from uma.testing import ClauseCount, Conformance, Finding
 from uma.testing.deadline import OutOfTime, place_in, stopped_after
-from uma.testing.kit import check_names
 from uma.testing.output.html import as_html
 from uma.testing.output.junit import as_junit
 from uma.testing.output.text import claims_lines, text_lines
 from uma.testing.record import CheckResult, conformance_record, conformance_schema
+from uma.testing.runner import check_names
 
 
 def checked(host: PluginHost, only: str) -> Conformance:
@@ -123,7 +123,7 @@ def test_the_command_gives_an_answer_in_each_form(
 
 
 def test_findings_end_with_7(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("uma.testing.kit.check", lambda *_, **__: (FOUND,))
+    monkeypatch.setattr("uma.testing.runner.check", lambda *_, **__: (FOUND,))
     assert main(["check", "npu"]) == 7
     text = capsys.readouterr().out
     assert "npu.relu" in text and "never decisive in npu.relu: even" in text and "1 finding" in text
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyte
     def refuse(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("uma.plain_files.write_whole", refuse)
+    monkeypatch.setattr("uma.support.regular_files.write_whole", refuse)
     assert main(["check", "null_unit", "--only", "registration", "--junit", str(tmp_path / "out.xml")]) == 2
 
 
@@ -219,7 +219,7 @@ def test_a_hook_that_does_not_come_back_is_stopped(monkeypatch: pytest.MonkeyPat
         while True:
             pass
 
-    monkeypatch.setattr("uma.testing.kit._GRACE_S", 0.3)
+    monkeypatch.setattr("uma.testing.runner._GRACE_S", 0.3)
     host = stand_in(accelerator("npu"), runtime=runtime)
     [one] = uma.testing.check("npu", plugins=host, only=["c"], target="npu -host=c", seconds=0.1)
     [finding] = one.findings

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from uma.relay import Expr, FixedPoint, Function, TensorType, Var, call, const
-from uma.testing.attack.fitting import fitting
-from uma.testing.attack.inputs import feeds, zero_points
-from uma.testing.attack.layer import Layer, calls_in, with_body
-from uma.testing.attack.mutations import mutations
-from uma.testing.attack.rebuilt import Changes, Place, fitted, leaves_of, rebuilt
-from uma.testing.attack.shrinking import measure, reductions
-from uma.testing.attack.values import Sizes
+from uma.testing.fuzz.acceptance_nudges import fitting
+from uma.testing.fuzz.inputs import feeds, zero_points
+from uma.testing.fuzz.layer import Layer, calls_in, with_body
+from uma.testing.fuzz.layer_rebuild import Changes, Place, fitted, leaves_of, rebuilt
+from uma.testing.fuzz.mutations import mutations
+from uma.testing.fuzz.shrinking import measure, reductions
+from uma.testing.fuzz.values import Sizes
 
 
 def conv(groups: int = 1) -> Expr:

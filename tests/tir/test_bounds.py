@@ -13,7 +13,7 @@ from tests._support.tir_tools import evaluate
 from uma.errors import InternalError
 from uma.tir.form.dtype import bounds
 from uma.tir.form.nodes import Bin, Buffer, Call, Cast, Expr, Imm, Select, Un, Var, const, maximum, minimum
-from uma.tir.proofs.bounds import Bounds, fits, interval
+from uma.tir.proofs.intervals import Bounds, fits, interval
 
 i, j = Var("i"), Var("j")
 k, u, wide = Var("k", "int8"), Var("u", "uint8"), Var("wide", "int64")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests._support.tir_tools import func as func_of
 
 from uma.tir import FUNCTIONS, interpret, print_func, te
-from uma.tir.rewrites.contract import contract
+from uma.tir.rewrites.fma_contraction import contract
 
 SUM = """
 def f(x: In[float32, (4,)], y: In[float32, (4,)], out: Out[float32, (1,)]):

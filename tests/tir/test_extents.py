@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uma.errors import InternalError, ModelError
-from uma.tir.form.extents import (
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import Bind, Buffer, Imm, Param, PrimFunc, Store, Var, const
+from uma.tir.form.symbolic_dims import (
     Extent,
     OpenExtentError,
     Symbol,
@@ -24,8 +26,6 @@ from uma.tir.form.extents import (
     symbols_of,
     valued,
 )
-from uma.tir.form.interp import interpret
-from uma.tir.form.nodes import Bind, Buffer, Imm, Param, PrimFunc, Store, Var, const
 from uma.tir.form.visit import substitute
 
 N, M = Symbol("n", 1, 4), Symbol("m", 2, 3)

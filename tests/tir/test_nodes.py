@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from uma.errors import InternalError
-from uma.interning import remembered
+from uma.support.interning import remembered
 from uma.tir.form.fields import gathered
 from uma.tir.form.nodes import (
     Alloc,
@@ -78,7 +78,7 @@ def test_constants_that_look_equal_are_not() -> None:
 
 
 def test_nodes_that_nobody_holds_are_freed() -> None:
-    from uma.interning import _TABLE
+    from uma.support.interning import _TABLE
 
     gc.collect()
     before = len(_TABLE)
@@ -90,7 +90,7 @@ def test_nodes_that_nobody_holds_are_freed() -> None:
 
 
 def test_what_follows_from_a_node_is_kept_with_it_alone() -> None:
-    from uma.interning import _TABLE
+    from uma.support.interning import _TABLE
 
     asked: list[str] = []
 

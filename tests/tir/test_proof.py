@@ -12,7 +12,7 @@ from uma.relay.text import parse_module
 from uma.tir.form.nodes import Axis, Buffer, Exec, For, Intrinsic, Param, PrimFunc, Store, Var, View, const, seq
 from uma.tir.form.text import parse_func
 from uma.tir.proofs.indices import index_faults
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.obligations import unproven
 from uma.tir.proofs.written import output_faults
 
 PROVEN = {

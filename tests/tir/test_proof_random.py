@@ -37,10 +37,10 @@ from uma.tir.form.nodes import (
 )
 from uma.tir.form.text import print_func
 from uma.tir.form.visit import child_statements, operands, rebuild, rewrite
-from uma.tir.proofs.bounds import Bounds
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.intervals import Bounds
+from uma.tir.proofs.obligations import unproven
 from uma.tir.rewrites.flatten import flatten
-from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.scratch_hoisting import hoist_scratch
 from uma.tir.rewrites.simplify import simplify
 
 Draw = Any

@@ -16,10 +16,10 @@ from tests._support.rows import by_least_rows
 
 from uma.errors import TextError
 from uma.tir import NoRows, PrimFunc, RowParam, interpret, parse_func, print_func, row_form
-from uma.tir.form.source import Source
+from uma.tir.form.source_text import Source
 from uma.tir.form.text import Defined, parse_def
 from uma.tir.proofs.indices import index_faults
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.obligations import unproven
 from uma.tir.proofs.rows import around, is_made_anew
 
 

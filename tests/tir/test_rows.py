@@ -30,8 +30,8 @@ from uma.tir import (
     simplify,
     unroll,
 )
-from uma.tir.proofs.accumulators import exact_sums
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.accumulator_bounds import exact_sums
+from uma.tir.proofs.obligations import unproven
 
 ROW = Var("row")
 X, Y = Buffer("x", (4, 3), "int8"), Buffer("y", (4, 3), "int8")

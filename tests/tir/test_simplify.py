@@ -15,7 +15,7 @@ from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import Bin, Buffer, Cast, Expr, PrimFunc, Select, Var, const, maximum, minimum
 from uma.tir.form.text import print_func
 from uma.tir.form.verify import verify
-from uma.tir.proofs.bounds import Bounds
+from uma.tir.proofs.intervals import Bounds
 from uma.tir.rewrites.rules import is_total
 from uma.tir.rewrites.simplify import simplify, simplify_expr
 

@@ -18,8 +18,8 @@ from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import Expr, Imm, PrimFunc, maximum, minimum
 from uma.tir.form.text import print_func
 from uma.tir.form.verify import verify
-from uma.tir.proofs.proof import unproven
-from uma.tir.te.finish import finished
+from uma.tir.proofs.obligations import unproven
+from uma.tir.te.finalisation import finished
 
 
 def expect(function: PrimFunc, text: str) -> None:

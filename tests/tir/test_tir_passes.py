@@ -20,9 +20,9 @@ from uma.tir.form.nodes import Alloc, For, PrimFunc
 from uma.tir.form.text import parse_func, print_func
 from uma.tir.form.verify import verify
 from uma.tir.form.visit import buffers, walk
-from uma.tir.proofs.accumulators import exact_sums
+from uma.tir.proofs.accumulator_bounds import exact_sums
 from uma.tir.rewrites.flatten import flatten
-from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.scratch_hoisting import hoist_scratch
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll
 

@@ -54,10 +54,10 @@ from uma.tir.form.nodes import (
 from uma.tir.form.text import Definitions, parse_func, print_func
 from uma.tir.form.verify import faults, verify
 from uma.tir.form.visit import child_statements, map_fields, operands, rebuild, uses_device
-from uma.tir.proofs.accumulators import exact_sums
+from uma.tir.proofs.accumulator_bounds import exact_sums
 from uma.tir.proofs.alias import may_alias
 from uma.tir.rewrites.flatten import flatten
-from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.scratch_hoisting import hoist_scratch
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll
 

@@ -35,7 +35,7 @@ from uma.tir.form.nodes import (
     seq,
 )
 from uma.tir.form.printer import headline, print_expr, print_stmt
-from uma.tir.form.source import Source
+from uma.tir.form.source_text import Source
 from uma.tir.form.text import Defined, parse_def, parse_func, print_func
 from uma.tir.form.verify import MAX_NESTING, MAX_SCOPES, verify
 

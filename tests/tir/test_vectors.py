@@ -33,7 +33,7 @@ from uma.tir.form.text import parse_func, print_func
 from uma.tir.form.verify import verify
 from uma.tir.form.visit import intrinsics, uses_device
 from uma.tir.proofs.lanes import lane_faults, register_faults, register_lanes
-from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.obligations import unproven
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll

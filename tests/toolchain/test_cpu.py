@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests._support.tools import skip_without
 
-from uma import machines
 from uma.errors import UsageError
-from uma.runtime import compiler_features
+from uma.support import machines
+from uma.toolchain import compiler_features
 from uma.toolchain.cpu import FEATURES, refuse_other_cpu
 from uma.toolchain.discovery import Compiler, find_compiler
 

@@ -9,7 +9,7 @@ import pytest
 from tests._support import tools
 
 from uma.errors import ToolchainError
-from uma.machines import Machine
+from uma.support.machines import Machine
 from uma.toolchain import discovery as toolchain
 from uma.toolchain.compile import Part, compile_objects, compile_program, refused_program
 from uma.toolchain.discovery import find_compiler

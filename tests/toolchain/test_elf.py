@@ -11,7 +11,7 @@ import pytest
 from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
-from uma.machines import Machine
+from uma.support.machines import Machine
 from uma.toolchain.compile import Part, compile_objects, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import functions, loaded_bytes, section_bytes, text_bytes

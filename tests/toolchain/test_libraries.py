@@ -14,12 +14,11 @@ from types import SimpleNamespace
 import pytest
 from tests._support.tools import skip_without
 
-from uma import metadata
 from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Library
-from uma.machines import Machine
-from uma.runtime import find_library
-from uma.toolchain import libraries
+from uma.support import package_metadata
+from uma.support.machines import Machine
+from uma.toolchain import find_library, libraries
 from uma.toolchain.cache import locked
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
@@ -91,10 +90,10 @@ def installed(monkeypatch: pytest.MonkeyPatch, *files: Path) -> None:
 
     def files_of(name: str) -> list[SimpleNamespace]:
         if name != "twice-lib":
-            raise metadata.PackageNotFoundError(name)
+            raise package_metadata.PackageNotFoundError(name)
         return [SimpleNamespace(name=file.name, locate=lambda file=file: file) for file in files]
 
-    monkeypatch.setattr(metadata, "files", files_of)
+    monkeypatch.setattr(package_metadata, "files", files_of)
 
 
 def test_in_a_distribution(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +108,7 @@ def test_in_a_distribution(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_distribution_without_a_list_of_files(cc: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "files", lambda name: None)
+    monkeypatch.setattr(package_metadata, "files", lambda name: None)
     assert find_library(Library("twice", "twice-lib")) is None
 
 

@@ -7,7 +7,7 @@ import sysconfig
 import pytest
 
 from uma.errors import UsageError
-from uma.machines import ARCHITECTURES, RUNNERS, Machine, find_runner, same_triple
+from uma.support.machines import ARCHITECTURES, RUNNERS, Machine, find_runner, same_triple
 
 
 @pytest.mark.parametrize(

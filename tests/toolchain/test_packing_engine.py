@@ -9,12 +9,12 @@ import pytest
 from tests.program.test_packing import check, cut, instance, packed
 
 from uma.errors import ToolchainError
-from uma.program.blocks import Budget
-from uma.program.ejection import Ejected, Engine, eject
-from uma.program.exact import Attempt, Problem, attempt
-from uma.program.packing import Packer, lower_bound
-from uma.toolchain import packing
-from uma.toolchain.packing import packing_engine
+from uma.packing.branch_and_bound import Attempt, Problem, attempt
+from uma.packing.ejection import Ejected, Engine, eject
+from uma.packing.offsets import Packer, lower_bound
+from uma.packing.problem import Budget
+from uma.toolchain import packing_engine as packing
+from uma.toolchain.packing_engine import packing_engine
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
-from uma.machines import Machine
+from uma.support.machines import Machine
 from uma.toolchain.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
 from uma.toolchain.discovery import Compiler, find_compiler
 from uma.toolchain.elf import object_calls, symbol_value

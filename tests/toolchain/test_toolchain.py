@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from uma.compilers import native_flags, refused_file_names, refused_flags
 from uma.errors import ToolchainError, UsageError
-from uma.machines import Machine
+from uma.support.compiler_flags import native_flags, refused_file_names, refused_flags
+from uma.support.machines import Machine
 from uma.toolchain import discovery as toolchain
 from uma.toolchain.compile import Part, compile_objects, compile_program, compile_shared
 from uma.toolchain.discovery import Compiler, find_compiler, host_cpu_id
 from uma.toolchain.elf import check_machine, code_bytes, segments
-from uma.toolchain.tools import run as run_tool
+from uma.toolchain.subprocesses import run as run_tool
 
 SH = shutil.which("sh")
 SLEEP = shutil.which("sleep")

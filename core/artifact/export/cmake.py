@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...compilers import native_flags
+from ...support.compiler_flags import native_flags
 from ..record import ArtifactRecord, HostRecord
 from .makefile import is_complete
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...runtime.objects import change_since_written, write_digests
-from ...target.values import shown, suggest
+from ...targets.values import shown, suggest
 from ..folder import written_whole
 from .systems import SYSTEMS
 

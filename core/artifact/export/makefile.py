@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...compilers import native_flags
+from ...support.compiler_flags import native_flags
 from ..record import ArtifactRecord, HostRecord
 
 __all__ = ["included_files", "is_complete", "makefile_products", "makefile_text"]

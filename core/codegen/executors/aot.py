@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Wait
-from ...program.control import blocks
+from ...program.control_flow import blocks
 from ...program.program import arguments as passed
-from ...program.rows import chain, positions_in_rows
+from ...program.row_schedule import chain, positions_in_rows
 from ...tir.form import ctext
 from ...tir.form.nodes import PrimFunc
 from ..coherence import arrived

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ...errors import ModelError
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Step, Wait
-from ...program.control import blocks, has_control
+from ...program.control_flow import blocks, has_control
 from ...program.program import arguments, parameters
-from ...program.rows import chain, positions_in_rows
+from ...program.row_schedule import chain, positions_in_rows
 from ...relay.extern import Kernel
 from ...tir.form import ctext
 from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
-from ...import_budget import require_memory
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
 from ...relay.qdq import constant_value
-from ...tir.form.extents import Dim
+from ...support.import_budget import require_memory
+from ...tir.form.symbolic_dims import Dim
 from ..builder import Builder
-from .counts import Counts
-from .narrow import Narrow
+from .computed_dimensions import Counts
+from .narrow_dtypes import Narrow
 from .proto import Node
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Context(Builder):
 
     def computed(self, numbers: np.ndarray) -> Expr:
         """Numbers that depend on open extents, computed at run time."""
-        from .open_values import computed
+        from .symbolic_values import computed
 
         made = computed(numbers)
         self.built.append(made)

@@ -18,11 +18,11 @@ from ..compositions import positions
 from .activations import ACTIVATIONS
 from .arith import ARITH
 from .context import Context, Converter, Value
+from .conv_pool import WINDOWS
+from .data_movement import MOVES
 from .fold import limited
-from .moves import MOVES
-from .narrow import NARROW
+from .narrow_dtypes import NARROW
 from .quant import dequantized
-from .windows import WINDOWS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import ModelError
-from ...import_budget import require_memory
 from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, call, const
 from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
 from ...relay.visit import children, post_order, with_children
+from ...support.import_budget import require_memory
 from .context import Value
-from .functions import MAX_TURNS, Body, ScanForm, graph_body
+from .function_expansion import MAX_TURNS, Body, ScanForm, graph_body
 from .proto import Node
 
 __all__ = ["Importing", "branches", "loop", "scan_loop"]

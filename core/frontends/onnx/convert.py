@@ -13,68 +13,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...import_budget import (
-    IMPORT_LIMIT,
-    Budget,
-    BudgetError,
-    importing_within,
-    spend_memory,
-)
-from ...relay.custom import FindImporter, no_importer
+from ...relay.custom_ops import FindImporter, no_importer
 from ...relay.evaluate import fold as fold_exprs
 from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
 from ...relay.types import TensorType
 from ...relay.visit import free_vars, rewrite
-from ...tir.form.extents import OpenExtentError, bound, is_open, symbols_of
-from ..fixed import Fixed, check_fixed, fixed_array
+from ...support.import_budget import (
+    IMPORT_LIMIT,
+    Budget,
+    BudgetError,
+    importing_within,
+    spend_memory,
+)
+from ...tir.form.symbolic_dims import OpenExtentError, bound, is_open, symbols_of
+from ..dynamic_shapes import AskedShape
+from ..fixed_inputs import Fixed, check_fixed, fixed_array
+from ..import_summary import Simplified
 from ..model import ImportedModel, clean_text, distinct_names, variable_names
-from ..open_shapes import AskedShape
-from ..simplified import Simplified
-from ..states import keep_states
+from ..state_pairs import keep_states
 from .activations import ACTIVATIONS
-from .areas import AREAS
 from .arith import ARITH
-from .asked import Asked
 from .composed import COMPOSED
+from .computed_dimensions import Counts
 from .context import ComputedAtRunTime, Context, Converter, Value
 from .contributed import CONTRIBUTED
 from .control import branches, loop, scan_loop
-from .counts import Counts
+from .conv_pool import WINDOWS
 from .custom import convert_custom
-from .detection import DETECTION
+from .data_dependent_shapes import DETECTION
+from .data_movement import MOVES
+from .declared_shape_ops import FRAMING
 from .determinants import DETERMINANTS
 from .dynamic_lstm import BODIES
+from .dynamic_shapes import Open, leaves_open, proposed, resolved
 from .einsum import EINSUM
 from .fold import FOLDERS, OF_SHAPES, fold, limited
 from .fourier import FOURIER
-from .framing import FRAMING
-from .functions import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
+from .function_expansion import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
 from .gather import GATHER
+from .grid_sample import SAMPLING
 from .integers import INTEGERS, MICROSOFT
 from .losses import LOSSES
-from .moves import MOVES
-from .narrow import Narrow
+from .narrow_dtypes import Narrow
 from .norm import NORM
-from .older import modern, modern_op
-from .open_shapes import Open, leaves_open, proposed, resolved
-from .open_values import OPEN_CONVERTERS, computed, is_open_value
+from .opset_upgrade import modern, modern_op
 from .optional import OPTIONAL
-from .pooled_regions import POOLED_REGIONS
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
 from .qonnx import QONNX
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
+from .requested_shapes import Asked
 from .resize import RESIZE
+from .roi_ops import AREAS
+from .roi_pool import POOLED_REGIONS
 from .rounding import STEPWISE, fitted, narrow_results, stored, widened
-from .run_time import at_run_time
-from .sampling import SAMPLING
+from .runtime_parameters import at_run_time
 from .shape import SHAPE
-from .signals import SIGNALS
-from .transposed import TRANSPOSED
-from .windows import WINDOWS
+from .signal_windows import SIGNALS
+from .symbolic_values import OPEN_CONVERTERS, computed, is_open_value
+from .transposed_conv import TRANSPOSED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,7 +162,8 @@ def from_onnx(
         constants: values that inputs are fixed to, by input name: what depends on them alone is known at import.
         custom: finds importers of operators that are not the core's.
         folder: where files are that the model keeps initialisers in; None for one that has no others.
-        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see
+            `uma.support.import_budget`.
 
     Raises:
         UsageError: the package ``onnx`` is not installed, or ``shapes``, ``states`` or ``constants`` do not fit

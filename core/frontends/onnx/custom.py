@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...relay.custom import AttributeValue, CustomImporter, CustomLayer, CustomTensor
+from ...relay.custom_ops import AttributeValue, CustomImporter, CustomLayer, CustomTensor
 from ...relay.expr import Expr
 from ...relay.visit import children
 from .context import Context

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
-from ...tir.form.extents import is_open
+from ...tir.form.symbolic_dims import is_open
 from .context import Value
-from .functions import Body
+from .function_expansion import Body
 from .proto import Node
 from .recurrent import LSTM, activations_of, directions_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ModelError
-from ...plain_files import open_plain, size_of
+from ...support.regular_files import open_plain, size_of
 from ..model import MAX_FILE_BYTES
 
 if TYPE_CHECKING:

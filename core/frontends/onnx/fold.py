@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
-from ...import_budget import require_memory, spend_memory, spend_operations
 from ...relay.expr import Expr
 from ...relay.op import get_op
 from ...relay.ops.common import normalise_axes, normalise_axis
 from ...relay.types import TensorType, tensor_type
+from ...support.import_budget import require_memory, spend_memory, spend_operations
 from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
-from .open_values import array_of, fold_open, is_open_value
 from .proto import MAX_RANK, MAX_TENSOR_BYTES, dtype_name
 from .shape import axes_of, cast_dtype, new_shape, slices
+from .symbolic_values import array_of, fold_open, is_open_value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,10 +14,10 @@ from ...relay.expr import Expr
 from .activations import ACTIVATIONS
 from .arith import ARITH, without_ones
 from .context import Context, Converter, Value, is_constant
+from .conv_pool import WINDOWS, channels_first, channels_last, moved_window
 from .quant import are_known, dequantized, parameters, quantized
 from .reductions import REDUCTIONS
 from .shape import SHAPE
-from .windows import WINDOWS, channels_first, channels_last, moved_window
 
 __all__ = ["INTEGERS", "MICROSOFT"]
 

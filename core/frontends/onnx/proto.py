@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
-from ...import_budget import spend_memory
+from ...support.distribution import extra_hint
+from ...support.import_budget import spend_memory
 from ..model import clean_text
 from .external import Stored, find_external
-from .narrow import NARROW, Narrow
+from .narrow_dtypes import NARROW, Narrow
 
 if TYPE_CHECKING:
     import numpy as np

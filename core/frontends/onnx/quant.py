@@ -11,7 +11,7 @@ from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import is_float
 from .context import Context, Converter
-from .narrow import NARROW
+from .narrow_dtypes import NARROW
 from .proto import Node, dtype_name
 
 __all__ = ["QUANT", "Parameters", "are_known", "dequantized", "parameters", "quantized"]

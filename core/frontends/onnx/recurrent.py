@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr
 from ...relay.ops.recurrent import ACTIVATIONS
-from ...tir.form.extents import bounds_of
+from ...tir.form.symbolic_dims import bounds_of
 from .context import Context, Converter, Value, is_constant
 from .proto import Node
 

@@ -13,7 +13,7 @@ from ...tir.form.dtype import bounds, is_float, is_integer
 from ..compositions import local_response, one_hot, positions
 from .arith import reduced_axes
 from .context import Context, Converter, Value
-from .windows import channels_first, channels_last, moved_window
+from .conv_pool import channels_first, channels_last, moved_window
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,14 +11,14 @@ from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
 from ...tir.form.dtype import is_float
-from ...tir.form.extents import is_open
+from ...tir.form.symbolic_dims import is_open
 from ..compositions import repeated
 from .computed_resize import computed_resize
 from .context import Context, Converter
+from .conv_pool import channels_first, channels_last
 from .integer_resize import between_integers
 from .quantised_resize import between_quantised
 from .resize_axes import Kernel, ResizedAxis, Taps, find_coordinates, find_taps
-from .windows import channels_first, channels_last
 
 __all__ = ["RESIZE"]
 

@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, call, const
 from ...relay.ops.common import normalise_axes
 from .context import Context, Value
-from .narrow import NARROW, Narrow
+from .narrow_dtypes import NARROW, Narrow
 from .proto import OPSETS, Node
 
 __all__ = ["STEPWISE", "fitted", "narrow_results", "stored", "widened"]

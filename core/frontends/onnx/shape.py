@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
-from ...tir.form.extents import Dim, OpenExtentError, equal, is_open
+from ...tir.form.symbolic_dims import Dim, OpenExtentError, equal, is_open
 from .context import Context, Converter, Value
 from .proto import MAX_RANK, Node, dtype_name
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
+from ...relay.fixed_point import fixed_point, quantize_multiplier
 from ...relay.op import FixedPoint
-from ...relay.ops.int16_curves import near_log2
-from ...relay.scaling import fixed_point, quantize_multiplier
+from ...relay.ops.int16_activations import near_log2
 from ...tir.form.dtype import bounds
+from .conv_matmul import float32_product, window
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
-from .linear import float32_product, window
 
 __all__ = ["ARITH", "exponent_scale"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ...errors import ModelError
-from ...import_budget import OPERATIONS_PER_NODE, spend_operations
 from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, call, const
 from ...relay.module import func_type
 from ...relay.types import TensorType
+from ...support.import_budget import OPERATIONS_PER_NODE, spend_operations
 from .reader import Operator
 
 __all__ = ["CONTROL", "Control"]

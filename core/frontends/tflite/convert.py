@@ -10,39 +10,39 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError, UsageError
-from ...import_budget import IMPORT_LIMIT, Budget, BudgetError, importing_within, require_memory
-from ...relay.custom import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
+from ...relay.custom_ops import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
 from ...relay.evaluate import fold
 from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
-from ...target.values import suggest
+from ...support.import_budget import IMPORT_LIMIT, Budget, BudgetError, importing_within, require_memory
+from ...targets.values import suggest
 from ...tir.form.dtype import is_integer
-from ..fixed import Fixed, check_fixed, fixed_array
+from ..fixed_inputs import Fixed, check_fixed, fixed_array
+from ..import_summary import Simplified
 from ..model import HYBRID, ImportedModel, distinct_names, variable_names
-from ..simplified import Simplified
-from ..states import keep_states
-from .along import ALONG
+from ..state_pairs import keep_states
 from .arith import ARITH
-from .blocks import BLOCKS
+from .axis_ops import ALONG
+from .binary_ops import PAIRS
+from .constant_folding import KNOWN
 from .control import CONTROL, Control
-from .curves import CURVES
+from .conv_matmul import LINEAR
 from .elementwise import ELEMENTWISE
-from .kept import KEEPERS, Kept
-from .known import KNOWN
+from .gather_scatter import PICKS
 from .layer import Importer, Layer, quantisations
-from .linear import LINEAR
+from .lut_activations import CURVES
 from .pads import PADS
-from .pairs import PAIRS
-from .picks import PICKS
 from .reader import Graph, Operator, Tensor, read
 from .recurrent import RECURRENT
 from .resize import RESIZE
 from .shape import SHAPE
+from .space_to_batch import BLOCKS
 from .sparse import densified
 from .supported import REFUSED
-from .transposed import TRANSPOSED, TRANSPOSED_CUSTOM
+from .transposed_conv import TRANSPOSED, TRANSPOSED_CUSTOM
+from .variable_tensors import KEEPERS, Kept
 from .variables import VARIABLE_OPERATORS, Variables
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def from_tflite(
         constants: values that inputs are fixed to, by their names in the file.
         custom: finds importers of operators that are not the core's.
         hybrid: one of `HYBRID`: how weights of integers beside float32 are computed with.
-        import_limit: bytes of constants, and scalar operations, for each byte of the model: see `uma.import_budget`.
+        import_limit: bytes of constants, and scalar operations, for each byte of the model: see
+            `uma.support.import_budget`.
 
     Raises:
         UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes``, ``states`` or

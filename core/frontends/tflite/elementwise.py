@@ -10,7 +10,7 @@ from ...relay.op import get_op
 from ...tir.form.dtype import bits, is_integer
 from ..compositions import bit_cast
 from .layer import Importer, Layer, quantisation
-from .quotients import quotient_of_uint8
+from .uint8_division import quotient_of_uint8
 
 __all__ = ["ELEMENTWISE", "named", "operands"]
 

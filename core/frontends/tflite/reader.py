@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
+from ...support.distribution import extra_hint
 from ...tir.form.dtype import COMPUTED
 from ..model import clean_text
 from .sparse import Level, Sparsity

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, TupleGetItem, call, const
+from ...relay.fixed_point import fixed_point
 from ...relay.op import FixedPoint
-from ...relay.ops.int16_curves import near_log2
-from ...relay.scaling import fixed_point
+from ...relay.ops.int16_activations import near_log2
 from .hybrid import dense_sums, is_hybrid
 from .layer import Importer, Layer, quantisation
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Expr, TupleGetItem, call, const
+from ...relay.fixed_point import find_fixed_point
 from ...relay.op import Bounds
-from ...relay.scaling import find_fixed_point
 from ..compositions import repeated
 from .layer import Importer, Layer, quantisation
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...import_budget import require_memory
+from ...support.import_budget import require_memory
 
 if TYPE_CHECKING:
     import numpy as np

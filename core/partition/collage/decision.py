@@ -6,19 +6,19 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from ...arguments import told
-from ...distribution import extra_hint
 from ...errors import InternalError, UsageError
+from ...support.argument_checks import told
+from ...support.distribution import extra_hint
 from ..candidates import Problem
-from ..choice import Selection
+from ..cost_provider import Clock, Prices
+from ..decision_check import Regions
 from ..eager import eager
 from ..grouping import group
-from ..plan import Regions
 from ..record import Candidate
-from .frontier import Found
+from ..selection import Selection
+from .candidate_set import Offer, Pool, uncovered
+from .frontier_search import Found
 from .integer import has_solver
-from .pool import Offer, Pool, uncovered
-from .prices import Clock, Prices
 from .search import Budget, cheapest
 from .table import CostTable
 

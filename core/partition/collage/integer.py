@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ...distribution import extra_hint
 from ...errors import UsageError
-from .cover import CoverProblem, numbers
-from .frontier import Found
+from ...support.distribution import extra_hint
+from .frontier_search import Found
+from .set_cover import CoverProblem, numbers
 
 __all__ = ["has_solver", "integer"]
 

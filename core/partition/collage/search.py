@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .cover import CoverProblem
-from .frontier import Found, frontier
+from .frontier_search import Found, frontier
 from .integer import has_solver, integer
+from .set_cover import CoverProblem
 
 __all__ = ["Budget", "cheapest"]
 

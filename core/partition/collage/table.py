@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ...errors import UsageError
-from ...plain_files import open_plain, unreadable
-from ...target.values import shown, suggest
-from .prices import Link, whole_ns
+from ...support.regular_files import open_plain, unreadable
+from ...targets.values import shown, suggest
+from ..cost_provider import Link, whole_ns
 
 __all__ = ["CostTable", "TargetCosts"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...relay.expr import Var
-from .cover import numbers
-from .pool import Offer, Pool
+from .candidate_set import Offer, Pool
+from .set_cover import numbers
 
 __all__ = ["Split", "Step", "split", "timeline"]
 

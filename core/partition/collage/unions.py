@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..region_size import Excess
-from .cover import CoverProblem, numbers
+from .set_cover import CoverProblem, numbers
 
 __all__ = ["Unions", "unions"]
 

@@ -2,10 +2,11 @@
 
 from . import (
     activation,
-    along,
     attention,
+    axis_ops,
     conv,
-    counted,
+    cumulative,
+    data_dependent_shapes,
     dense,
     elementwise,
     indexing,
@@ -20,17 +21,17 @@ from . import (
     qnn_softmax,
     recurrent,
     reduce,
-    running,
     scatter,
     shape,
 )
 
 __all__ = [
     "activation",
-    "along",
     "attention",
+    "axis_ops",
     "conv",
-    "counted",
+    "cumulative",
+    "data_dependent_shapes",
     "dense",
     "elementwise",
     "indexing",
@@ -45,7 +46,6 @@ __all__ = [
     "qnn_softmax",
     "recurrent",
     "reduce",
-    "running",
     "scatter",
     "shape",
 ]

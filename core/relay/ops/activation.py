@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_float, is_integer
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
-from ...tir.form.scalar import round_float32
+from ...tir.form.scalar_semantics import round_float32
 from ..op import Attr, Attrs, Bounds, Choice, Real, Specials
 from ..types import TensorType
 from .elementwise import erf
-from .rows import FLOATS, NUMBERS, Row, monotonous, register_rows, wide
+from .elementwise_table import FLOATS, NUMBERS, Row, monotonous, register_rows, wide
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Imm
+from ...tir.form.symbolic_dims import Dim, bound
 from ..op import Attr, Attrs, Op, Real, Specials, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float

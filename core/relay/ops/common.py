@@ -7,8 +7,8 @@ from typing import Any
 
 from ...errors import ModelError
 from ...tir.form.dtype import is_float, is_integer
-from ...tir.form.extents import Dim, Extent, OpenExtentError, may_be_empty
 from ...tir.form.nodes import Bin, Expr, Imm, const
+from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, may_be_empty
 from ..types import TensorType
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
-from ...tir.form.extents import Dim, bound
 from ...tir.form.nodes import Expr, Imm, Select
+from ...tir.form.symbolic_dims import Dim, bound
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, require_integers, windows

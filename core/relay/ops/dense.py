@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.extents import Dim
 from ...tir.form.nodes import Expr, Load
+from ...tir.form.symbolic_dims import Dim
 from ..op import Attr, Attrs, Bounds, Int, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, require_float, require_integers

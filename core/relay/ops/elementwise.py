@@ -18,7 +18,7 @@ from ...tir.form.nodes import Bin, Call, Expr, Imm, Select, Un
 from ..op import Attr, Attrs, Bounds, Dtype, Specials
 from ..types import TensorType
 from .common import broadcast_shapes, same_dtype
-from .rows import (
+from .elementwise_table import (
     FLOATS,
     KEEPS_NAN,
     NUMBERS,

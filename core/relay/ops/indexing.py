@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.extents import may_be_empty
 from ...tir.form.nodes import Expr, Imm, Select, const, maximum, minimum
+from ...tir.form.symbolic_dims import may_be_empty
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axis, require_elements, require_integers
-from .rows import broadcast_load
+from .elementwise_table import broadcast_load
 
 if TYPE_CHECKING:
     import numpy as np

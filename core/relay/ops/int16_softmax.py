@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Call, Expr, const, maximum, minimum
+from ..fixed_point import scale_array
 from ..op import Attrs, FixedPoint
-from ..scaling import scale_array
 from ..types import TensorType
 from .qnn_scale import Scaler
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.extents import bounds_of, may_be_empty
 from ...tir.form.nodes import INDEX, Call, Expr, Imm
+from ...tir.form.symbolic_dims import bounds_of, may_be_empty
 from ..op import Attr, Attrs, Ints, Op, Real, Specials, register_op
 from ..types import TensorType
 from .common import as_float, normalise_axes, require_float

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.extents import bound, bounds_of
 from ...tir.form.nodes import Expr, maximum, minimum
+from ...tir.form.symbolic_dims import bound, bounds_of
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, inside, require_float, windows

@@ -10,10 +10,10 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
-from ...tir.form.scalar import round_float32
-from ..float_form import FloatForm
+from ...tir.form.scalar_semantics import round_float32
+from ..fixed_point import scale_array
+from ..float_requantisation import FloatForm
 from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Op, Scale, Specials, register_op
-from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, normalise_axis, require_integers
 from .qnn_scale import (

@@ -12,11 +12,11 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr, Select
+from ..fixed_point import quantize_multiplier, scale_array
 from ..op import Attr, Attrs, Bounds, FixedPoint, Int, Op, Real, Scale, register_op
-from ..scaling import quantize_multiplier, scale_array
 from ..types import TensorType
 from .common import Types, require_integers
-from .int16_curves import SIGMOID_INT16, TANH_INT16, Int16Curve
+from .int16_activations import SIGMOID_INT16, TANH_INT16, Int16Curve
 from .qnn import QUANTISED, check_zero_point
 from .qnn_scale import Scaler, saturate, scaled_bounds
 

@@ -8,15 +8,15 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr
-from ..float_form import SumForm
+from ..fixed_point import scale_array
+from ..float_requantisation import SumForm
 from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
-from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axes, require_integers, same_dtype
+from .elementwise_table import broadcast_load
 from .qnn import QUANTISED, check_zero_point
 from .qnn_scale import Scaler, check_form, form_attr, in_floats, multiply_add, saturate
 from .reduce import reduced_load, reduced_shape, sum_bounds
-from .rows import broadcast_load
 
 if TYPE_CHECKING:
     import numpy as np

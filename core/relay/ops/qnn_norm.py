@@ -8,8 +8,8 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr, Select, maximum, minimum
+from ..fixed_point import quantize_multiplier, scale_array
 from ..op import Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
-from ..scaling import quantize_multiplier, scale_array
 from ..types import TensorType
 from .common import require_integers
 from .gemmlowp import ARRAYS, LOOPS, ROOT_STEPS, away, inverse_root, log, root_begin, root_end, root_step, scaled

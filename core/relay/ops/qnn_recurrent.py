@@ -24,8 +24,8 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
+from ..fixed_point import scale_array
 from ..op import STEP_OPERATIONS, Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
-from ..scaling import scale_array
 from ..types import TensorType, TupleType
 from .common import require_integers
 from .gemmlowp import ARRAYS, LOOPS, Numbers, product

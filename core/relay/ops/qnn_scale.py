@@ -8,9 +8,9 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bits, bounds
 from ...tir.form.nodes import Call, Expr, Imm, Select, const, maximum, minimum
-from ..float_form import FloatForm, SumForm
+from ..fixed_point import scale_integer
+from ..float_requantisation import FloatForm, SumForm
 from ..op import Attr, AttrType, Bounds, FixedPoint, FloatScale
-from ..scaling import scale_integer
 
 __all__ = [
     "FloatScaler",

@@ -12,8 +12,8 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bits, bounds
 from ...tir.form.nodes import Call, Expr, const, maximum, minimum
+from ..fixed_point import scale_array
 from ..op import Attr, Attrs, Boolean, FixedPoint, Op, Scale, register_op
-from ..scaling import scale_array
 from ..types import TensorType
 from . import int16_softmax
 from .common import require_integers

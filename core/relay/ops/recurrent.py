@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
-from ...tir.form.extents import Dim, Extent, OpenExtentError, bound, symbols_of
 from ...tir.form.nodes import (
     Alloc,
     Bind,
@@ -34,6 +33,7 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
+from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, bound, symbols_of
 from ...tir.form.visit import substitute
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, Specials, register_op
 from ..types import TensorType, TupleType

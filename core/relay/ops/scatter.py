@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.extents import bound
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
-from ...tir.te.stages import identity_of
+from ...tir.form.symbolic_dims import bound
+from ...tir.te.stage_planning import identity_of
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, normalise_axis, require_integers, same_dtype

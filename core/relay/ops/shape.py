@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.extents import Extent, OpenExtentError, equal, is_open
 from ...tir.form.nodes import Expr, Imm, Var, const
-from ...tir.form.scalar import round_float32
+from ...tir.form.scalar_semantics import round_float32
+from ...tir.form.symbolic_dims import Extent, OpenExtentError, equal, is_open
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axes, normalise_axis, same_dtype

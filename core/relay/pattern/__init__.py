@@ -12,7 +12,7 @@ from .failure import Failure, FailureKind
 from .language import any_of, chain, constant, op, optional, outputs, tuple_item, wildcard
 from .match import Graph, Match
 from .matcher import Mismatch, find, find_matches, match, roots_of
-from .record import Clause, Failed, Pattern, PatternTable, Rejection
+from .pattern import Clause, Failed, Pattern, PatternTable, Rejection
 from .terms import Outputs, Term
 
 __all__ = [

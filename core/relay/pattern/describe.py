@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from .conditions import Anything, Condition, TensorCondition, Where
-from .record import Pattern
+from .pattern import Pattern
 from .terms import AnyOf, ConstantTerm, Item, OpTerm, Term, Wildcard
 
 __all__ = ["describe"]

@@ -10,7 +10,7 @@ from ..expr import Expr
 from .failure import Failure, described
 from .match import Graph, Match
 from .matcher import Mismatch, trace
-from .record import Pattern, PatternTable
+from .pattern import Pattern, PatternTable
 from .terms import key_of
 
 __all__ = ["Explanation", "closest_pattern"]

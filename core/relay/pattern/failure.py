@@ -10,7 +10,7 @@ from ..expr import Call, Constant, Expr, TupleGetItem, Var
 from ..op import Op
 from .conditions import plain
 from .match import Graph
-from .record import Rejection
+from .pattern import Rejection
 from .terms import ConstantTerm, Item, OpTerm, Term, key_of
 
 __all__ = ["Failure", "FailureKind"]

@@ -15,7 +15,7 @@ from .conditions import shown
 from .terms import Computed, ConstantTerm, Term, Wildcard, key_of
 
 if TYPE_CHECKING:
-    from .record import Pattern
+    from .pattern import Pattern
 
 __all__ = ["Graph", "Match"]
 

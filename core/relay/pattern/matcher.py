@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...counters import active_counters
 from ...errors import PluginError
+from ...support.counters import active_counters
 from ..expr import Call, Expr, TupleGetItem
 from .failure import (
     Failure,
@@ -26,7 +26,7 @@ from .failure import (
     used_elsewhere,
 )
 from .match import Graph, Match, make_match
-from .record import Pattern, PatternTable
+from .pattern import Pattern, PatternTable
 from .terms import AnyOf, Computed, Item, OpTerm, Term, key_of
 
 __all__ = ["Mismatch", "find", "find_matches", "match", "roots_of"]

@@ -4,7 +4,7 @@ A front-end takes quantisation literally: ``qnn.dequantize``, ops on floats, ``q
 arithmetic of integers of that.
 """
 
-from .integers import to_integers
+from .integer_conversion import to_integers
 from .quantised_type import QuantisedType, constant_value, dequantised
 
 __all__ = ["QuantisedType", "constant_value", "dequantised", "to_integers"]

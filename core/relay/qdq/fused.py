@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.form.dtype import bits, bounds
 from ..expr import Call, Constant, Expr, call, const
-from ..float_form import LEAST_FACTOR
+from ..float_requantisation import LEAST_FACTOR
 from ..op import Bounds, FloatScale
 from ..transform import value_range
 from .quantised_type import QuantisedType, StaysFloat, constant_value, dequantised, quantised_type

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...tir.form.scalar import round_float32
+from ...tir.form.scalar_semantics import round_float32
 from ..expr import Call, Constant, Expr, TupleGetItem, const
 from ..op import Bounds, FloatScale
 from ..ops.common import normalise_axes
 from ..transform import value_range
 from ..visit import children
-from .averages import window_sums
+from .average_pools import window_sums
 from .dyadic import EXPONENTS, LIMIT, dyadic_number, exponent_of, narrow, shifted, stored_constant
 from .fused import KERNELS
 from .quantised_type import QuantisedType, StaysFloat, apply, dequantised

@@ -13,8 +13,8 @@ from math import ceil
 
 from ...tir.form.dtype import bounds
 from ..expr import Call, Constant, Expr, const
+from ..fixed_point import exact_fixed_point
 from ..op import Bounds
-from ..scaling import exact_fixed_point
 from ..transform import value_range
 from .dyadic import exponent_of
 from .quantised_type import QuantisedType, StaysFloat, apply, dequantised

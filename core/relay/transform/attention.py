@@ -17,7 +17,7 @@ from ..ops.common import normalise_axis
 from ..pattern import Graph
 from ..rewriter import Rewriter
 from ..visit import with_pin
-from .layout import permutation, permute, reshape
+from .layout_propagation import permutation, permute, reshape
 
 __all__ = ["ATTENTION", "Attention", "WithAttention", "attentions", "with_attention"]
 

@@ -29,11 +29,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...counters import active_counters
 from ...errors import ModelError
-from ...import_budget import Budget
+from ...support.counters import active_counters
+from ...support.import_budget import Budget
 from ...tir.form.dtype import bounds, holds, is_float
-from ...tir.form.extents import OpenExtentError
+from ...tir.form.symbolic_dims import OpenExtentError
 from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const, effort_of
 from ..module import IRModule, Spans
 from ..op import Op
@@ -42,8 +42,8 @@ from ..ops.common import normalise_axes
 from ..rewriter import Rewriter
 from ..visit import children, post_order, with_children, with_pin
 from .idioms import put_together
-from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
-from .signed import to_signed
+from .layout_propagation import permutation, permute, reshape, sink_permutation, sink_reshape
+from .uint8_to_int8 import to_signed
 
 __all__ = ["arrange", "canonicalise"]
 

@@ -16,7 +16,7 @@ from ..module import Spans
 from ..ops.common import normalise_axis
 from ..types import TensorType
 from ..visit import children, post_order, with_children, with_pin
-from .layout import reshape
+from .layout_propagation import reshape
 
 __all__ = ["put_together"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_integer
-from ...tir.form.extents import OpenExtentError
+from ...tir.form.symbolic_dims import OpenExtentError
 from ..expr import Call, Constant, Expr
 from ..op import Bounds, Op
 from ..types import TensorType

@@ -1,10 +1,10 @@
 """A model on one page, and the same as data.
 
-`records` say all of it; `gather` makes them of a build or an artifact, with `dataflow` and `summary`. They are written
-by `page` (HTML; of `pieces`, `pictures` and `lanes`), `as_json`, `as_csv` and `as_markdown`; `write` chooses.
+`records` say all of it; `builder` makes them of a build or an artifact, with `dataflow` and `summary`. They are written
+by `page` (HTML; of `components`, `charts` and `lanes`), `as_json`, `as_csv` and `as_markdown`; `write` chooses.
 """
 
-from .gather import Measured, make_report
+from .builder import Measured, make_report
 from .records import Report
 from .write import FORMATS, check_output, write_report
 

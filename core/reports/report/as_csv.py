@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...json_record import to_json
+from ...support.json_record import to_json
 from .records import Report
 
 __all__ = ["as_csv", "rows_of"]

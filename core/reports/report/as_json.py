@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ...json_record import to_json
+from ...support.json_record import to_json
 from .records import Report
 
 __all__ = ["as_json"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...markup import printable
+from ...support.html import printable
 from ..memory import point_cells
 from .records import Report
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from xml.etree.ElementTree import Element
 
-from ...formatting import format_percent
-from ...markup import element, html_of
-from ...target.values import shorten
+from ...support.formatting import format_percent
+from ...support.html import element, html_of
+from ...targets.values import shorten
 from ..memory import point_cells
+from .charts import Bar, axis, bar_chart, lane_cell, lanes_rem, memory_map
+from .components import duration, filter_box, hundredths, name_of, number, size_tile, table, tile
 from .lanes import lanes
-from .pictures import Bar, axis, bar_chart, lane_cell, lanes_rem, memory_map
-from .pieces import duration, filter_box, hundredths, name_of, number, size_tile, table, tile
 from .records import LayerRow, MemoryRow, Report, StepRow, TargetRow
 from .summary import bytes_told
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ...arguments import path_of
 from ...artifact import Footprint
 from ...artifact.record import RowsRecord
-from ...markup import element, html_of, table
+from ...support.argument_checks import path_of
+from ...support.html import element, html_of, table
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...formatting import format_percent
-from ...target.values import shorten
+from ...support.formatting import format_percent
+from ...targets.values import shorten
 from .records import LayerRow, MemoryRow, Report
 
 __all__ = ["bytes_told", "host_memory", "summary"]

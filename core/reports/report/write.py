@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ...errors import UsageError
-from ...plain_files import write_whole
+from ...support.regular_files import write_whole
 from .as_csv import as_csv
 from .as_json import as_json
 from .as_markdown import as_markdown

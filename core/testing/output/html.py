@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from importlib import resources
 from xml.etree.ElementTree import Element
 
-from ...markup import Child, element, html_of
-from ...reports.report.pieces import table, tile
+from ...reports.report.components import table, tile
+from ...support.html import Child, element, html_of
 from ...version import __version__
 from ..record import PARTS, CheckResult, ClauseCount, Conformance, Finding
 from .text import CLAUSE_HEAD, claims_lines, summary

@@ -11,16 +11,16 @@ from pathlib import Path
 from ...codegen.devices import CORE_BUSES, MMIO_BUS
 from ...errors import ToolchainError, UmaError, UsageError
 from ...hookspecs import Runtime
-from ...machines import Machine
-from ...target import Target
+from ...support.machines import Machine
+from ...targets import Target
 from ...toolchain.compile import refused_program
 from ...toolchain.discovery import Compiler, find_compiler
 from ...toolchain.elf import Definition, definitions
 from ...toolchain.origins import PluginCodeError, enclosing_function
-from ...toolchain.tools import run
-from ..accepted import artifact_of, built, small_layers, uses_device
+from ...toolchain.subprocesses import run
+from ..fault_injection import Perturbed
 from ..outcome import Check, Outcome, Progress
-from ..perturbed import Perturbed
+from ..sample_layers import artifact_of, built, small_layers, uses_device
 
 __all__ = ["C_SOURCES"]
 

@@ -10,21 +10,21 @@ from ...artifact import Artifact
 from ...artifact.random_inputs import random_inputs
 from ...contract.cost import Cost
 from ...errors import DeviceError, PluginError, ToolchainError, UmaError
-from ...json_record import to_json
-from ...lowering.members import resolve_targets
+from ...lowering.build_targets import resolve_targets
 from ...pipeline.stages import Build
 from ...plugins import PluginHost, default_host
 from ...relay.expr import Var
 from ...relay.text import parse_module, print_module
 from ...reports.costs import RegionCost, region_costs
-from ..accepted import artifact_of, built, macs_or_elements, small_layers
-from ..attack.acceptance import acceptance_of
-from ..attack.files import layer_text, read_array, written_array
-from ..attack.layer import Layer, module_of, number_of
-from ..attack.rebuilt import Changes, fitted, leaves_of, rebuilt
-from ..elsewhere import NotElsewhere, asked_elsewhere
+from ...support.json_record import to_json
+from ..child_process import NotElsewhere, asked_elsewhere
+from ..fuzz.acceptance import acceptance_of
+from ..fuzz.layer import Layer, module_of, number_of
+from ..fuzz.layer_rebuild import Changes, fitted, leaves_of, rebuilt
+from ..fuzz.reproducers import layer_text, read_array, written_array
 from ..outcome import Check, Outcome, Progress
 from ..record import Finding
+from ..sample_layers import artifact_of, built, macs_or_elements, small_layers
 
 __all__ = ["COST", "estimates_elsewhere"]
 

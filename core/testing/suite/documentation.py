@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ...errors import UmaError
 from ...hookspecs import Runtime
-from ...metadata import read
-from ...target import Attribute, TargetKind
-from ...target.text import spell
+from ...support.package_metadata import read
+from ...targets import Attribute, TargetKind
+from ...targets.text import spell
 from ..outcome import Check, Outcome, Progress
 from ..sources import installed, source_of
 from ..subject import Subject, read_project

@@ -16,10 +16,10 @@ from ...errors import ToolchainError, UmaError
 from ...hookspecs import Runtime
 from ...runtime.devices import CORE_FAULTS
 from ...toolchain.origins import PluginCodeError
-from ..accepted import artifact_of, built, small_layers
-from ..attack.layer import Layer
+from ..fault_injection import Access, Case, Ending, Perturbed
+from ..fuzz.layer import Layer
 from ..outcome import Check, Outcome, Progress
-from ..perturbed import Access, Case, Ending, Perturbed
+from ..sample_layers import artifact_of, built, small_layers
 
 __all__ = ["FAULTS"]
 

@@ -1,4 +1,4 @@
-"""The check of whole graphs: see `uma.testing.attack`."""
+"""The check of whole graphs: see `uma.testing.fuzz`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["GRAPHS"]
 
 
 def _run(outcome: Outcome, progress: Progress) -> None:
-    from ..attack import check_graphs
+    from ..fuzz import check_graphs
 
     found = check_graphs(outcome.subject, progress)
     for finding in found.findings:

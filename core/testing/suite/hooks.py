@@ -7,8 +7,8 @@ from typing import Any
 
 from ...errors import ToolchainError, UmaError, UsageError
 from ...plugins import default_host
-from ...target import Attribute, Target
-from ..elsewhere import NotElsewhere, asked_elsewhere
+from ...targets import Attribute, Target
+from ..child_process import NotElsewhere, asked_elsewhere
 from ..fingerprint import fingerprint, first_difference
 from ..outcome import Outcome, Progress
 from .limits import limits_of

@@ -1,4 +1,4 @@
-"""The check of layers: see `uma.testing.attack`."""
+"""The check of layers: see `uma.testing.fuzz`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["LAYERS"]
 
 
 def _run(outcome: Outcome, progress: Progress) -> None:
-    from ..attack import check_layers
+    from ..fuzz import check_layers
 
     found = check_layers(outcome.subject, progress)
     for finding in found.findings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...target import Attribute, ListOf, MapOf
+from ...targets import Attribute, ListOf, MapOf
 
 __all__ = ["limits_of", "wrong_values"]
 

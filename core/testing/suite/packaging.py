@@ -15,8 +15,8 @@ from email.parser import Parser
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from ...metadata import Distribution, read
 from ...plugins.entry import CORE, GROUP, normalised
+from ...support.package_metadata import Distribution, read
 from ...toolchain.cache import default_folder
 from ..outcome import Check, Outcome, Progress
 from ..sources import files_below, imported_package, installed, package_in, package_name, source_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import PluginError, ToolchainError, UmaError, UsageError
-from ...target import Attribute, Target
-from ...target.kind import shown
+from ...targets import Attribute, Target
+from ...targets.kind import shown
 from ..outcome import Check, Outcome, Progress
 from ..subject import Subject
 from .hooks import check_hooks

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import InternalError
-from ...interning import Node
+from ...support.interning import Node
 from .dtype import DTYPES, bounds, computes, is_float, is_integer, is_signed, itemsize
 from .fields import READ
 from .functions import FUNCTIONS
-from .scalar import binary, cast, round_float, unary
+from .scalar_semantics import binary, cast, round_float, unary
 
 __all__ = [
     "BINARY",
@@ -156,7 +156,7 @@ class Expr(Node):
 
 
 class Symbolic:
-    """A number that is known when the loops run: see `uma.tir.form.extents.Extent`."""
+    """A number that is known when the loops run: see `uma.tir.form.symbolic_dims.Extent`."""
 
     __slots__ = ()
 

@@ -17,7 +17,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from ...interning import Node, keep
+from ...support.interning import Node, keep
 
 if TYPE_CHECKING:
     from .exprs import Buffer, Expr, Var

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from .scalar import round_float32, wrapper
+from .scalar_semantics import round_float32, wrapper
 
 __all__ = ["FUNCTIONS", "Function"]
 

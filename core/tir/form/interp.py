@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
+from .aliased_memory import Overlaid
 from .dtype import itemsize
 from .nodes import (
     Alloc,
@@ -52,9 +53,8 @@ from .nodes import (
     View,
     Wait,
 )
-from .overlaid import Overlaid
 from .printer import headline, in_flight
-from .scalar import Fault, binary
+from .scalar_semantics import Fault, binary
 from .verify import verify
 from .visit import operands, variables
 

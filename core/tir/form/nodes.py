@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from ...interning import Node
+from ...support.interning import Node
 from . import ctext
 from .dtype import computes, is_float
 from .exprs import (

@@ -46,7 +46,7 @@ from .nodes import (
     View,
     Wait,
 )
-from .scalar import round_float
+from .scalar_semantics import round_float
 from .visit import intrinsics
 
 __all__ = [

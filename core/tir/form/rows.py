@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...interning import Node
+from ...support.interning import Node
 from .exprs import INDEX, Var, require
 
 __all__ = ["RowForm", "RowParam"]

@@ -101,7 +101,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ..proofs.lanes import register_faults
-from ..proofs.proof import unproven
+from ..proofs.obligations import unproven
 from .fields import Field, fields_of, named, operands, rebuild
 from .machine import Machine
 from .nodes import (
@@ -128,7 +128,7 @@ from .nodes import (
     seq,
 )
 from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, WINDOW, WORDS, Definitions, arguments, print_func
-from .source import Source
+from .source_text import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
 

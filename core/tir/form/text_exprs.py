@@ -12,7 +12,7 @@ from .dtype import DTYPES, bounds, is_float
 from .functions import FUNCTIONS
 from .nodes import INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from .printer import CALLED, OPERATORS
-from .source import Source
+from .source_text import Source
 from .verify import MAX_NESTING
 
 __all__ = ["OPERATOR_NODES", "ExprParser", "called", "literal", "name_of"]

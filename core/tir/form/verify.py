@@ -26,7 +26,7 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from ...errors import InternalError
-from ...interning import remembered
+from ...support.interning import remembered
 from ..proofs.unfinished_work import flight_faults
 from .fields import gathered
 from .nodes import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
-from ...interning import remembered
+from ...support.interning import remembered
 from .fields import (
     accesses,
     child_statements,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..form.exprs import Call, Expr, Select
 from .coefficients import ATAN, COS, SIN
-from .parts import bits, from_bits, magnitude, polynomial, real, with_sign_of, word
+from .polynomials import bits, from_bits, magnitude, polynomial, real, with_sign_of, word
 
 __all__ = ["NEAR", "atan", "cos", "cos_far", "sin", "sin_far"]
 

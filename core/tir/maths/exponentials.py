@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..form.exprs import Expr, Select, maximum, minimum
 from .coefficients import ERF, ERFC, EXP, EXP2
-from .parts import bits, from_bits, magnitude, polynomial, real, with_sign_of
+from .polynomials import bits, from_bits, magnitude, polynomial, real, with_sign_of
 
 __all__ = ["cosh", "erf", "exp", "exp_flushed", "expm1", "sinh", "tanh"]
 

@@ -11,7 +11,7 @@ import math
 
 from ..form.exprs import Expr, Select, maximum
 from .coefficients import LOG
-from .parts import bits, from_bits, magnitude, polynomial, real, with_sign_of
+from .polynomials import bits, from_bits, magnitude, polynomial, real, with_sign_of
 
 __all__ = ["atanh", "log", "log1p"]
 

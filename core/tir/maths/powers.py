@@ -6,7 +6,7 @@ import math
 
 from ..form.exprs import Call, Expr, Imm, Select, maximum, minimum
 from .coefficients import POWER_EXP, POWER_LOG
-from .parts import bits, from_bits, magnitude, real, word
+from .polynomials import bits, from_bits, magnitude, real, word
 
 __all__ = ["pow"]
 

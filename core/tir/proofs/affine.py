@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...interning import remembered
+from ...support.interning import remembered
 from ..form.nodes import Bin, Buffer, Expr, Imm, Un, Var
 from ..form.visit import variables
 

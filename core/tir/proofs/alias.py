@@ -11,7 +11,7 @@ from ..form.fields import Access, accesses
 from ..form.nodes import Bin, Buffer, Copy, Exec, For, Imm, Param, Stmt, Var
 from ..form.visit import child_statements, operands, walk
 from .affine import Affine, affine, flat_index
-from .bounds import Bounds, Interval
+from .intervals import Bounds, Interval
 
 __all__ = ["flat", "in_lanes", "joined", "may_alias", "reach"]
 

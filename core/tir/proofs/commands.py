@@ -34,7 +34,7 @@ from ..form.nodes import (
     Wait,
 )
 from ..form.printer import headline
-from ..form.scalar import Fault
+from ..form.scalar_semantics import Fault
 from ..form.transfers import transfer
 from ..form.visit import child_statements, operands, variables
 

@@ -33,8 +33,8 @@ from ..form.nodes import (
 from ..form.printer import headline, print_expr
 from ..form.visit import accesses, buffers_read, buffers_written, child_statements, map_fields, operands, rewrite, walk
 from .affine import Affine
-from .bounds import Interval
-from .facts import Facts
+from .intervals import Interval
+from .linear_prover import Facts
 
 __all__ = ["OWN", "Prover", "Unproven", "index_faults", "inlined", "knowing_values"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ...interning import remembered
+from ...support.interning import remembered
 from ..form.nodes import Bind, Copy, Exec, Expr, For, If, Imm, Load, PrimFunc, Stmt, Store, Update, Var
 from ..form.visit import operands
-from .bounds import Bounds
+from .intervals import Bounds
 
 __all__ = ["operations"]
 

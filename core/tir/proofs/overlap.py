@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...interning import remembered
+from ...support.interning import remembered
 from ..form.dtype import is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
 from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, PrimFunc, Stmt, Var
@@ -23,7 +23,7 @@ from ..form.visit import buffers as buffers_of
 from ..form.visit import operands, statements, uses_device, walk
 from .affine import Affine, affine, flat_index
 from .alias import flat, in_lanes, joined, reach
-from .bounds import Bounds
+from .intervals import Bounds
 from .overlap_run import distance_by_running
 
 __all__ = ["distance_by_bounds", "may_overlap", "overlaps", "with_overlaps"]

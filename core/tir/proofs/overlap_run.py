@@ -22,7 +22,7 @@ from ..form.visit import buffers as buffers_of
 from ..form.visit import operands, variables, walk
 from .affine import flat_index
 from .alias import reach
-from .bounds import Bounds
+from .intervals import Bounds
 
 if TYPE_CHECKING:
     import numpy as np

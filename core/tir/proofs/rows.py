@@ -14,8 +14,8 @@ from typing import Any
 from ..form.dtype import itemsize
 from ..form.nodes import Alloc, Bind, Block, Buffer, Exec, For, If, PrimFunc, RowForm, Seq, Stmt, Var, const
 from ..form.visit import buffers_read, buffers_written, child_statements, statements
-from .facts import Facts
 from .indices import Unproven
+from .linear_prover import Facts
 from .touched import holds, touched
 from .written import Rounds, Runner, TooMuchError
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from ..form.nodes import Bin, Buffer, Exec, Expr, For, Imm, Intrinsic, Stmt, Var, View
 from ..form.visit import accesses, operands, variables, views, walk
 from .affine import Affine
-from .bounds import Bounds, Interval
-from .facts import MAX_STEPS, Facts
 from .indices import OWN, Prover, Unproven, inlined, knowing_values
+from .intervals import Bounds, Interval
+from .linear_prover import MAX_STEPS, Facts
 
 __all__ = ["Touch", "Window", "holds", "step", "touched", "window"]
 

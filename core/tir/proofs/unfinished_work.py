@@ -32,7 +32,7 @@ from ..form.nodes import (
 )
 from ..form.printer import in_flight
 from ..form.visit import accesses, child_statements, operands, unguarded, views, walk
-from .bounds import Bounds
+from .intervals import Bounds
 
 __all__ = ["flight_faults"]
 

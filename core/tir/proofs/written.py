@@ -38,8 +38,8 @@ from ..form.nodes import (
 )
 from ..form.visit import buffers_written, child_statements, operands, variables, views
 from .affine import Affine
-from .facts import Facts
 from .indices import OWN, Unproven, inlined
+from .linear_prover import Facts
 
 __all__ = ["Rounds", "Runner", "TooMuchError", "output_faults"]
 

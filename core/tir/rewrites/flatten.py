@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..form.exprs import flat_element
 from ..form.nodes import Axis, Buffer, Expr, Load, Param, PrimFunc, Stmt, Var, View
 from ..form.visit import map_fields, operands, rebuild, rewrite
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from .simplify import simplify_within
 
 __all__ = ["flatten"]

@@ -45,8 +45,8 @@ from ..form.visit import (
     uses_device,
 )
 from ..proofs.alias import may_alias
-from ..proofs.facts import Facts
-from ..proofs.proof import unproven
+from ..proofs.linear_prover import Facts
+from ..proofs.obligations import unproven
 from ..proofs.rows import around, is_made_anew
 from ..proofs.touched import Touch, step, touched, window
 from .simplify import simplify

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from ...counters import active_counters
-from ...interning import remembered
+from ...support.counters import active_counters
+from ...support.interning import remembered
 from ..form.dtype import bits, is_float, is_integer, is_signed
 from ..form.fields import gathered
 from ..form.nodes import COMPARISONS, Bin, Cast, Expr, Imm, Load, Select, Stmt, Un
-from ..form.scalar import Fault, binary, cast
+from ..form.scalar_semantics import Fault, binary, cast
 from ..form.visit import operands, walk
 from ..proofs.affine import Affine, affine
-from ..proofs.bounds import Bounds, Interval, compare, fits
+from ..proofs.intervals import Bounds, Interval, compare, fits
 
 __all__ = ["apply_rules", "is_total"]
 

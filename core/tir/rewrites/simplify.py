@@ -43,7 +43,7 @@ from ..form.visit import (
     substitute,
     variables,
 )
-from ..proofs.bounds import AnyVar, Bounds, Interval
+from ..proofs.intervals import AnyVar, Bounds, Interval
 from .rules import apply_rules, is_total
 
 __all__ = ["simplify", "simplify_expr", "simplify_within"]

@@ -10,7 +10,7 @@ from ...errors import InternalError
 from ..form.nodes import INDEX, Alloc, Bind, Block, Buffer, Expr, For, If, Imm, Load, PrimFunc, Seq, Stmt, Var, seq
 from ..form.printer import headline
 from ..form.visit import declared, fresh_name, map_fields, rewrite
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from .simplify import simplify_within
 
 __all__ = ["MAX_STATEMENTS", "unroll"]

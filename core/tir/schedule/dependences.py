@@ -17,7 +17,7 @@ from ..form.printer import headline
 from ..form.visit import accesses, buffers_read, child_statements, operands, statements, substitute, variables, walk
 from ..proofs.affine import Affine, affine
 from ..proofs.alias import joined
-from ..proofs.bounds import Bounds, Interval
+from ..proofs.intervals import Bounds, Interval
 
 __all__ = [
     "Conflict",

@@ -38,11 +38,11 @@ from ..form.visit import (
     substitute,
     variables,
 )
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
+from .cache_stages import is_filled, redeclared
 from .dependences import Conflict, Use, carried, collect, collect_all, conflicts_between, inner_loops, reordered, span
-from .nest import Site, illegal, renamed, site_of, substituted, wrapped
+from .sites import Site, illegal, renamed, site_of, substituted, wrapped
 from .state import LAST, State
-from .storage import is_filled, redeclared
 
 __all__ = [
     "Tail",

@@ -27,8 +27,8 @@ from ..form.nodes import (
 from ..form.printer import headline
 from ..form.visit import buffers_read, buffers_written, child_statements, fresh_name, variables, walk
 from .dependences import collect, conflicts, reduction_op
-from .nest import Site, block_site, chain, illegal, renamed, replaced, wrapped
 from .regions import box_of
+from .sites import Site, block_site, chain, illegal, renamed, replaced, wrapped
 from .state import State
 
 __all__ = ["decompose_reduction", "identity", "rfactor"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..form.nodes import INDEX, Bin, Buffer, Expr, If, Imm, Var, const, maximum, minimum
 from ..form.visit import buffers_read, variables
 from ..proofs.affine import Affine, affine
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from ..rewrites.simplify import simplify_within
 from .dependences import Use, span
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ..form.nodes import Buffer, For, PrimFunc, Var
 from ..form.visit import buffers_written
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from ..rewrites.row_form import NoRows, row_form
 from ..rewrites.simplify import simplify
-from .nest import illegal, tidied
+from .sites import illegal, tidied
 from .state import State
 
 __all__ = ["in_rows", "rows"]

@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from ..form.nodes import Alloc, Block, Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, statements, variables
-from ..proofs.bounds import Bounds
-from . import copies, instructions, loops, moves, pipelines, reductions, rows, storage
+from ..proofs.intervals import Bounds
+from . import buffering, cache_stages, compute_at, copy_blocks, loops, reductions, rows, tensorize
 from .dependences import collect
-from .finish import VectorUnit, finished, in_loops
+from .finalisation import VectorUnit, finished, in_loops
 from .loops import Tail
-from .nest import Site, block_site, chain, illegal, spelt_out
+from .sites import Site, block_site, chain, illegal, spelt_out
 from .state import State
 
 __all__ = ["BlockInfo", "Schedule", "Step", "Trace", "replay"]
@@ -308,7 +308,7 @@ class Schedule:
 
         What several iterations read is computed several times. The buffer keeps its size: see `store_at`.
         """
-        self._keep(moves.compute_at(self._state, label, loop))
+        self._keep(compute_at.compute_at(self._state, label, loop))
 
     @_recorded
     def reverse_compute_at(self, label: str, loop: Loop, tail: Literal["peel", "shrink"] = "peel") -> None:
@@ -317,12 +317,12 @@ class Schedule:
         Where the last iterations have written more than the block reads, their part is smaller: they get loops of their
         own (``peel``), or all have extents that say so (``shrink``).
         """
-        self._keep(moves.reverse_compute_at(self._state, label, loop, tail))
+        self._keep(compute_at.reverse_compute_at(self._state, label, loop, tail))
 
     @_recorded
     def inline(self, label: str) -> None:
         """The block, which computes one buffer element by element, written into all that reads that; it is gone."""
-        self._keep(moves.inline(self._state, label))
+        self._keep(compute_at.inline(self._state, label))
 
     @_recorded
     def decompose_padding(self, label: str) -> tuple[str, ...]:
@@ -330,7 +330,7 @@ class Schedule:
         nest for the box, which keeps the label, and after it nests for what is around it, at most two for each loop;
         their labels, ``label_border`` and so on.
         """
-        made, new = copies.decompose_padding(self._state, label)
+        made, new = copy_blocks.decompose_padding(self._state, label)
         self._keep(made)
         return new
 
@@ -339,7 +339,7 @@ class Schedule:
         """The block, which stores elements of another buffer as they are, as one copy, such as an accelerator's memory
         needs.
         """
-        self._keep(copies.as_copy(self._state, label))
+        self._keep(copy_blocks.as_copy(self._state, label))
 
     # Buffers
 
@@ -354,7 +354,7 @@ class Schedule:
         it, ``buffer_scope_out``; where nobody does, ``buffer`` is gone. In registers it has a dimension for each loop
         that goes through it, the lanes last.
         """
-        made, new = storage.cache_write(self._state, label, buffer, scope, at)
+        made, new = cache_stages.cache_write(self._state, label, buffer, scope, at)
         self._keep(made)
         return new
 
@@ -373,7 +373,7 @@ class Schedule:
         ``layout`` is the order in which the dimensions of ``buffer`` lie in the new one, of which those that have one
         element are left out.
         """
-        made, new = storage.cache_read(self._state, label, buffer, at, scope, layout)
+        made, new = cache_stages.cache_read(self._state, label, buffer, at, scope, layout)
         self._keep(made)
         return new
 
@@ -394,7 +394,7 @@ class Schedule:
         for those from ``dims_from`` on, where that is given.
         """
         given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
-        made, new = storage.store_at(self._state, given, loop, before, dims_from)
+        made, new = cache_stages.store_at(self._state, given, loop, before, dims_from)
         self._keep(made)
         return new
 
@@ -404,7 +404,7 @@ class Schedule:
 
         That the host does not read and write an accelerator's memory is checked at last.
         """
-        made, new = storage.set_scope(self._state, buffer, scope)
+        made, new = cache_stages.set_scope(self._state, buffer, scope)
         self._keep(made)
         return new
 
@@ -413,7 +413,7 @@ class Schedule:
         """A constant, or a buffer of the function's own, that begins at a multiple of so many bytes, such as those of a
         vector or of a line of the cache; the new buffer, of the same name.
         """
-        made, new = storage.align(self._state, buffer, nbytes)
+        made, new = cache_stages.align(self._state, buffer, nbytes)
         self._keep(made)
         return new
 
@@ -435,7 +435,7 @@ class Schedule:
         before has made is kept. In registers it is moved each time, in memory it stays, at its index modulo the size of
         the window. The first iteration, which makes all of its window, gets loops of its own; the new buffer.
         """
-        made, new = pipelines.rolling(self._state, buffer, loop)
+        made, new = buffering.rolling(self._state, buffer, loop)
         self._keep(made)
         return new
 
@@ -446,7 +446,7 @@ class Schedule:
         the results of the one before. All buffers that share the queue are given at once.
         """
         given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
-        self._keep(pipelines.double_buffer(self._state, given, loop, queue))
+        self._keep(buffering.double_buffer(self._state, given, loop, queue))
 
     # Instructions
 
@@ -459,7 +459,7 @@ class Schedule:
         buffers only: see `docs/schedules.md`. Variables without a value get what stands in their place. A buffer of
         the function's own through which an operand goes across dimensions gets one dimension.
         """
-        self._keep(instructions.tensorize(self._state, loop, intrinsic, values))
+        self._keep(tensorize.tensorize(self._state, loop, intrinsic, values))
 
 
 def replay(func: PrimFunc, trace: Iterable[Step], unit: VectorUnit | None = None) -> Schedule:

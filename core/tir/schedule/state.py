@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..form.nodes import For, LoopKind, PrimFunc, Stmt, Var
-from ..proofs.bounds import Bounds
-from .nest import Names, Site, illegal, loop_site, replaced, tidied
+from ..proofs.intervals import Bounds
+from .sites import Names, Site, illegal, loop_site, replaced, tidied
 
 __all__ = ["LAST", "State"]
 

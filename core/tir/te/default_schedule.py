@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from ..form.dtype import is_float, itemsize
 from ..form.nodes import PrimFunc, Var
 from ..schedule.schedule import Schedule
-from .finish import STACK_BYTES
-from .naming import joined, renumbered
-from .plain_stages import Stage, extent_of, stages_of
+from .canonical_names import joined, renumbered
+from .finalisation import STACK_BYTES
+from .stage_analysis import Stage, extent_of, stages_of
 
 __all__ = ["DefaultSchedule"]
 

@@ -20,7 +20,7 @@ from ..form.dtype import bits, bounds, is_float, is_integer, is_signed
 from ..form.functions import FUNCTIONS
 from ..form.nodes import Bin, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from ..maths import is_defined, written_out
-from .stages import Nest, identity_of, in_order, nests
+from .stage_planning import Nest, identity_of, in_order, nests
 from .tensors import Constant, IterVar, Reduce, Reshape, Tensor
 
 __all__ = ["contents_of"]

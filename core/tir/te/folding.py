@@ -13,7 +13,7 @@ from math import prod
 from ..form.dtype import is_integer
 from ..form.nodes import Bin, Buffer, Expr, Imm, Load
 from ..form.visit import rewrite, substitute, unguarded, variables
-from .stages import loads
+from .stage_planning import loads
 from .tensors import Compute, Definition, IterVar, Tensor, compute
 
 __all__ = ["fold_constant_terms"]

@@ -15,7 +15,7 @@ from ..form.dtype import bits, is_integer
 from ..form.nodes import Bin, Buffer, Expr, Load
 from ..form.visit import rewrite
 from ..proofs.affine import flat_index
-from .stages import loads, map_definition, nests
+from .stage_planning import loads, map_definition, nests
 from .tensors import Definition, IterVar, Reduce, Reshape, Tensor, compute, is_computed
 
 __all__ = ["lay_out_constants", "seen_through"]

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from ..form.nodes import PrimFunc
 from .default_schedule import DefaultSchedule
-from .finish import finished
+from .finalisation import finished
 from .layouts import lay_out_constants, seen_through
-from .stage_nests import stage_kernel
-from .stages import plan_stages, still_read
+from .stage_lowering import stage_kernel
+from .stage_planning import plan_stages, still_read
 from .tensors import Kernel, Tensor
 
 __all__ = ["lower"]

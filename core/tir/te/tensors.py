@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
 from ..form.dtype import DTYPES
-from ..form.extents import Dim, Symbol, bound, bounds_of
 from ..form.nodes import INDEX, Buffer, Expr, PrimFunc, Var
+from ..form.symbolic_dims import Dim, Symbol, bound, bounds_of
 from ..form.visit import variables
 
 if TYPE_CHECKING:
@@ -439,7 +439,7 @@ def plain(
     Raises:
         InternalError: as for `prim_func`; or what is to be kept is not computed.
     """
-    from .stage_nests import plain_kernel
+    from .stage_lowering import plain_kernel
 
     _check_roles(inputs, outputs, constants)
     for tensor in keep:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .apply import StagedLoops, TiledLoops, double_buffer, tile_and_stage, tile_reduction_loops, tile_spatial_loops
+from .cycle_model import Costs
 from .derive import nest_of
 from .nest import Dimension, Instruction, LoopAxis, Nest, PaddingFill, StagedBuffer, max_operand_extents
 from .search import Constraints, Tiles, TilingFailure, choose_tiles, find_misfit, search_exhaustively
-from .timeline import Costs
 
 __all__ = [
     "Constraints",

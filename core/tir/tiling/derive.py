@@ -9,11 +9,11 @@ from ..form.exprs import require
 from ..form.nodes import Block, Buffer, Expr, Load, PrimFunc, Select, Store, Var
 from ..form.visit import statements, substitute, variables
 from ..proofs.affine import Affine, affine
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from ..rewrites.simplify import simplify_within
 from ..schedule.dependences import Use, collect
-from ..schedule.nest import block_site, chain
 from ..schedule.regions import as_expr
+from ..schedule.sites import block_site, chain
 from .nest import Dimension, Instruction, LoopAxis, Nest, PaddingFill, StagedBuffer
 
 __all__ = ["nest_of"]

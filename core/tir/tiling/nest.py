@@ -11,7 +11,7 @@ from typing import Literal
 from ..form.exprs import require
 from ..form.machine import Machine
 from ..form.nodes import Intrinsic, Var
-from ..proofs.bounds import Bounds
+from ..proofs.intervals import Bounds
 from ..schedule.dependences import collect
 
 __all__ = [

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from ..form.exprs import require
 from ..form.machine import Machine
+from .cycle_model import Costs, Cut, Loop, Timeline, parts
 from .nest import Nest
-from .timeline import Costs, Cut, Loop, Timeline, parts
 
 __all__ = ["Constraints", "Tiles", "TilingFailure", "choose_tiles", "search_exhaustively"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uma.runtime import find_library
+from uma.toolchain import find_library
 from uma_blas.library import library_of
 
 CHECKED = Path(__file__).with_name("checked_blas.c")

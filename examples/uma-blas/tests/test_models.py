@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import uma
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -12,12 +12,12 @@ import uma
 import uma_blas.library
 from uma.errors import ModelError, ToolchainError, UsageError
 from uma.hookspecs import Runtime
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import Match, Mismatch, match
 from uma.reports.explain import explain
-from uma.runtime import find_library
+from uma.toolchain import find_library
 from uma_blas import KIND
 from uma_blas.library import ALTERNATIVES, library_of
 from uma_blas.supported import PATTERNS

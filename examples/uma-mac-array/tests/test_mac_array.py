@@ -13,7 +13,7 @@ import uma
 from uma.hookspecs import c_sources
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import Match, Mismatch, match
-from uma.target import Target
+from uma.targets import Target
 from uma_mac_array import COUNTERS, FAULTS, KIND
 from uma_mac_array.machine import machine_of
 from uma_mac_array.supported import make_patterns

@@ -12,7 +12,7 @@ from tests._support.residual_nets import SHAPE, residual_block
 
 import uma
 from uma.hookspecs import Cost
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -19,7 +19,7 @@ from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Match, match
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import interpret, verify
 from uma.tir.tiling import Tiles
 from uma_matrix_unit import KIND

@@ -24,7 +24,7 @@ from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, V
 from uma.relay.evaluate import evaluate
 from uma.runtime.replay import Replayed, replay
 from uma.runtime.traces import Trace, parse_trace, read_trace
-from uma.target import Target
+from uma.targets import Target
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.libraries import require_library
 from uma_matrix_unit import KIND, rtl, runtime

@@ -11,7 +11,7 @@ import pytest
 
 import uma
 import uma_matrix_unit
-from uma.relay.scaling import scale_integer
+from uma.relay.fixed_point import scale_integer
 from uma.tir import Alloc, Axis, Buffer, Copy, Exec, Param, PrimFunc, View, const, interpret, seq
 from uma_matrix_unit.machine import LANES, ROUNDINGS, Machine
 

@@ -20,17 +20,17 @@ import uma
 import uma_stream_machine.stream
 from uma.cli import main
 from uma.errors import DeviceError, InternalError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import lower_loaded, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Call, Program, Wait, plan
-from uma.program.check import verify_plan
+from uma.program.plan_verifier import verify_plan
 from uma.relay import FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
+from uma.reports.command_listing import streams
 from uma.reports.explain import explain
-from uma.reports.streams import streams
-from uma.target import Limits
+from uma.targets import Limits
 from uma_stream_machine import FAULTS, KIND
 from uma_stream_machine.commands import REGIONS, Command
 

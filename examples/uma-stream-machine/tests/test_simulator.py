@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uma.errors import PluginError
-from uma.relay.scaling import scale_integer
+from uma.relay.fixed_point import scale_integer
 from uma_stream_machine.commands import BY_NAME, COMMANDS, ROUNDINGS, WEIGHT_MEMORY, Command, command
 from uma_stream_machine.cost import bytes_moved, stream_cycles
 from uma_stream_machine.packing import pack

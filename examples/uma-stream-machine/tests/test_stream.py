@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from uma.hookspecs import Extern
-from uma.lowering.members import resolve_targets
-from uma.lowering.regions import regions_of
+from uma.lowering.build_targets import resolve_targets
+from uma.lowering.region_lowering import regions_of
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -12,10 +12,10 @@ from tests._support.random_layers import reference
 
 import uma
 from uma.hookspecs import Declined, Fusion
-from uma.machines import cpu_features
 from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const
-from uma_cpu_c.along_rows import along_rows, by_elements
-from uma_cpu_c.units import Unit
+from uma.toolchain import cpu_features
+from uma_cpu_c.row_kernels import along_rows, by_elements
+from uma_cpu_c.vector_units import Unit
 
 UNIT = Unit(64, 32, 2, 2, 4)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from uma.hookspecs import Fusion
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Var, call, const

@@ -21,7 +21,7 @@ from tests._support.tools import skip_without
 import uma
 from uma.cli import main
 from uma.hookspecs import Fusion
-from uma.pipeline.rows import RowsAsked
+from uma.pipeline.line_buffering import RowsAsked
 from uma.relay import (
     Constant,
     Expr,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import uma
-from uma import machines
 from uma.plugins import PluginEntry, PluginHost
+from uma.support import machines
 from uma_cpu_c.features import cpu_of
 
 FLOATS = {"float32", "float64"}

@@ -13,7 +13,7 @@ from uma.hookspecs import Fusion
 from uma.relay import Call, Expr, Function, TensorType, Var, call, const
 from uma_cpu_c.few_channels import few_channels
 from uma_cpu_c.products import Operand, product_of
-from uma_cpu_c.units import Unit
+from uma_cpu_c.vector_units import Unit
 
 AVX512, NEON = Unit(64, 32, 2, 2, 4), Unit(16, 32, 2, 2, 4)
 

@@ -14,7 +14,7 @@ from tests._support.built_layers import PLUGINS, SETS, target_for
 import uma
 from uma.relay import Function, IRModule, TensorType, Var, call, const
 from uma.relay.transform import canonical
-from uma_cpu_c.narrow import narrow_of, narrow_weights
+from uma_cpu_c.narrow_weights import narrow_of, narrow_weights
 
 RNG = np.random.default_rng(24)
 

@@ -14,7 +14,7 @@ from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.tir import print_func
 from uma_cpu_c.pools import pooled
-from uma_cpu_c.units import Unit
+from uma_cpu_c.vector_units import Unit
 
 AVX2 = Unit(32, 16, 2, 2, 4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uma_cpu_c.tiles import Tile, choose
-from uma_cpu_c.units import Unit, unit_of
+from uma_cpu_c.vector_units import Unit, unit_of
 
 
 def unit(feature: str) -> Unit:

@@ -11,7 +11,7 @@ import uma
 from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.transposes import merged, transposed
-from uma_cpu_c.units import Unit
+from uma_cpu_c.vector_units import Unit
 
 CASES = [
     *(((16, 40), (1, 0), dtype) for dtype in ("int8", "int16", "float16", "float32", "int32", "float64", "int64")),

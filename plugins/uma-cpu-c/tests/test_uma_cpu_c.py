@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests._support.tools import skip_without
 
-from uma.compilers import KNOWN_COMPILERS, refused_flags
 from uma.errors import UsageError
 from uma.hookspecs import TargetCode
 from uma.plugins import PluginEntry, PluginHost
-from uma.target import Target
+from uma.targets import Target
+from uma.toolchain import KNOWN_COMPILERS, refused_flags
 from uma.toolchain.compile import Part, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma_cpu_c import features

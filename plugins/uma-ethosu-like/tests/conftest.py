@@ -18,7 +18,7 @@ import pytest
 
 import uma_ethosu_like.vela
 from uma_ethosu_like.commands import command, decode, encode
-from uma_ethosu_like.job import read_job
+from uma_ethosu_like.network_file import read_job
 
 HERE = Path(__file__).parent
 CSRC = Path(uma_ethosu_like.__file__).parent / "csrc"

@@ -15,7 +15,7 @@ from tests._support.tflite_builder import TFLiteBuilder, litert
 import uma
 from uma.cli import main
 from uma.errors import DeviceError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -15,8 +15,8 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 import uma_ethosu_like.compare
 from uma.errors import ModelError, UsageError
+from uma_ethosu_like.cli import comparison_lines, main
 from uma_ethosu_like.compare import Comparison, Side, compare
-from uma_ethosu_like.own import comparison_lines, main
 
 PAGE = Path(__file__).parents[3] / "docs" / "ethosu.md"
 NEEDS_VELA = pytest.mark.skipif(find_spec("ethosu") is None, reason="ethos-u-vela is not installed")

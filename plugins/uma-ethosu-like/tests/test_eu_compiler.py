@@ -20,7 +20,7 @@ import uma
 import uma_ethosu_like.plan
 from uma.cli import main
 from uma.hookspecs import Refuse
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.relay import (
@@ -39,7 +39,7 @@ from uma.relay.evaluate import evaluate
 from uma.relay.ops import qnn_softmax
 from uma.relay.pattern import Mismatch, match
 from uma.reports.explain import explain
-from uma.target import Limits
+from uma.targets import Limits
 from uma_ethosu_like import KIND, VELA, layouts, stripes
 from uma_ethosu_like.blocks import Block
 from uma_ethosu_like.commands import REGIONS

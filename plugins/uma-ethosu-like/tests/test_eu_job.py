@@ -19,7 +19,7 @@ from tests._support.fuzz import fuzz, mutated
 
 from uma.errors import ModelError, UsageError
 from uma_ethosu_like.commands import command, decode, encode
-from uma_ethosu_like.job import Job, Region, Tensor, parse_job, read_job
+from uma_ethosu_like.network_file import Job, Region, Tensor, parse_job, read_job
 from uma_ethosu_like.payload import write_payload
 
 STREAM = encode([command("SET_IFM_REGION", 1), command("OP_STOP", mask=0xFFFF)])
@@ -173,7 +173,7 @@ def test_what_is_no_file_of_vela_is_refused(data: bytes, what: str) -> None:
 
 
 def test_a_huge_array_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uma_ethosu_like.job.MAX_BYTES", 100)
+    monkeypatch.setattr("uma_ethosu_like.network_file.MAX_BYTES", 100)
     with pytest.raises(ModelError, match="it has more than 100 bytes"):
         parse_job(raw(variable_offset=np.zeros(50)), "x.npz")
 
@@ -184,7 +184,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file = tmp_path / "x.npz"
     file.write_bytes(raw())
     assert read_job(file) == parse_job(raw(), "")
-    monkeypatch.setattr("uma_ethosu_like.job.MAX_BYTES", 100)
+    monkeypatch.setattr("uma_ethosu_like.network_file.MAX_BYTES", 100)
     with pytest.raises(ModelError, match="it has more than 100 bytes"):
         read_job(file)
 

@@ -16,10 +16,10 @@ import pytest
 from uma.errors import DeviceError, ModelError, NoCompilerError, ToolchainError, UsageError
 from uma.plugins import PluginEntry, PluginHost
 from uma_ethosu_like import simulate as simulator
+from uma_ethosu_like.cli import main
 from uma_ethosu_like.commands import Command, command, encode
-from uma_ethosu_like.job import Job, Region, Tensor
 from uma_ethosu_like.machine import Machine
-from uma_ethosu_like.own import main
+from uma_ethosu_like.network_file import Job, Region, Tensor
 from uma_ethosu_like.payload import Payload, write_payload
 from uma_ethosu_like.simulate import Operation, simulate
 

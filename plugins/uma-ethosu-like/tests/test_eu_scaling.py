@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uma.relay import FixedPoint
-from uma.relay.scaling import scale_array
+from uma.relay.fixed_point import scale_array
 from uma_ethosu_like.operations import LIMITS
 from uma_ethosu_like.scaling import MEAN_TAPS, ROUNDINGS, mean_scale, scale_of
 

@@ -16,8 +16,8 @@ from tests._support.tflite_builder import TFLiteBuilder, litert
 
 import uma_ethosu_like.vela
 from uma.errors import ModelError, ToolchainError, UmaError, UsageError
-from uma_ethosu_like.job import parse_job
-from uma_ethosu_like.own import main
+from uma_ethosu_like.cli import main
+from uma_ethosu_like.network_file import parse_job
 from uma_ethosu_like.payload import accelerator_of, read_payload
 from uma_ethosu_like.simulate import simulate
 from uma_ethosu_like.vela import EXPORTED, compile_model, export_model

@@ -22,15 +22,15 @@ import uma_ethosu_like.vela_stream
 from uma.cli import main
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.hookspecs import MatchedRegion
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.reports.explain import explain
-from uma_ethosu_like.job import Job, Region, Tensor
 from uma_ethosu_like.machine import Machine
+from uma_ethosu_like.network_file import Job, Region, Tensor
 from uma_ethosu_like.payload import Payload
 from uma_ethosu_like.tflite_region import region_model
 from uma_ethosu_like.vela import Compiled, LeftToCPU

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uma.runtime import find_library
+from uma.toolchain import find_library
 from uma_onednn.library import LIBRARY
 
 FAKE = Path(__file__).with_name("fake_dnnl.c")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests._support.plugins import module_of
 
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline import contest
 from uma.pipeline.contest import best_plan

@@ -13,17 +13,17 @@ import uma
 import uma_onednn.library
 from uma.errors import DeviceError, ToolchainError, UsageError
 from uma.hookspecs import Library, Runtime
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import Match, Mismatch, match
 from uma.reports.explain import explain
-from uma.runtime import find_library
+from uma.toolchain import find_library
 from uma_onednn import FAULTS, KIND
 from uma_onednn.exact import LARGEST_EXACT, largest_sum
-from uma_onednn.read import KEEPS_NO_NAN, operation_of
+from uma_onednn.match_reader import KEEPS_NO_NAN, operation_of
 from uma_onednn.supported import make_patterns
 
 PLUGINS = PluginHost(

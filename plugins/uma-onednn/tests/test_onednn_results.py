@@ -14,7 +14,7 @@ import uma
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
-from uma_onednn.read import ACTIVATIONS, BINARY
+from uma_onednn.match_reader import ACTIVATIONS, BINARY
 
 PLUGINS = PluginHost(
     lambda: [

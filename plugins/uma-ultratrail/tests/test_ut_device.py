@@ -10,7 +10,7 @@ import pytest
 import uma_ultratrail
 from uma.errors import UsageError
 from uma.hookspecs import Clock, PartCounters
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 from uma_ultratrail.device import COUNTERS, FAULTS, LAYER_COUNTERS, make_runtime
 from uma_ultratrail.image import MAGIC
 from uma_ultratrail.machine import ATTRIBUTES, Machine, check_target

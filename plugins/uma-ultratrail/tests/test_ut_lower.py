@@ -7,7 +7,7 @@ import pytest
 from tests._support.plugins import members_of, toy
 
 from uma.hookspecs import Extern, MatchedRegion, Refuse, RegionMatch
-from uma.lowering.matches import Matches
+from uma.lowering.region_matches import Matches
 from uma.relay import (
     Call,
     Expr,

@@ -17,12 +17,12 @@ from tests._support.onnx_builder import OnnxBuilder
 
 import uma
 from uma.artifact import Artifact
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.reports.explain import Explanation, explain
-from uma.reports.verify import verify
+from uma.verification.models import verify
 
 PLUGINS = PluginHost(
     lambda: [

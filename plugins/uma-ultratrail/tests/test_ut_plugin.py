@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from uma.errors import UsageError
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma_ultratrail.machine import ATTRIBUTES, Machine
 from uma_ultratrail.registers import FIELDS

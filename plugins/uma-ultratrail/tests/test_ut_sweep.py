@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests._support.conv_nets import Layer, Net, PoolForm, random_net, reference, side_by_side
 
-from uma.lowering.members import resolve_targets
+from uma.lowering.build_targets import resolve_targets
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost

@@ -39,8 +39,8 @@ from uma.errors import InternalError, ModelError, RequirementError, UsageError
 from uma.lowering.fuse import kernels_of
 from uma.partition import Candidate, Collage, Decision, Owner, Placement, Problem, Refusal, eager, place
 from uma.partition.collage import Link, Price
-from uma.partition.collage.cover import numbers
-from uma.partition.collage.rivals import rivals
+from uma.partition.collage.alternatives import rivals
+from uma.partition.collage.set_cover import numbers
 from uma.partition.collage.timeline import Split, split, timeline
 from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const, post_order
 from uma.relay.evaluate import evaluate
@@ -51,7 +51,7 @@ from uma.relay.pattern import PatternTable, any_, op
 from uma.relay.transform import canonicalise
 from uma.relay.verify import verify
 from uma.relay.views import is_view
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 HOST = Owner("host", PatternTable(()))
 

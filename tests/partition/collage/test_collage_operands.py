@@ -12,11 +12,11 @@ from tests._support.partitions import BINARY, FULL, check, model, owner, relu, w
 from tests.partition.collage.test_collage import Told, check_placement, collage, decided, seeded
 
 from uma.partition import Owner, place
-from uma.partition.collage.cover import Piece, numbers
-from uma.partition.collage.pool import Pool
+from uma.partition.collage.candidate_set import Pool
+from uma.partition.collage.set_cover import Piece, numbers
 from uma.relay import Expr, IRModule, Tuple, Var, call
 from uma.relay.pattern import op
-from uma.target.limits import Limits
+from uma.targets.limits import Limits
 
 NPU = owner("npu", relu(), *(op(name)(w(), w()) for name in BINARY))
 

@@ -13,10 +13,10 @@ from benchmarks.growth import synthetic
 from tests._support.covers import cheapest_costs, random_cover
 
 from uma.errors import InternalError, UsageError
-from uma.partition.collage.cover import CoverProblem, Piece, numbers
-from uma.partition.collage.frontier import frontier
+from uma.partition.collage.frontier_search import frontier
 from uma.partition.collage.integer import integer
 from uma.partition.collage.search import Budget, cheapest
+from uma.partition.collage.set_cover import CoverProblem, Piece, numbers
 from uma.partition.collage.unions import unions
 from uma.partition.region_size import Excess
 
@@ -96,7 +96,7 @@ def test_entries_that_are_too_many_leave_a_gap_that_is_told(monkeypatch: pytest.
         (best,) = cheapest_costs(given, 1, least)
         assert frontier(given, least=least).costs == (best,)
         with monkeypatch.context() as patched:
-            patched.setattr("uma.partition.collage.frontier._MOST_ENTRIES", 3)
+            patched.setattr("uma.partition.collage.frontier_search._MOST_ENTRIES", 3)
             found = frontier(given, least=least)
         assert found.bound is not None and found.bound <= best
         assert not found.costs or best <= found.costs[0]

@@ -11,7 +11,7 @@ from tests.tir.schedule.test_random_schedules import stages
 
 from uma.tir import Bounds, For, PrimFunc, Stmt, print_func, walk
 from uma.tir.schedule.dependences import carried
-from uma.tir.schedule.threads import in_threads, is_parallel, predicted_cycles
+from uma.tir.schedule.parallelisation import in_threads, is_parallel, predicted_cycles
 
 _FEW = settings().max_examples // 2
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....codegen.kernel import C_TYPES
 from ....codegen.names import c_identifier
-from ....io_forms import IoForm
+from ....support.io_forms import IoForm
 from ....tir.form.dtype import computes, is_float
 from ...record import ArtifactRecord, TensorRecord
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, Target, TargetKind
+from uma.targets import Attribute, Target, TargetKind
 
 from .library import ALTERNATIVES, library_of, sources
 from .product import ROUTINES

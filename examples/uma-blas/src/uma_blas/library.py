@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from uma.hookspecs import Library, c_sources
-from uma.runtime import find_library
+from uma.toolchain import find_library
 
 __all__ = ["ALTERNATIVES", "library_of", "sources"]
 

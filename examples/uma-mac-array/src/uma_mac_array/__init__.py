@@ -18,7 +18,7 @@ from uma.hookspecs import (
     c_sources,
     hookimpl,
 )
-from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
+from uma.targets import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "runtime"]
 

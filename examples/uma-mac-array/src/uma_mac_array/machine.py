@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from uma.relay.quantised import insert_requantisation
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import Machine, parse_machine
 
 __all__ = ["LANES", "LIMITS", "MEMORIES", "ROUNDINGS", "machine_of"]

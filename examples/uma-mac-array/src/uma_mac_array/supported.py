@@ -12,7 +12,7 @@ from uma.hookspecs import Clause, Failed, LoweredKernel, Pattern
 from uma.relay import quantised
 from uma.relay.pattern import Match, any_
 from uma.relay.quantised import Window
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import Machine
 
 from .lower import lower, misfit_of

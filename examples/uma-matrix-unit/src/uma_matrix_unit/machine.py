@@ -11,7 +11,7 @@ from functools import cached_property
 
 from uma import tir
 from uma.relay.quantised import insert_requantisation
-from uma.target import Target
+from uma.targets import Target
 from uma.tir import Buffer
 
 __all__ = ["LANES", "MAX_DEPTH", "MAX_EDGE", "MAX_TAPS", "PIXEL_BYTES", "RECORD_BYTES", "ROUNDINGS", "Machine"]

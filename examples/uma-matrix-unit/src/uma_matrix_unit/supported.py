@@ -10,7 +10,7 @@ from __future__ import annotations
 from uma.hookspecs import Clause, Failed, LoweredKernel, Pattern
 from uma.relay import quantised
 from uma.relay.pattern import Match, Term, any_
-from uma.target import Target
+from uma.targets import Target
 
 from .layer import factor_of, layer_of, residual_taps, shape_of
 from .lower import lower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uma.hookspecs import LoweredKernel, Pattern, hookimpl
 from uma.relay.pattern import Match, op, wildcard
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 from uma.tir import maximum, te
 
 __all__ = ["KIND", "lower", "patterns", "register_target"]

@@ -21,7 +21,7 @@ from uma.hookspecs import (
     hookimpl,
 )
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, FixedPointForm, Limits, QuantisedForm, Target, TargetKind
+from uma.targets import Attribute, FixedPointForm, Limits, QuantisedForm, Target, TargetKind
 
 __all__ = [
     "COUNTERS",

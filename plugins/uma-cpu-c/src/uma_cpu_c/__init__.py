@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from uma.compilers import KNOWN_COMPILERS
 from uma.hookspecs import Pass, Pattern, Strategy, TargetCode, hookimpl
-from uma.machines import RUNNERS
-from uma.target import Attribute, ListOf, Target, TargetKind
+from uma.targets import Attribute, ListOf, Target, TargetKind
+from uma.toolchain import KNOWN_COMPILERS, RUNNERS
 
 from .cpus import KNOWN_CPUS, canonicalise, cpu_flags, machine_of
 from .features import features_of, read_cpu
-from .small import core_of
+from .scalar_products import core_of
 from .strategies import passes_of, patterns_of, strategies_of
 
 __all__ = ["KIND", "passes", "patterns", "register_target", "strategies", "tir_to_runtime"]

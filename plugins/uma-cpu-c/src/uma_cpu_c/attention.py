@@ -17,12 +17,12 @@ from uma.tir import INDEX, Expr, Imm, Select, minimum, te
 from uma.tir import Call as Apply
 from uma.tir.schedule import Schedule, VectorUnit
 
-from .along_rows import PARTS, folded, spread
 from .products import LANES
+from .row_kernels import PARTS, folded, spread
 from .schedules import Nest, in_registers
 from .tiles import Tile, choose
 from .transposes import transposition
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["ATTENTION", "attended", "attention_patterns"]
 

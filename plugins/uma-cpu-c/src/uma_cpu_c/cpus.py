@@ -6,10 +6,9 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 
-from uma.compilers import X86_EXTENSIONS, refused_flags
 from uma.errors import UsageError
-from uma.machines import Machine, find_runner, same_triple
-from uma.target import Target
+from uma.targets import Target
+from uma.toolchain import X86_EXTENSIONS, Machine, find_runner, refused_flags, same_triple
 
 __all__ = ["CORTEX_M", "KNOWN_CPUS", "canonicalise", "cpu_flags", "machine_of"]
 

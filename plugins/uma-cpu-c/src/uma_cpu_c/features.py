@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 
 from uma.errors import UsageError
-from uma.machines import cpu_features
-from uma.runtime import compiler_features
-from uma.target import Target
+from uma.targets import Target
+from uma.toolchain import compiler_features, cpu_features
 
 from .cpus import cpu_flags, machine_of
 
@@ -64,7 +63,7 @@ _ARM_32_FMA = re.compile(r"cortex-a(5|7|12|15|17|32|35|53|55|57|72|73|75|76)")
 
 def features_of(target: Target) -> frozenset[str]:
     """What loops for ``target`` may count on, as Linux calls it in ``/proc/cpuinfo`` (``avx2``, ``avx512_vnni``,
-    ``asimddp``), and what `uma.target.TargetKind` says of ``fma``, ``float32``, ``float64``
+    ``asimddp``), and what `uma.targets.TargetKind` says of ``fma``, ``float32``, ``float64``
     and ``small_stack``.
 
     Of a CPU of x86-64 or AArch64 that is not known here by its name, the compiler says what it can, once in a process.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from uma.hookspecs import Fusion, ScheduledKernel
 
-from .along_rows import PARTS, folded
 from .products import Product
+from .row_kernels import PARTS, folded
 from .schedules import centred, looks_up, planned, sums_of, widest
 from .tiles import Tile
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["few_channels"]
 

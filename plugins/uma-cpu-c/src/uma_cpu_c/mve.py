@@ -8,8 +8,8 @@ from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Constant, Var
 from uma.tir.schedule import ScheduleError
 
+from .mve_depthwise import mve_windows
 from .mve_products import mve_products
-from .mve_windows import mve_windows
 from .schedules import is_known
 
 __all__ = ["mve"]

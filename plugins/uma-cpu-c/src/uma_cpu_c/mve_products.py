@@ -12,9 +12,9 @@ from uma.hookspecs import Fusion, ScheduledKernel
 from uma.tir import te
 from uma.tir.schedule import Schedule
 
+from .mve_epilogue import Requantised, requantised
 from .mve_forms import PIXELS, dots, requantise
 from .mve_strips import Element, Strip, borders, bring, taps_of, tensorized, weight_of
-from .mve_sums import Requantised, requantised
 
 __all__ = ["mve_products"]
 

@@ -11,7 +11,7 @@ from uma.tir import Bin, Cast, Expr, Imm, Load, maximum, minimum, rewrite, subst
 
 from .products import LANES
 from .schedules import in_registers, looks_up, planned, spread, widest
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["POOLS", "pooled"]
 

@@ -34,7 +34,7 @@ from uma.tir.schedule import Schedule, VectorUnit
 
 from .products import Element, Product
 from .tiles import Tile
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["Nest", "centred", "in_registers", "is_known", "looks_up", "planned", "spread", "sums_of", "tiled", "widest"]
 

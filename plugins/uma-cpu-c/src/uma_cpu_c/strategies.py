@@ -9,29 +9,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from uma.hookspecs import Fusion, Pass, Pattern, ScheduledKernel, Strategy
-from uma.target import Target
+from uma.targets import Target
 
-from .along_rows import ELEMENTS, ROW_OPS, along_rows, by_elements
 from .attention import ATTENTION, attended, attention_patterns
-from .dots import dot
+from .conv3d import volume_product
+from .depthwise import windows
+from .dot_products import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import cpu_of, features_of
 from .few_channels import few_channels
 from .grouped_planes import multiply_planes
 from .mve import mve
-from .narrow import narrow_weights
-from .narrow_products import narrow_product
+from .narrow_matmul import narrow_product
+from .narrow_weights import narrow_weights
 from .pools import POOLS, pooled
 from .products import Operand, Product, product_of
 from .resizes import resized
+from .row_kernels import ELEMENTS, ROW_OPS, along_rows, by_elements
+from .scalar_depthwise import small_planes
+from .scalar_products import core_of, small_products
 from .schedules import is_known, tiled
-from .small import core_of, small_products
-from .small_planes import small_planes
 from .tiles import Tile, choose
 from .transposes import transposed
-from .units import Unit, unit_of
-from .volumes import volume_product
-from .windows import windows
+from .vector_units import Unit, unit_of
 
 __all__ = ["passes_of", "patterns_of", "strategies_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from .products import LANES, ROOM
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["Tile", "choose"]
 

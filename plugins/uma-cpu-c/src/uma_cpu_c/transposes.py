@@ -15,7 +15,7 @@ from uma.tir.schedule import Schedule
 
 from .products import LANES
 from .schedules import looks_up, widest
-from .units import Unit
+from .vector_units import Unit
 
 __all__ = ["axis_order", "transposed", "transposition"]
 

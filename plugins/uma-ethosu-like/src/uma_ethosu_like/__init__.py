@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Alias, FixedPointForm, Limits, Target, TargetKind
+from uma.targets import Alias, FixedPointForm, Limits, Target, TargetKind
 
 from .machine import ATTRIBUTES, MAX_OPERANDS, Machine, check_target
 
@@ -132,6 +132,6 @@ def claims(target: Target) -> Claims:
 @hookimpl
 def command(name: str, arguments: Sequence[str]) -> int:
     """``uma ethosu run FILE``, ``show``, ``compile`` and ``compare``."""
-    from .own import main
+    from .cli import main
 
     return main(name, arguments)

@@ -15,7 +15,7 @@ import uma
 from uma.errors import ModelError, UsageError
 
 from .commands import WORD_BYTES
-from .job import Job
+from .network_file import Job
 from .payload import MAGIC, read_payload
 from .simulate import simulate
 from .vela import compile_model

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uma.errors import UsageError
-from uma.target import Attribute, Target
+from uma.targets import Attribute, Target
 
 __all__ = [
     "ARCHITECTURE",

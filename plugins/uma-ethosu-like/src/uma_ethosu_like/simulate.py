@@ -21,8 +21,8 @@ from uma.errors import DeviceError, ModelError, NoCompilerError, PluginError, To
 from .commands import OPERATIONS, REGIONS, SLOTS, decode
 from .cost import memories
 from .device import FAULTS
-from .job import Job, Tensor
 from .machine import Machine
+from .network_file import Job, Tensor
 
 if TYPE_CHECKING:
     import numpy as np

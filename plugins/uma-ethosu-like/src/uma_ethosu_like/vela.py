@@ -19,8 +19,8 @@ from pathlib import Path
 
 from uma.errors import ModelError, ToolchainError, UsageError
 
-from .job import MAX_BYTES, Job, parse_job, raw_payload
 from .machine import CONFIGURATIONS
+from .network_file import MAX_BYTES, Job, parse_job, raw_payload
 from .payload import accelerator_of
 
 __all__ = ["EXPORTED", "Compiled", "Exported", "LeftToCPU", "compile_model", "export_model"]

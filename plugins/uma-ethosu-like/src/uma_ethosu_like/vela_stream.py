@@ -19,10 +19,10 @@ from .blocks import Block
 from .commands import OPERATIONS, WORD_BYTES, Command, command, decode, encode
 from .cost import choose_block
 from .hazards import Place
-from .job import Job, Region, Tensor
 from .layer import core_of, flat
 from .lower import extern_of
 from .machine import Machine
+from .network_file import Job, Region, Tensor
 from .operations import FeatureMap, Operation, Step, Storage
 from .payload import Payload
 from .plan import ALIGNMENT, FEATURES

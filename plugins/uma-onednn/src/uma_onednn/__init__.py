@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uma.hookspecs import Claims, Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, Limits, Target, TargetKind
+from uma.targets import Attribute, Limits, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "claims", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 

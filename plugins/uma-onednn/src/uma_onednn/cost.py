@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uma.hookspecs import Cost, MatchedRegion
 
-from .read import operation_of
+from .match_reader import operation_of
 
 __all__ = ["estimated"]
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from uma.errors import ToolchainError
 from uma.hookspecs import Library
-from uma.runtime import find_library
+from uma.toolchain import find_library
 
 __all__ = ["LIBRARY", "check_library", "sources"]
 

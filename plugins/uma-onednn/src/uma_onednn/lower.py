@@ -6,7 +6,7 @@ from uma.hookspecs import Blob, Extern, MatchedRegion, RegionMatch, Routine
 from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, substitute
 from uma.tir import Buffer, Param
 
-from .read import operation_of
+from .match_reader import operation_of
 
 __all__ = ["ROUTINES", "lower"]
 

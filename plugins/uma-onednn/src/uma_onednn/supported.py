@@ -9,7 +9,7 @@ from uma.hookspecs import Clause, Failed, Pattern
 from uma.relay.pattern import Match, Term, any_, any_of, constant, op, optional, where, wildcard
 
 from .exact import LARGEST_EXACT, largest_sum
-from .read import (
+from .match_reader import (
     ACTIVATIONS,
     BINARY,
     KEEPS_NO_NAN,

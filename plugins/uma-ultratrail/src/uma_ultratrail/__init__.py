@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Alias, Target, TargetKind
+from uma.targets import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target, quantised_form
 

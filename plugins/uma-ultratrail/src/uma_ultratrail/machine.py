@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uma.errors import UsageError
-from uma.target import Attribute, QuantisedForm, Target
+from uma.targets import Attribute, QuantisedForm, Target
 
 from .registers import FIELD
 

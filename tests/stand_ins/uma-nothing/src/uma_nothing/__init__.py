@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from uma import hookimpl
 from uma.hookspecs import Cost, CustomOp, Exporter, MatchedRegion, Pass, Pattern, Runtime, Strategy, TargetCode
 from uma.relay import Function, GlobalVar, IRModule
-from uma.target import Target, TargetKind
+from uma.targets import Target, TargetKind
 
 UMA_PLUGIN_API = (0, 7)
 

@@ -1,0 +1,96 @@
+"""Extents that a model computes: how many elements are not zero, how many boxes are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...errors import ModelError
+from ...relay.computed_dimensions import unfounded
+from ...relay.expr import Expr, Var, call
+from ...relay.ops.common import normalise_axis
+from ...relay.types import TensorType
+from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, Symbol, symbols_of
+from ..model import variable_names
+
+__all__ = ["Counts"]
+
+
+class Counts:
+    """The extents that a model computes, each with what computes it.
+
+    Args:
+        taken: names that none of them may have.
+
+    Attributes:
+        apart: how many functions the nodes that are converted are within, which extents do not leave.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.apart = 0
+        self._taken = [*taken]
+        self._symbols: dict[Expr, Symbol] = {}
+        self._counts: dict[str, Expr] = {}
+
+    def extent(self, count: Expr, low: int, high: int, name: str) -> Extent:
+        """The extent that has a value.
+
+        Args:
+            count: the value, int32 (1,).
+            low, high: its bounds.
+            name: of what is so long.
+
+        Raises:
+            ModelError: it is computed within a branch or a loop.
+        """
+        if self.apart:
+            raise ModelError("how long its result is depends on data, within a branch or a loop")
+        if count not in self._symbols:
+            # (Names are made different from those before them.)
+            symbol = Symbol(variable_names([*self._taken, f"{name}_count"])[-1], low, high)
+            self._taken.append(symbol.name)
+            self._symbols[count], self._counts[symbol.name] = symbol, count
+        return Extent.of(self._symbols[count])
+
+    def __contains__(self, symbol: Symbol) -> bool:
+        """Whether the model computes it."""
+        return symbol.name in self._counts
+
+    def has(self, extent: Dim) -> bool:
+        """Whether the model computes an extent, or what it depends on."""
+        return any(symbol in self for symbol in symbols_of([extent]))
+
+    def require_founded(self, made: Iterable[Expr]) -> None:
+        """That what has such an extent is made of what has it: else nothing says that its value is there.
+
+        Raises:
+            OpenExtentError: one of the expressions is not.
+        """
+        known = {symbol.name: (symbol, count) for count, symbol in self._symbols.items()}
+        for expr in made if known else ():
+            for symbol in unfounded(expr, known):
+                raise OpenExtentError(f"it has the extent {symbol}, and nothing that it is made of has")
+
+    def of(self, *types: TensorType) -> list[Symbol]:
+        """The extents of tensors that the model computes, by name."""
+        return [symbol for symbol in symbols_of(extent for type_ in types for extent in type_.shape) if symbol in self]
+
+    def cut(self, data: Expr, axis: int, extent: Dim) -> Expr:
+        """The first elements along an axis.
+
+        Raises:
+            OpenExtentError: the extent is no computed one.
+        """
+        symbols = symbols_of([extent])
+        if len(symbols) != 1 or symbols[0] not in self or extent != Extent.of(symbols[0]):
+            raise OpenExtentError(f"{extent} elements are needed where the extent is computed")
+        axis = normalise_axis(axis, len(data.shape))
+        return call("cut", data, self._counts[symbols[0].name], axis=axis, extent=extent)
+
+    @property
+    def values(self) -> dict[Expr, Expr]:
+        """What computes each extent, by the variable that stands for it."""
+        return {Var(name, TensorType((1,), "int32")): count for name, count in self._counts.items()}
+
+    def value(self, symbol: Symbol) -> Expr:
+        """What computes an extent."""
+        return self._counts[symbol.name]

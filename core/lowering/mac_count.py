@@ -1,0 +1,126 @@
+"""What the steps of a program do of the model: which op, and how many multiply-accumulates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..artifact.record_builder import Work
+from ..program import Program
+from ..program.program import arguments
+from ..relay.expr import Call, Expr, Function, GlobalVar, macs_of
+from ..relay.module import IRModule
+from ..relay.op import Op
+from ..relay.types import TupleType, Type, tensor_type
+from ..relay.visit import post_order
+from .fuse import is_view
+
+__all__ = ["StepsOf", "called_function", "work_of"]
+
+BuffersOf = Callable[[Expr], "tuple[str, ...] | None"]
+"""The buffers of a program that hold the value of an expression."""
+
+
+class StepsOf:
+    """Which steps of a program compute something.
+
+    Args:
+        program: a verified program.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._inputs = {
+            position: tuple(name for param, name in arguments(program, step) if param.role == "input")
+            for position, step in program.calls
+        }
+        self._writers = {
+            name: position
+            for position, step in program.calls
+            for param, name in arguments(program, step)
+            if param.role == "output"
+        }
+
+    def __call__(self, results: Iterable[str], given: Iterable[str]) -> tuple[int, ...]:
+        """The positions of the calls that compute the buffers ``results`` from the buffers ``given``."""
+        known, steps = set(given), set[int]()
+        wanted = [name for name in results if name not in known]
+        while wanted:
+            position = self._writers.get(wanted.pop())
+            if position is not None and position not in steps:
+                steps.add(position)
+                wanted += [name for name in self._inputs[position] if name not in known]
+        return tuple(sorted(steps))
+
+
+def called_function(module: IRModule, call: Call) -> Function | None:
+    """What a call of ``main`` of a fused module computes: a kernel, or a region; None for loops."""
+    function = module.functions[call.op] if isinstance(call.op, GlobalVar) else call.op
+    return function if isinstance(function, Function) else None
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """One op in a kernel or region."""
+
+    call: Call
+    work: Work
+
+    @property
+    def weight(self) -> tuple[int, bool]:
+        """By which the op that most of the work is comes first."""
+        assert isinstance(self.call.op, Op)
+        return self.work.macs, self.call.op.kind in ("reduction", "opaque")
+
+
+def work_of(module: IRModule, buffers_of: BuffersOf, program: Program) -> dict[int, Work]:
+    """What the steps do of the model, by their positions; nothing of those that nobody knows that of.
+
+    Where a region takes several steps, an op is counted for the first one that has one of its layers, else for the
+    last one.
+
+    Args:
+        module: with kernels and regions, before it was lowered.
+        buffers_of: where the program has the values of expressions of its ``main``.
+        program: what became of it.
+    """
+    steps_of, found = StepsOf(program), dict[int, list[_Counted]]()
+    layers = {position: frozenset(step.layers) for position, step in program.calls}
+    ops: dict[Function, list[_Counted]] = {}
+    shapes: dict[int, tuple[int, ...]] = {}
+    for expr in post_order(module.main.body):
+        if not isinstance(expr, Call) or is_view(expr):
+            continue
+        function, results = called_function(module, expr), buffers_of(expr)
+        if function is None or results is None:
+            continue
+        steps = steps_of(results, [name for arg in expr.args for name in buffers_of(arg) or ()])
+        if len(steps) == 1:
+            shapes[steps[0]] = _shape(expr.type)
+        for counted in _ops(function, ops) if steps else ():
+            own = module.spans[counted.call]
+            at = next((step for step in steps if not layers[step].isdisjoint(own)), steps[-1])
+            found.setdefault(at if len(steps) > 1 else steps[0], []).append(counted)
+    made = {}
+    for position, counted_there in found.items():
+        most = max(counted_there, key=lambda one: one.weight)
+        shape = shapes.get(position, most.work.shape)
+        made[position] = Work(most.work.op, shape, sum(one.work.macs for one in counted_there))
+    return made
+
+
+def _ops(function: Function, known: dict[Function, list[_Counted]]) -> list[_Counted]:
+    """The calls of ops in a function, those of functions in it as often as these are called."""
+    if function not in known:
+        made: list[_Counted] = []
+        for expr in post_order(function.body):
+            if isinstance(expr, Call) and isinstance(expr.op, Function):
+                made += _ops(expr.op, known)
+            elif isinstance(expr, Call) and isinstance(expr.op, Op):
+                made.append(_Counted(expr, Work(expr.op.name, _shape(expr.type), macs_of(expr))))
+        known[function] = made
+    return known[function]
+
+
+def _shape(type_: Type) -> tuple[int, ...]:
+    """Of the first tensor of a result."""
+    return tensor_type(type_.fields[0] if isinstance(type_, TupleType) else type_).bound.shape

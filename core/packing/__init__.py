@@ -1,0 +1,1 @@
+"""Memory packing: offsets for blocks with known lifetimes, in as little address space as possible."""

@@ -1,0 +1,210 @@
+"""Packing of blocks that live for a while into as little address space as possible.
+
+Dynamic storage allocation with known lives is NP-hard, so several greedy placements are tried, then an exact search
+and a local one. All of it is deterministic and bounded by an amount of work, not of time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from .branch_and_bound import Problem, Search, attempt
+from .ejection import Eject, EngineSource, eject, lowered
+from .greedy_by_start import alternate, lowest, place_over_time, tightest
+from .problem import NONE, Block, Budget, Overlaps, lower_bound, near_lists, pairs_of, round_up
+from .restart_search import improved
+
+__all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
+
+_MAX_PAIRS = 600_000
+"""With more overlapping pairs than this, listing them costs more than it gains: placing in order of time must do."""
+
+_FASTER = 100
+"""How much more work an engine is given."""
+
+_OPEN_END = 1 << 62
+
+
+class Packer:
+    """Looks for a good packing of some blocks, and keeps the best.
+
+    Args:
+        blocks: what to pack.
+        bound: a peak that is good enough to stop at, usually `lower_bound`.
+        grain: the smallest alignment.
+        budget: how much work may be done; shared by packers that compete.
+        overlaps: which blocks that live together may overlap, and how far; all others are apart.
+        engine: gives machine code that searches as `attempt` does, for longer than is done here. It is asked where the
+            search here has ended without a proof: only there the result depends on it.
+
+    Attributes:
+        offsets: of each block, in the best packing so far.
+        peak: end of the highest block in it.
+        is_proven: whether a search has shown that there is no better one.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        bound: int,
+        grain: int,
+        budget: Budget,
+        overlaps: Overlaps = NONE,
+        engine: EngineSource | None = None,
+    ) -> None:
+        self.blocks = blocks
+        self.bound = bound
+        self.grain = grain
+        self.budget = budget
+        self.offsets: list[int] = []
+        self.peak = _OPEN_END
+        self._near: list[list[int]] = []
+        self.overlaps = overlaps
+        self.engine = engine
+        self.is_proven = False
+        self._pairs = pairs_of(blocks, overlaps)
+
+    def greedy(self) -> None:
+        """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap; with
+        half of the budget."""
+        spare = self.budget.work // 2
+        for choose in (lowest, alternate(round_up(self.bound, self.grain)), tightest):
+            self._keep(place_over_time(self.blocks, self._pairs, choose, self.budget))
+            if self._done() or not self.budget.left:
+                return
+        pairs = self._count_pairs()
+        if pairs > _MAX_PAIRS:
+            return
+        self._near = near_lists(self.blocks, self._pairs)
+        self.budget.work -= pairs
+        for order in self._orders():
+            for in_tightest in (False, True):
+                self._keep(self._place(order, in_tightest, self.peak))
+                if self._done() or self.budget.work <= spare:
+                    return
+
+    def search(self, spare: int) -> None:
+        """Improve the best packing: by branch and bound, then, in machine code, by longer branch and bound and by
+        ejection; where there is no machine code, by ejection here.
+
+        Args:
+            spare: work that stays in the budget.
+        """
+        if self._done() or not self._near:
+            return
+        left = max(0, self.budget.work - spare)
+        problem = Problem(self.blocks, self.overlaps, self.grain, self._near)
+        self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
+        if self._done():
+            return
+        engine = None if self.engine is None else self.engine()
+        if engine is None:
+            rest = max(0, self.budget.work - spare)
+            self.budget.work -= rest - self._eject(problem, eject, rest)
+        else:
+            self._bound_branches(problem, engine.attempt, _FASTER * left * 3 // 4)
+            self._eject(problem, engine.eject, _FASTER * left // 4)
+
+    def _bound_branches(self, problem: Problem, search: Search, work: int) -> int:
+        """Have exact searches find a better packing, or prove that there is none; what is left of the work."""
+        if self._done() or work <= 0:
+            return work
+        found, left = improved(problem, search, self.peak, self.bound, work)
+        self._keep(None if found.offsets is None else list(found.offsets))
+        self.is_proven = found.is_proven
+        return left
+
+    def _eject(self, problem: Problem, eject: Eject, work: int) -> int:
+        """Have the best packing lowered; what is left of the work."""
+        if self._done():
+            return work
+        offsets, left = lowered(problem, eject, self.offsets, self.bound, work)
+        self._keep(list(offsets))
+        return left
+
+    def _done(self) -> bool:
+        return self.is_proven or self.peak <= self.bound
+
+    def _top(self, offsets: Sequence[int]) -> int:
+        return max((offset + block.size for offset, block in zip(offsets, self.blocks, strict=True)), default=0)
+
+    def _keep(self, offsets: list[int] | None) -> None:
+        if offsets is None:
+            return
+        peak = self._top(offsets)
+        if peak < self.peak:
+            self.offsets, self.peak = offsets, peak
+
+    def _place(self, order: Sequence[int], in_tightest: bool, limit: int) -> list[int] | None:
+        """Place in the given order, each block in the lowest or tightest gap; None once the peak reaches ``limit``."""
+        blocks, near, pairs = self.blocks, self._near, self._pairs
+        offsets = [-1] * len(blocks)
+        ends = [0] * len(blocks)
+        work = len(blocks) // 8  # what copying lists of this length costs
+        for i in order:
+            block = blocks[i]
+            size, mask = block.size, block.alignment - 1
+            others = near[i]
+            work += len(others) + 1
+            # Where it cannot be: between two offsets, both excluded, for each block that is there already.
+            spans = [(offsets[other] - size, ends[other]) for other in others if offsets[other] >= 0]
+            if pairs[i]:
+                work += len(pairs[i])
+                placed = [(offsets[other], below, above) for other, below, above in pairs[i] if offsets[other] >= 0]
+                spans += [(at - below, at + above) for at, below, above in placed]
+            spans.sort()
+            free, choice, slack = 0, -1, _OPEN_END
+            for low, high in spans:
+                room = low - free
+                if 0 <= room < slack:
+                    choice, slack = free, room
+                    if not in_tightest:
+                        break
+                if high > free:
+                    free = (high + mask) & ~mask
+            if choice < 0:
+                choice = free
+            if choice + size >= limit:
+                self.budget.work -= work
+                return None
+            offsets[i], ends[i] = choice, choice + size
+        self.budget.work -= work
+        return offsets
+
+    def _by_start(self) -> list[int]:
+        return sorted(range(len(self.blocks)), key=lambda i: (self.blocks[i].start, i))
+
+    def _count_pairs(self) -> int:
+        starts = sorted(block.start for block in self.blocks)
+        ends = sorted(block.end for block in self.blocks)
+        # Of the blocks that start no later than this one, those that ended before it do not overlap it.
+        return sum(position - bisect_left(ends, start) for position, start in enumerate(starts))
+
+    def _orders(self) -> Iterator[list[int]]:
+        """Orders of placement; important blocks first, in several senses of the word."""
+        blocks = self.blocks
+        span = [block.end - block.start + 1 for block in blocks]
+        crowd = [sum(blocks[other].size for other in others) for others in self._near]
+        pressure = self._pressure()
+        every = range(len(blocks))
+        yield sorted(every, key=lambda i: (-blocks[i].size, -span[i], i))
+        yield sorted(every, key=lambda i: (-pressure[i], -blocks[i].size, i))
+        yield sorted(every, key=lambda i: (-pressure[i], -span[i], -blocks[i].size, i))
+        yield sorted(every, key=lambda i: (-blocks[i].size * span[i], i))
+        yield sorted(every, key=lambda i: (-span[i], -blocks[i].size, i))
+        yield sorted(every, key=lambda i: (-crowd[i] - blocks[i].size, i))
+
+    def _pressure(self) -> list[int]:
+        """For each block, the bytes live at the worst step of its life, as far as steps at which blocks start tell."""
+        blocks = self.blocks
+        pressure = [0] * len(blocks)
+        live: list[int] = []
+        for i in self._by_start():
+            start = blocks[i].start
+            live = [other for other in live if blocks[other].end >= start]
+            live.append(i)
+            total = sum(blocks[other].size for other in live)
+            for other in live:
+                pressure[other] = max(pressure[other], total)
+        return pressure

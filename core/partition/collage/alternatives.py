@@ -1,0 +1,81 @@
+"""Why a region is not larger, and not smaller: the cheapest such plan, and what its time goes to instead.
+
+The rest of the plan stays as it is: what a larger region leaves of the parts that it takes ops from, and what a smaller
+one leaves of the region, is covered anew as cheaply as can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...support.json_record import to_json
+from .candidate_set import Offer, Pool
+from .frontier_search import frontier
+from .timeline import Split, split
+
+__all__ = ["Rival", "rivals"]
+
+_TRIED = 6
+"""How many larger regions, and how many smaller ones, are tried for each region: those that are next in size."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A region that is not in the plan.
+
+    Args:
+        offer: it.
+        more: what the plan with it takes more, of each kind; less of some where it is less.
+    """
+
+    offer: Offer
+    more: Split
+
+    def record(self, pool: Pool) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        name = pool.key(self.offer.owner, self.offer.ops)
+        return {"name": name, "more_ns": self.more.total_ns, **to_json(self.more)}
+
+
+def rivals(pool: Pool, plan: Sequence[int], offer: Offer, least: int = 0) -> tuple[Rival | None, Rival | None]:
+    """The best larger region of the same owner instead of one, and the best smaller one; None where there is none.
+
+    Args:
+        pool: what there is to choose from.
+        plan: the numbers of what was chosen.
+        offer: the region; in the plan.
+        least: the gain that a plan has at least.
+    """
+    larger = _nearest(pool, lambda other: other.ops & offer.ops == offer.ops, offer)
+    smaller = _nearest(pool, lambda other: other.ops & offer.ops == other.ops, offer)
+    return _best(pool, plan, offer, larger, least), _best(pool, plan, offer, smaller, least)
+
+
+def _nearest(pool: Pool, fits: Callable[[Offer], bool], offer: Offer) -> list[int]:
+    size = offer.ops.bit_count()
+    found = [n for n, one in enumerate(pool.offers) if one.owner == offer.owner and one.ops != offer.ops and fits(one)]
+    found = [number for number in found if pool.offers[number].claims]
+    return sorted(found, key=lambda number: abs(pool.offers[number].ops.bit_count() - size))[:_TRIED]
+
+
+def _best(pool: Pool, plan: Sequence[int], offer: Offer, tried: Sequence[int], least: int) -> Rival | None:
+    cover, before = pool.cover, split(pool, plan)
+    found: Rival | None = None
+    for number in tried:
+        rival = pool.offers[number]
+        wanted = offer.ops | rival.ops
+        fixed = [n for n in plan if not pool.offers[n].ops & wanted]
+        area = ((1 << len(cover.uses)) - 1) & ~rival.ops
+        for n in fixed:
+            area &= ~pool.offers[n].ops
+        inside = [n for n, one in enumerate(pool.offers) if one.ops & area == one.ops]
+        known = [number, *fixed, *inside]
+        best = frontier(cover.with_pieces(cover.pieces[n] for n in known), least=least)
+        if not best.plans:
+            continue
+        more = split(pool, [known[n] for n in best.plans[0]]) - before
+        if found is None or more.total_ns < found.more.total_ns:
+            found = Rival(rival, more)
+    return found

@@ -1,0 +1,178 @@
+"""Tensor expressions made into one nest of loops per stage, which a schedule transforms.
+
+Loop variables, buffers and labels are named by their order: equal computations give equal functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from ...errors import InternalError
+from ..form.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Load,
+    Param,
+    PrimFunc,
+    Role,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    const,
+    seq,
+)
+from ..form.symbolic_dims import Symbol, bound, is_open
+from ..form.visit import rewrite
+from ..proofs.alias import may_alias
+from .folding import fold_constant_terms
+from .layouts import seen_through
+from .stage_planning import Nest, identity_of, knows, nests, plan_stages, still_read, symbols_in
+from .symbolic_loops import bound_to
+from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
+
+__all__ = ["plain_kernel", "stage_kernel"]
+
+_PREFIXES: dict[Role, str] = {"input": "x", "output": "out", "constant": "w"}
+
+
+def plain_kernel(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
+) -> Kernel:
+    """The kernel that computes ``outputs``; see `te.plain`.
+
+    Raises:
+        InternalError: a placeholder that is read is no parameter, or is read under two shapes.
+    """
+    stages = plan_stages(outputs, constants, keep)
+    stages = fold_constant_terms(stages, knows(stages, constants))
+    constants = still_read(stages, outputs, constants)
+    return stage_kernel(stages, seen_through(stages, inputs), outputs, seen_through(stages, constants))
+
+
+def stage_kernel(
+    stages: Mapping[Tensor, Definition],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    constants: Sequence[Tensor],
+) -> Kernel:
+    """The kernel of some stages, each of which has one nest.
+
+    Args:
+        stages: what is computed, each after what it reads.
+        inputs, outputs, constants: the parameters, as ``stages`` read them.
+
+    Raises:
+        InternalError: a placeholder that is read is no parameter.
+    """
+    return _Plain(stages, inputs, outputs, constants).kernel()
+
+
+class _Plain:
+    def __init__(
+        self,
+        stages: Mapping[Tensor, Definition],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        constants: Sequence[Tensor],
+    ) -> None:
+        self.stages = stages
+        self.counts: Counter[str] = Counter()
+        self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": []}
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.labels: dict[Tensor, str] = {}
+        self.held = list(constants)
+        found = {symbol.name: symbol for definition in stages.values() for symbol in symbols_in(definition)}
+        self.symbols: dict[Symbol, Var] = {found[name]: Var(self.name("n")) for name in sorted(found)}
+        given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
+            ("input", inputs),
+            ("output", outputs),
+            ("constant", constants),
+        )
+        for role, tensors in given:
+            for tensor in tensors:
+                self.buffers[tensor] = self.param(role, tensor)
+
+    def kernel(self) -> Kernel:
+        inner = [tensor for tensor in self.stages if tensor not in self.buffers]
+        for tensor in inner:
+            # A vector that crosses a cache line costs two accesses.
+            self.buffers[tensor] = Buffer(self.name("a"), bound(tensor.shape), tensor.dtype, "local", 64)
+        body = seq(*(self.stage(tensor, definition) for tensor, definition in self.stages.items()))
+        for tensor in reversed(inner):
+            body = Alloc(self.buffers[tensor], body)
+        for symbol, var in self.symbols.items():
+            given, body = bound_to(symbol, var, body)
+            self.params["input"].append(given)
+        params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
+        partial = tuple(b.name for t, b in self.buffers.items() if b in self.params["output"] and is_open(t.shape))
+        func = PrimFunc(params, body, may_alias(params, body), partial=partial)
+        return Kernel(func, tuple(self.held), self.labels, self.buffers, tuple(self.symbols))
+
+    # Names and memory
+
+    def name(self, prefix: str) -> str:
+        self.counts[prefix] += 1
+        return f"{prefix}{self.counts[prefix] - 1}"
+
+    def param(self, role: Role, tensor: Tensor) -> Buffer:
+        alignment = PARAM_ALIGNMENT if role == "constant" else 0
+        buffer = Buffer(self.name(_PREFIXES[role]), bound(tensor.shape), tensor.dtype, alignment=alignment)
+        self.params[role].append(buffer)
+        return buffer
+
+    def buffer(self, tensor: Buffer) -> Buffer:
+        assert isinstance(tensor, Tensor)
+        found = self.buffers.get(tensor)
+        if found is None:
+            if isinstance(tensor.definition, (Placeholder, Reshape)):
+                raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
+            self.held.append(tensor)
+            found = self.buffers[tensor] = self.param("constant", tensor)
+        return found
+
+    # Loops
+
+    def stage(self, tensor: Tensor, definition: Definition) -> Stmt:
+        found = nests(definition)
+        label = self.labels[tensor] = self.name("reduce" if isinstance(definition, Reduce) else "compute")
+        parts = [self.nest(tensor, definition, nest) for nest in found]
+        if len(parts) > 1:
+            parts = [Block(self.name("piece"), part) for part in parts]
+        return Block(label, seq(*parts))
+
+    def nest(self, tensor: Tensor, definition: Definition, nest: Nest) -> Stmt:
+        buffer = self.buffers[tensor]
+        at: dict[Var, Var] = {axis: Var(self.name("i")) for axis in nest.loops}
+        place = tuple(
+            self.value(const(offset), at) + at[axis] if offset else at[axis]
+            for offset, axis in zip(nest.offsets, nest.axes, strict=True)
+        )
+        if not isinstance(definition, Reduce):
+            return self.loops(nest.axes, at, Store(buffer, place, self.value(nest.exprs[0], at)))
+        reduction = definition.reduction
+        step: Stmt = Update(reduction.op, buffer, place, self.value(reduction.value, at))
+        if reduction.where is not None:
+            step = If(self.value(reduction.where, at), step)
+        start = Store(buffer, place, identity_of(reduction.op, tensor.dtype))
+        return self.loops(nest.axes, at, seq(start, self.loops(reduction.axes, at, step)))
+
+    def value(self, expr: Expr, at: Mapping[Var, Var]) -> Expr:
+        """``expr`` with axes and tensors replaced by what stands for them in the loops."""
+
+        def rule(node: Expr) -> Expr | None:
+            if isinstance(node, Var):
+                return self.symbols[node] if isinstance(node, Symbol) else at[node]
+            return Load(self.buffer(node.buffer), node.indices) if isinstance(node, Load) else None
+
+        return rewrite(expr, rule)
+
+    def loops(self, axes: Sequence[IterVar], at: Mapping[Var, Var], body: Stmt) -> Stmt:
+        for axis in reversed(axes):
+            body = For(at[axis], self.value(const(axis.extent), at), body)
+        return body

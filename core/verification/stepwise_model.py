@@ -1,0 +1,522 @@
+"""A model compiled with memory for every value of its own, of which single steps can be run, so that each kernel can be
+compared with its reference, on what the model gives it or on other values of its operands' ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..artifact import Artifact
+from ..lowering.build_targets import Members
+from ..lowering.fuse import is_view
+from ..lowering.mac_count import BuffersOf, StepsOf, called_function
+from ..lowering.region_lowering import label_of
+from ..pipeline.driver import make_artifact
+from ..pipeline.line_buffering import RowsAsked
+from ..pipeline.loading import LoadedModel
+from ..pipeline.stages import Build
+from ..program import Call as CallStep
+from ..program import Program, Wait, plan
+from ..program.program import arguments
+from ..program.wait_insertion import finish_positions
+from ..relay.computed_dimensions import cut_symbols
+from ..relay.control_bodies import is_control
+from ..relay.dimension_binding import valued_function
+from ..relay.evaluate import evaluate
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, is_open, tensors_of
+from ..relay.module import Signature
+from ..relay.op import Bounds
+from ..relay.types import TensorType
+from ..relay.visit import post_order
+from ..tir.form.symbolic_dims import valued
+from ..toolchain.packing_engine import packing_engine
+from .operand_ranges import ranges
+from .results import Bound, Difference, KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop
+from .rounding_error import relative_bounds, rounding_bounds
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.model_process import EmulatedRuns, IsolatedModel, Isolation, Stopped, Written
+
+__all__ = ["Inspected", "Unit", "runs_of"]
+
+
+_UNTOUCHED = 0x5A
+"""In every byte of what no step has written."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """What is compared as a whole: a kernel of a host, or a region of an accelerator.
+
+    Args:
+        name: of the kernel, or of the region.
+        label: of the accelerator, or of the host that it is pinned to.
+        layers: the model's layers that it computes.
+        expr: the call, of the model's ``main``.
+        function: what it should compute.
+        results: the buffers of what it gives.
+        steps: the positions of the steps that compute it from its operands, and of the waits for them.
+        buffers_of: where the values are of the function that it is in.
+    """
+
+    name: str
+    label: str | None
+    layers: tuple[str, ...]
+    expr: Call
+    function: Function
+    results: tuple[str, ...]
+    steps: tuple[int, ...]
+    buffers_of: BuffersOf
+
+
+def runs_of(
+    artifact: Artifact, isolation: Isolation, program: Program | None = None, offsets: Mapping[str, int] | None = None
+) -> IsolatedModel | EmulatedRuns:
+    """What runs an artifact: in a process of its own, or in an emulator.
+
+    Args:
+        artifact: the model.
+        isolation: the process.
+        program, offsets: of a model of which single steps can be run, what it was made from, and where its buffers are.
+    """
+    from ..runtime.model_process import EmulatedRuns
+
+    if not artifact.is_native:
+        return EmulatedRuns(artifact.session())
+    if program is None or offsets is None:
+        return artifact.isolated(isolation)
+    arena = {b.name: (offsets[b.name], b.nbytes) for b in program.buffers if b.in_arena and not b.in_scratch}
+    state = {b.name: (offsets[b.name], b.nbytes) for b in program.states}
+    return artifact.isolated(isolation, arena, state)
+
+
+class Inspected:
+    """A model compiled with memory for every value of its own.
+
+    Args:
+        loaded: the model.
+        members: what it is built for.
+        isolation: the process that it runs in.
+        reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
+            crashes is known.
+        known: bounds of its inputs, by name, where they are better than those of their types.
+
+    Attributes:
+        placement: what went where; None where the model was lowered already.
+        tolerated: what passes did that may change results, in order.
+        units: in the order in which they are computed.
+        inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
+        skipped: those that nothing can stand beside.
+        ranges: what is proven of the values of the model's ``main``.
+        extents: what the open extents of its module are in the run, by their symbols; a run is given inputs as the C
+            takes them.
+        overruns: what was written beside buffers, each once.
+        stops: the steps that crashed or hung, each once.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        members: Members,
+        isolation: Isolation,
+        *,
+        reuse: bool = False,
+        known: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:
+        options = loaded.options
+        # Single steps are run of what is no block of rows.
+        rows = RowsAsked() if reuse else RowsAsked.of(members, options.max_ram, least=options.strips is not None)
+        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
+        program = build.run(loaded.form)
+        assert isinstance(program, Program) and build.fused is not None
+        self.program, self.fused, self.placement = program, build.fused, build.placement
+        self.tolerated = build.tolerated
+        self.buffers_of = build.buffers_of
+        self._members = members
+        self.memory = plan(self.program, reuse=reuse, guarded=True, engine=packing_engine)
+        artifact = make_artifact(self.program, self.memory, members, stepwise=True)
+        self._calls = artifact.record.calls
+        self.is_native = artifact.is_native
+        self.runs = runs_of(artifact, isolation, self.program, self.memory.offsets)
+        self._buffers = {buffer.name: buffer for buffer in self.program.buffers}
+        self._finished = finish_positions(self.program)
+        self._steps_of = StepsOf(self.program)
+        self._constants = self._constant_arrays()
+        rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
+        reason = f"{rewriters} put something else in its place"
+        self.units, self.skipped = self._units(self.fused.main, build.buffers_of, reason)
+        self.inner: tuple[Unit, ...] = ()
+        for function, buffers_of in build.sites if artifact.is_native else ():
+            found, skipped = self._units(function, buffers_of, reason)
+            self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
+        main = self.fused.main
+        self.extents: Mapping[str, int] = {}
+        self._cuts = cut_symbols(post_order(self.fused.main.body))
+        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
+        has_open = any(map(is_open, main.params))
+        self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._bounds: dict[Unit, tuple[float, ...]] = {}
+        self._broken: set[Unit] = set()
+        self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
+        self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
+        self.stops: list[StepStop] = []
+
+    @property
+    def overruns(self) -> tuple[Overrun, ...]:
+        return tuple(self._overruns.values())
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> bool:
+        """Run the model, and say whether all of it ran. Where a step crashes or hangs, what it should have given stands
+        for what it gave, and the rest runs.
+
+        Args:
+            inputs: by name.
+            states: what they are before the run, by name.
+            sample: what is fed, for the user.
+        """
+        if not self._broken and not self._dead:
+            self._prepare(inputs, states)
+            stopped = self._noting(self.runs.run(), sample)
+            if stopped is None:
+                return True
+        if self._dead:
+            return False
+        self._prepare(inputs, states)
+        for unit in self.units:
+            if unit not in self._broken:
+                self._noting(self.runs.run(unit.steps), sample)
+            if unit in self._broken:
+                self._put(unit.results, self._whole(unit, self._expected(unit, self.operands(unit))))
+        owned = {step for unit in self.units for step in unit.steps}
+        rest = [step for step in range(len(self.program.steps)) if step not in owned]
+        if rest:
+            self._noting(self.runs.run(rest), sample)
+        return False
+
+    def locate(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> None:
+        """Run the model, whatever its plan of memory, and note a step that crashes or hangs."""
+        self._prepare(inputs, states)
+        self._noting(self.runs.run(), sample)
+
+    def results(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The outputs and the new states of the last run, by name."""
+        return (
+            {name: array.copy() for name, array in self.runs.outputs.items()},
+            {name: array.copy() for name, array in self.runs.states.items()},
+        )
+
+    def _prepare(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]) -> None:
+        import numpy as np
+
+        for name, array in inputs.items():
+            np.copyto(self.runs.inputs[name], array)
+        if states and not self.runs.states:
+            self.runs.reset()
+        for name, array in states.items():
+            np.copyto(self.runs.states[name], array)
+        self._old_states = dict(states)
+        if self.is_native:
+            for buffer in self.program.role("intermediate"):
+                self._bytes(buffer.name)[:] = _UNTOUCHED  # what the run before left there is no result
+
+    def _noting(self, outcome: Stopped | list[Written], sample: str) -> Stopped | None:
+        """Note what went wrong in a run."""
+        if isinstance(outcome, list):
+            for row in outcome:
+                key = row.step, row.below, row.above
+                self._overruns.setdefault(key, self._overrun(row, sample))
+            return None
+        step = outcome.step
+        flying = [] if step is None else self._under_way(step)
+        units = [unit for unit in self.units if step in unit.steps or set(flying) & set(unit.steps)]
+        self._broken.update(units)
+        self._dead = self._dead or not units
+        place = self._place(step, flying)
+        if all((stop.step, stop.kernel) != (step, place[0]) for stop in self.stops):
+            self.stops.append(StepStop(step, *place, outcome.reason, sample))
+        return outcome
+
+    def _under_way(self, step: int) -> list[int]:
+        """The launches that have not finished when a step ends."""
+        return [at for at, one in self.program.calls if one.queue is not None and at < step <= self._finished[at]]
+
+    def _place(self, step: int | None, flying: Sequence[int]) -> tuple[str, tuple[str, ...], str | None]:
+        """The kernel, layers and target of a step and of what is under way with it."""
+        if step is None:
+            labels = self.program.devices
+            return "", (), labels[0] if len(labels) == 1 else None
+        rows = [self._calls[at] for at in (step, *flying)]
+        layers = tuple(dict.fromkeys(layer for row in rows for layer in row.layers))
+        one = self.program.steps[flying[0] if flying else step]
+        host = one.host if isinstance(one, CallStep) else None
+        return rows[0].kernel, layers, one.device or host or self._members.host.label
+
+    def _overrun(self, row: Written, sample: str) -> Overrun:
+        flying = self._under_way(row.step)
+        kernel, layers, target = self._place(row.step, flying)
+        roles: dict[str, str] = {}
+        for at in (row.step, *flying):
+            step = self.program.steps[at]
+            if isinstance(step, CallStep):
+                roles |= {
+                    self._buffers[name].tensor or name: param.role for param, name in arguments(self.program, step)
+                }
+                roles |= {name: param.role for param, name in arguments(self.program, step)}
+        if row.below in roles and (row.above not in roles or row.behind <= row.before):
+            beside = f"behind its {roles[row.below]}"
+            far = f", {row.behind} bytes from its end" if row.behind else ""
+        elif row.above in roles:
+            beside = f"before its {roles[row.above]}"
+            far = f", up to {row.before} bytes from its beginning" if row.before else ""
+        else:
+            beside, far = f"between {row.below or 'nothing'} and {row.above or 'nothing'}, neither of which is its", ""
+        text = f"{row.count} byte{'s' if row.count > 1 else ''} {beside}{far}"
+        return Overrun(row.step, kernel, layers, target, text, sample)
+
+    # --- comparing -------------------------------------------------------------------------------------------------
+
+    def check(self, checks: KernelChecks, sample: str) -> None:
+        """Add to ``checks`` all results of kernels and regions in the last run, which was fed ``sample``, beside their
+        references."""
+        import numpy as np
+
+        if self._dead:
+            return
+        for unit in self.units:
+            inputs = self.operands(unit)
+            for arg, array in zip(unit.expr.args, inputs, strict=True):
+                buffers = self.buffers_of(arg) or ("",)
+                finite = array[np.isfinite(array)]
+                if finite.size:
+                    low, high = self._seen.get(buffers[0], (finite.min().item(), finite.max().item()))
+                    self._seen[buffers[0]] = min(low, finite.min().item()), max(high, finite.max().item())
+            if unit not in self._broken:
+                self._compare(unit, inputs, checks, sample)
+        for unit in self.inner:
+            if not all((self._bytes(name) == _UNTOUCHED).all() for name in unit.results):  # it was run
+                self._compare(unit, self.operands(unit), checks, sample)
+        self._check_copies(checks, sample)
+
+    def drive(self, checks: KernelChecks) -> None:
+        """Run each kernel and region by itself, on operands at the ends of their ranges: of integers what is proven
+        for every input of the model, of floats and of indices what samples had."""
+        import numpy as np
+
+        from .operand_ranges import directed
+
+        if not self.is_native or self._dead:
+            return
+        for unit in self.units:
+            places = {}
+            for arg in unit.expr.args:
+                buffers = self.buffers_of(arg)
+                if isinstance(arg, Constant) or buffers is None or self._buffers[buffers[0]].role == "constant":
+                    continue
+                places[buffers[0]] = arg, self._ends(arg, buffers[0])
+            if any(ends is None for _, ends in places.values()) or not places:
+                continue
+            for kind, arrays in directed([(arg, ends) for arg, ends in places.values() if ends is not None]):
+                if unit in self._broken:
+                    break
+                for name, array in zip(places, arrays, strict=True):
+                    self._put((name,), (array,))
+                for name in unit.results:
+                    self._bytes(name)[:] = _UNTOUCHED
+                inputs = tuple(np.array(array) for array in self.operands(unit))
+                sample = f"operands: {kind}"
+                if self._noting(self.runs.run(unit.steps), sample) is None:
+                    self._compare(unit, inputs, checks, sample, driven=True)
+
+    def operands(self, unit: Unit) -> tuple[np.ndarray, ...]:
+        """What a unit was given."""
+        return tuple(self.value(arg, unit.buffers_of) for arg in unit.expr.args)
+
+    def value(self, expr: Expr, buffers_of: BuffersOf | None = None) -> np.ndarray:
+        """What the compiled model has as the value of ``expr``, which is known; of a state the old one.
+
+        Args:
+            expr: of the model's ``main``, or of what ``buffers_of`` is for.
+            buffers_of: where the values of another function are.
+        """
+        if isinstance(expr, Constant):
+            return expr.data
+        buffers = (buffers_of or self.buffers_of)(expr)
+        assert buffers is not None
+        return self._cut(self._array(buffers[0]), expr.tensor)
+
+    def _compare(
+        self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str, *, driven: bool = False
+    ) -> None:
+        """Add the results of a unit that was given ``inputs``, beside what they should be."""
+        given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
+        function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
+        computed = self._computed()
+        results = evaluate(function, given, computed)
+        bounds = rounding_bounds(self._relative(unit), function, given, results, computed)
+        for number, expected in enumerate(results):
+            got = self._array(unit.results[number])
+            got = self._cut(got, types[number]) if types[number].is_open else got
+            got = got.reshape(expected.shape) if got.size == expected.size else got
+
+            def check(difference: Difference, got: np.ndarray = got, expected: np.ndarray = expected) -> KernelCheck:
+                sides = None
+                if not difference.ok:
+                    sides = Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
+                return KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
+
+            checks.add(unit.results[number], got, expected, bounds[number], check, driven=driven)
+
+    def _relative(self, unit: Unit) -> tuple[float, ...]:
+        """How far each result of a unit may be off by rounding, relative to its range."""
+        if unit not in self._bounds:
+            self._bounds[unit] = relative_bounds(unit.function)
+        return self._bounds[unit]
+
+    def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        names = (param.name for param in unit.function.params)
+        return evaluate(self._valued(unit.function), dict(zip(names, inputs, strict=True)), self._computed())
+
+    def _valued(self, function: Function) -> Function:
+        return valued_function(function, self.extents) if self.extents else function
+
+    def _computed(self) -> dict[str, int]:
+        """The values that the last run computed of open extents, by their symbols."""
+        made = {}
+        for name, (symbol, count) in self._cuts.items():
+            made[name] = min(max(int(self.value(count).reshape(-1)[0]), symbol.low), symbol.high)
+        return made
+
+    def _values(self) -> dict[str, int]:
+        """The values of open extents in the last run, by their symbols."""
+        return {**self.extents, **self._computed()}
+
+    def _cut(self, array: np.ndarray, type_: TensorType) -> np.ndarray:
+        """A value of ``type_`` of what its buffer holds: of open extents these are the first elements."""
+        if not type_.is_open:
+            return array.reshape(type_.shape)
+        return array.reshape(type_.bound.shape)[tuple(map(slice, valued(type_.shape, self._values())))]
+
+    def _whole(self, unit: Unit, results: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What a unit gives, as its buffers hold it."""
+        import numpy as np
+
+        made = []
+        for result, type_ in zip(results, tensors_of(unit.function.body.type), strict=True):
+            whole = np.zeros(type_.bound.shape, result.dtype) if type_.is_open else result
+            self._cut(whole, type_)[...] = result.reshape(valued(type_.shape, self._values()))
+            made.append(whole)
+        return made
+
+    def _check_copies(self, checks: KernelChecks, sample: str) -> None:
+        """Add the outputs for which no op stands: copies of what is an input, a constant or another output."""
+        main = self.fused.main
+        signature = self.fused.signature or Signature.from_function(main)
+        types = signature.of_outputs(tensors_of(main.body.type))
+        sources = self.buffers_of(main.body) or ()
+        sources = signature.of_outputs(sources) if sources else ()
+        for output, source, type_ in zip(self.program.outputs, sources, types, strict=bool(sources)):
+            if output.name != source:
+                step = next(step for _, step in self.program.calls if output.name in step.args)
+                got, expected = self._array(output.name), self._array(source)
+                if type_.is_open:
+                    got, expected = self._cut(got, type_), self._cut(expected, type_)
+                got = got.reshape(expected.shape) if got.size == expected.size else got
+
+                def check(
+                    difference: Difference,
+                    got: np.ndarray = got,
+                    expected: np.ndarray = expected,
+                    step: CallStep = step,
+                ) -> KernelCheck:
+                    sides = None if difference.ok else Sides((), got.copy(), expected.copy())
+                    return KernelCheck(step.function, None, step.layers, difference, sides, sample)
+
+                checks.add(f"copy {output.name}", got, expected, Bound(), check)
+
+    def _ends(self, expr: Expr, buffer: str) -> tuple[float, float] | None:
+        """The lowest and the highest value that an operand is given; None where nobody knows."""
+        bounds = self.ranges.get(expr)
+        if isinstance(bounds, Bounds):
+            return bounds.low, bounds.high
+        return self._seen.get(buffer)
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def _constant_arrays(self) -> dict[str, np.ndarray]:
+        import numpy as np
+
+        return {
+            buffer.name: np.frombuffer(buffer.data or b"", buffer.dtype).reshape(buffer.shape)
+            for buffer in self.program.role("constant")
+        }
+
+    def _bytes(self, name: str) -> np.ndarray:
+        """The bytes of a buffer."""
+        import numpy as np
+
+        return self._array(name).reshape(-1).view(np.uint8)
+
+    def _array(self, name: str) -> np.ndarray:
+        """A buffer's value; of a state the one before the run."""
+        buffer = self._buffers[name]
+        if buffer.role == "constant":
+            return self._constants[name]
+        tables = {"input": self.runs.inputs, "output": self.runs.outputs, "state": self._old_states}
+        if buffer.role in tables:
+            return tables[buffer.role][buffer.tensor or buffer.name]
+        offset = self.memory.offsets[name]
+        return self.runs.arena[offset : offset + buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
+
+    def _put(self, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        import numpy as np
+
+        for name, array in zip(names, arrays, strict=True):
+            buffer = self._buffers[name]
+            if buffer.role == "state":
+                held = buffer.tensor or buffer.name
+                self._old_states[held] = array.reshape(buffer.shape)
+                np.copyto(self.runs.states[held], array.reshape(buffer.shape))
+            else:
+                np.copyto(self._array(name), array.reshape(buffer.shape))
+
+    # --- units -----------------------------------------------------------------------------------------------------
+
+    def _units(self, of: Function, buffers_of: BuffersOf, reason: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
+        """What of a function can be compared, and what cannot, for a reason."""
+        units: list[Unit] = []
+        skipped: list[Skipped] = []
+        for expr in post_order(of.body):
+            if not isinstance(expr, Call) or is_view(expr) or is_control(expr):
+                continue
+            function = called_function(self.fused, expr)
+            assert function is not None  # of loops there is no reference in relay
+            label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
+            results = buffers_of(expr)
+            if results is None:
+                skipped.append(Skipped(label, layers, reason))
+                continue
+            name = expr.op.name if isinstance(expr.op, GlobalVar) else self._writer_of(results[0])
+            steps = self._steps(expr, results, buffers_of)
+            units.append(Unit(name, label, layers, expr, function, results, steps, buffers_of))
+        return tuple(units), tuple(skipped)
+
+    def _writer_of(self, buffer: str) -> str:
+        """The function whose step writes ``buffer``."""
+        return next(step.function for _, step in self.program.calls if buffer in step.args)
+
+    def _steps(self, expr: Call, results: tuple[str, ...], buffers_of: BuffersOf) -> tuple[int, ...]:
+        """The steps that compute ``results`` from the operands of ``expr``, and the waits behind those on a queue."""
+        given = [name for arg in expr.args for name in buffers_of(arg) or ()]
+        steps = set(self._steps_of(results, given))
+        queues = {(s.device, s.queue): at for at in sorted(steps, reverse=True) for s in [self.program.steps[at]]}
+        for position, one in enumerate(self.program.steps):
+            if isinstance(one, Wait) and queues.get((one.device, one.queue), position) < position:
+                steps.add(position)
+        return tuple(sorted(steps))
