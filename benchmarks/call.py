@@ -12,7 +12,7 @@ import cffi
 import uma
 from uma.runtime.abi import Array, abi
 from uma.runtime.native import Session
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 
 from .contenders import sample
@@ -90,7 +90,7 @@ def call_times(path: Path, limits: Limits, rng: random.Random, folder: Path) -> 
 def _from_c(session: Session, folder: Path) -> Callable[[], object]:
     header = Path(uma.runtime.__file__).with_name("csrc") / "uma_runtime.h"
     files = {"loop.c": _LOOP, "uma_runtime.h": header.read_text(encoding="utf-8")}
-    part = Part(find_compiler(), ["loop.c"], ["-O2", "-D_POSIX_C_SOURCE=200112L"])
+    part = CompileUnit(find_compiler(), ["loop.c"], ["-O2", "-D_POSIX_C_SOURCE=200112L"])
     ffi = cffi.FFI()
     ffi.cdef(_DECLARED)
     loop = ffi.dlopen(str(compile_shared([part], files, folder / "loop.so")))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from .errors import UsageError
-from .support.argument_checks import check_mapping, path_of, told
+from .support.argument_checks import check_mapping, path_of
+from .support.formatting import format_value
 from .support.import_budget import IMPORT_LIMIT
 from .support.io_forms import IO_FORMS, IoForm
 from .support.weights_forms import WEIGHTS_FORMS, WeightsForm
@@ -154,7 +155,7 @@ def check_name(value: object) -> str | None:
     from .codegen.names import c_identifier
 
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"{told(value)} is no name for a model", hint="give a C identifier, as a str")
+        raise UsageError(f"{format_value(value)} is no name for a model", hint="give a C identifier, as a str")
     if value is not None and c_identifier(value) != value:
         raise UsageError(f"{value!r} is no name for a model", hint=f"for example {c_identifier(value)}")
     return value
@@ -168,7 +169,7 @@ def check_shapes(value: object) -> Shapes | None:
     for extents in shapes.values():
         each = extents if isinstance(extents, (list, tuple)) else [extents]
         if not all(isinstance(extent, (int, str)) for extent in each):
-            raise UsageError(f"{told(extents)} is no shape", hint=f"for example shapes={example}")
+            raise UsageError(f"{format_value(extents)} is no shape", hint=f"for example shapes={example}")
     return shapes
 
 
@@ -182,7 +183,7 @@ def check_constants(value: object) -> Mapping[str, Fixed] | None:
 
 def check_stream_inputs(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
-        what = f"stream_inputs is {told(value)}, and no list of names"
+        what = f"stream_inputs is {format_value(value)}, and no list of names"
         raise UsageError(what, hint='for example stream_inputs=["image"]')
     return tuple(dict.fromkeys(value))
 
@@ -190,7 +191,7 @@ def check_stream_inputs(value: object) -> tuple[str, ...]:
 def check_import_limit(value: object) -> int:
     if type(value) is not int or value < 1:
         hint = f"a whole number from 1 on; {IMPORT_LIMIT} by default"
-        raise UsageError(f"the import limit is {told(value)}", hint=hint)
+        raise UsageError(f"the import limit is {format_value(value)}", hint=hint)
     return value
 
 
@@ -202,5 +203,7 @@ def check_plugins(value: object) -> PluginHost | None:
     from .plugins import PluginHost
 
     if value is not None and not isinstance(value, PluginHost):
-        raise UsageError(f"{told(value)} is no PluginHost", hint="leave plugins out for those that are installed")
+        raise UsageError(
+            f"{format_value(value)} is no PluginHost", hint="leave plugins out for those that are installed"
+        )
     return value

@@ -355,7 +355,7 @@ def test_the_rule_for_names_is_that_of_new_plugin() -> None:
     from uma.scaffold.names import Names
 
     text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
-    names = Names.of("acme_npu")
+    names = Names.from_text("acme_npu")
     shown = re.findall(
         r"^\| .* \| .* \| `(.*)` \|$", text.partition("\n## Names\n")[2].partition("\n## ")[0], re.MULTILINE
     )

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InternalError, ModelError, UsageError
 from ..runtime.objects import MODEL_FOLDER, OBJECTS_FOLDER
 from ..support import json_record
-from ..support.argument_checks import path_of, told
+from ..support.argument_checks import path_of
+from ..support.formatting import format_value
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
@@ -38,7 +39,7 @@ from .local_build import Compiled
 from .model_folder import SIZES_FILE, ModelSource, SavedModel, read_sizes, sizes_file
 from .profile import Profile, TicksSince, call_times, clocks_of
 from .record import ArtifactRecord
-from .record_verifier import problem
+from .record_verifier import first_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +92,7 @@ class Artifact:
             plain = json.loads(json.dumps(json_record.to_json(record), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InternalError(f"the artifact cannot be written down: {error}") from error
-        if reason := problem(plain):
+        if reason := first_error(plain):
             raise InternalError(f"the artifact is not sound: {reason}")
         for name, text in (("Makefile", makefile_text), ("CMakeLists.txt", cmake_text)):
             contents.setdefault(name, text(record).encode())
@@ -406,7 +407,7 @@ class Artifact:
         from ..runtime.native import Session
 
         if not isinstance(repeat, int):
-            raise UsageError(f"{told(repeat)} is no number of runs", hint="measure one or more")
+            raise UsageError(f"{format_value(repeat)} is no number of runs", hint="measure one or more")
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
         if not self.is_native:

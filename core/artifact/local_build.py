@@ -16,7 +16,7 @@ from ..errors import ModelError, ToolchainError, UsageError
 from ..runtime.peaks import Peaks, measured_peaks
 from ..support.machines import Machine, find_runner, runners_for
 from ..toolchain.cache import Cache, library_key, on_trial
-from ..toolchain.compile import Part, compile_objects, compile_shared
+from ..toolchain.compile import CompileUnit, compile_objects, compile_shared
 from ..toolchain.cpu import refuse_other_cpu
 from ..toolchain.discovery import find_compiler
 from ..toolchain.elf import check_machine
@@ -85,7 +85,7 @@ class Compiled:
 
     def _objects_of(self, host: HostRecord) -> dict[str, Measured]:
         machine = host.own_machine
-        part = Part(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)
+        part = CompileUnit(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)
         with self._blaming():
             made = compile_objects([part], self._files)
         for name, one in made.items():
@@ -257,7 +257,7 @@ class Compiled:
                     hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
                 )
 
-    def _parts(self, sources: Sequence[str]) -> list[Part]:
+    def _parts(self, sources: Sequence[str]) -> list[CompileUnit]:
         """What is compiled for the machine of the first host, ``sources`` for that one.
 
         Raises:
@@ -272,11 +272,11 @@ class Compiled:
                 hint="compile what Artifact.save writes for each of them; or give all hosts one machine",
             )
         return [
-            Part(find_compiler(host.compiler, host.own_machine), names, host.flags, host.objects)
+            CompileUnit(find_compiler(host.compiler, host.own_machine), names, host.flags, host.objects)
             for host, names in ((self._first, sources), *((other, other.sources) for other in how.hosts[1:]))
         ]
 
-    def _libraries(self, part: Part) -> list[Path]:
+    def _libraries(self, part: CompileUnit) -> list[Path]:
         """The files of the libraries that the model is linked with, ``part`` being what the first host runs."""
         wanted = [Library(row.name, row.package, row.symbols) for row in self._record.compile.libraries]
         return [require_library(library, part.compiler, self._where, part.flags, self.machine) for library in wanted]

@@ -14,7 +14,7 @@ from ..program.program import arguments
 from ..program.row_schedule import lives
 from ..program.wait_insertion import finish_positions
 from ..relay.extern import Extern
-from ..tir.form.symbolic_dims import shown
+from ..tir.form.symbolic_dims import format_extents
 from .record import (
     BufferRecord,
     CallRecord,
@@ -68,7 +68,7 @@ def tensor_records(
             buffer.shape,
             buffer.dtype,
             _quantization(buffer.quantisation),
-            None if buffer.extents is None else shown(buffer.extents),
+            None if buffer.extents is None else format_extents(buffer.extents),
             held.get(buffer.name),
             rows.get(buffer.name),
         )

@@ -13,11 +13,11 @@ from ..program.program import ROWS_POOL
 from ..support import json_record, json_schema
 from ..support.compiler_flags import KNOWN_COMPILERS, refused_file_names, refused_flags
 from ..support.machines import find_runner
-from ..tir.form.symbolic_dims import Extent, Symbol, bound, parse_extents, symbols_of
+from ..tir.form.symbolic_dims import Extent, Symbol, parse_extents, symbols_of, upper_bounds
 from .execution_counts import is_nested
 from .record import METADATA_FILE, SCHEMA_VERSION, ArtifactRecord, BufferRecord, DeviceRecord, HostRecord
 
-__all__ = ["parse_record", "problem", "schema"]
+__all__ = ["first_error", "parse_record", "schema"]
 
 
 @functools.cache
@@ -36,9 +36,9 @@ def schema() -> dict[str, Any]:
     return copy
 
 
-def problem(plain: Any) -> str | None:
+def first_error(plain: Any) -> str | None:
     """Why this, which JSON can say, is not the metadata of an artifact, in one line; None if it is."""
-    if reason := json_schema.problem(plain, _schema()):
+    if reason := json_schema.first_error(plain, _schema()):
         return reason
     return next(_problems(json_record.from_json(ArtifactRecord, plain)), None)
 
@@ -70,7 +70,7 @@ def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
             if newer
             else "build the model again with uma build",
         )
-    if reason := problem(plain):
+    if reason := first_error(plain):
         raise ModelError(f"the artifact is not sound: {reason}", where=str(where), hint="build the model again")
     return json_record.from_json(ArtifactRecord, plain)
 
@@ -118,7 +118,7 @@ def _open_problems(record: ArtifactRecord) -> Iterator[str]:
         except ModelError as error:
             yield f"{row.name!r}: {error.what}"
             continue
-        if bound(extents) != row.shape:
+        if upper_bounds(extents) != row.shape:
             yield f"{row.name!r} has shape {list(row.shape)} and the extents {row.extents}"
         if row in record.inputs and any(isinstance(e, Extent) and str(e) != str(e.symbols[0]) for e in extents):
             yield f"the extents of input {row.name!r} are computed: {row.extents}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import PluginError, ToolchainError, UmaError, UsageError
-from ..support.distribution import extra_hint, rivals
+from ..support.distribution import conflicting_distributions, extra_hint
 from ..support.json_record import to_json
 from ..version import __version__
 from .isolated_call import PLUGIN_SECONDS, Ended, in_child
@@ -129,7 +129,7 @@ def _packages(check: str) -> Iterator[Finding]:
 
     from ..support.package_metadata import PackageNotFoundError, distribution
 
-    for name, version, place in rivals():
+    for name, version, place in conflicting_distributions():
         what = f"{name} {version}, another project's distribution, installs an import package 'uma' as well, over ours"
         hint = f"pip uninstall {name}, then pip install --force-reinstall --no-deps uma-core"
         yield Finding(check, "fault", what, place, hint, UsageError.exit_code)

@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from . import COMMANDS
 
     plugins = default_host()
-    names = Names.of(args.name, kinds=plugins.names(), commands=COMMANDS)
+    names = Names.from_text(args.name, kinds=plugins.names(), commands=COMMANDS)
     entry = plugins.plugin_for(args.host).entry
     if not plugins.kind(args.host).is_host:
         raise UsageError(f"target kind {args.host!r} is no host", hint="name one that runs every op with --host")

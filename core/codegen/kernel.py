@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import InternalError
-from ..support.interning import remembered
+from ..support.interning import cached_on_node
 from ..tir.form.ctext import fill, placeholders
 from ..tir.form.dtype import is_float, itemsize
 from ..tir.form.exprs import flat_element
@@ -110,7 +110,7 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True, ranges: 
     return f"static {text}" if is_static else text
 
 
-@remembered
+@cached_on_node
 def _alone(func: PrimFunc) -> str:
     """The body of a function that one thread runs: what was written once to see that it can be is not written again."""
     return _body(func, None)
@@ -372,7 +372,7 @@ class Writer:
                     head = f"for (int32_t {name} = 0, {name}_end = {end}; {name} < {name}_end; ++{name})"
                 braces.enter_context(self.brace(head))
                 known = known.declare(var, (0, max(0, known.interval(axis.extent)[1] - 1)))
-                to, source = to.moved(var, axis.to_step), source.moved(var, axis.from_step)
+                to, source = to.shift(var, axis.to_step), source.shift(var, axis.from_step)
             for extent in (rows.extent, work.row) if many else (work.row,):
                 if known.interval(extent)[0] <= 0:
                     braces.enter_context(self.brace(f"if ({self.printer(known).text(extent > 0)})"))

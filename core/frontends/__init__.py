@@ -121,12 +121,12 @@ def _fixed_shapes(shapes: Mapping[str, AskedShape]) -> dict[str, tuple[int, ...]
     Raises:
         UsageError: an extent is a range.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    numbers: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes.items():
-        given = [shape] if isinstance(shape, (int, str)) else shape
-        read = [read_extent(extent, f"{shape!r}, given for {name!r},") for extent in given]
+        dims = [shape] if isinstance(shape, (int, str)) else shape
+        read = [read_extent(extent, f"{shape!r}, given for {name!r},") for extent in dims]
         fixed = tuple(extent for extent in read if isinstance(extent, int))
         if len(fixed) < len(read):
             raise UsageError(f"the range given for {name!r} is for ONNX files only", hint="give a number")
-        found[name] = fixed
-    return found
+        numbers[name] = fixed
+    return numbers

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ModelError
 from ..relay.expr import Call, Constant, Expr, call, const
 from ..support.import_budget import require_memory
-from ..tir.form.symbolic_dims import Dim, bound
+from ..tir.form.symbolic_dims import Dim, upper_bounds
 
 __all__ = ["Builder"]
 
@@ -23,7 +23,7 @@ class Builder:
 
     def reserve(self, *extents: Dim) -> None:
         """Require the memory of so many numbers of 8 bytes, before they are made; see `require_memory`."""
-        require_memory(8 * math.prod(bound(extents)))
+        require_memory(8 * math.prod(upper_bounds(extents)))
 
     def reshape(self, data: Expr, shape: Sequence[int]) -> Expr:
         """Return ``data`` under another shape; itself where it has that shape."""

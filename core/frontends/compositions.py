@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..relay.expr import Constant, Expr, const
 from ..tir.form.dtype import bits
-from ..tir.form.symbolic_dims import Dim, bound
+from ..tir.form.symbolic_dims import Dim, upper_bounds
 from .builder import Builder
 
 __all__ = [
@@ -31,7 +31,7 @@ def positions(b: Builder, extent: Dim, rank: int, axis: int, dtype: str = "int32
     import numpy as np
 
     b.reserve(extent)
-    (count,) = bound((extent,))
+    (count,) = upper_bounds((extent,))
     every = const(np.arange(count, dtype=dtype).reshape([-1 if d == axis else 1 for d in range(rank)]))
     if count == extent:
         return every
@@ -55,12 +55,12 @@ def index_parts(b: Builder, indices: Expr, count: int) -> list[Expr]:
 
 def _row_numbers(b: Builder, extents: Sequence[int], places: Sequence[Expr]) -> Expr:
     """Return the number in row-major order of the element of ``extents`` that places, which broadcast, name."""
-    made: Expr | None = None
+    number: Expr | None = None
     for d, place in enumerate(places):
         step = b.scaled(place, math.prod(extents[d + 1 :]))
-        made = step if made is None else b.call("add", made, step)
-    assert made is not None
-    return made
+        number = step if number is None else b.call("add", number, step)
+    assert number is not None
+    return number
 
 
 def rows(b: Builder, data: Expr, places: Sequence[Expr]) -> Expr:
@@ -97,8 +97,8 @@ def scattered_rows(b: Builder, data: Expr, places: Sequence[Expr], updates: Expr
         raise ModelError(f"its updates have the shape {updates.shape}, not {(*outer, *rest)}")
     count = math.prod(outer)
     flat = (math.prod(leading), math.prod(rest)), (count, 1), (count, math.prod(rest))
-    given = data, _row_numbers(b, leading, places), updates
-    args = (b.reshape(arg, shape) for arg, shape in zip(given, flat, strict=True))
+    operands = data, _row_numbers(b, leading, places), updates
+    args = (b.reshape(arg, shape) for arg, shape in zip(operands, flat, strict=True))
     return b.reshape(b.call("scatter", *args, axis=0, reduction=reduction), data.shape)
 
 

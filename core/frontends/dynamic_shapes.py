@@ -38,10 +38,10 @@ def read_extent(extent: object, where: str) -> int | Range:
     text = extent.strip() if isinstance(extent, str) else ""
     if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and 1 <= int(text) <= MAX_BOUND:
         return int(text)
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         raise UsageError(f"{where} is no shape", hint=_HINT)
-    low, high = int(found[1]), int(found[2])
+    low, high = int(match[1]), int(match[2])
     if not 1 <= low <= high <= MAX_BOUND:
         why = (
             "an extent is 1 at least" if low < 1 else "it ends before it begins" if high < low else f"over {MAX_BOUND}"
@@ -60,4 +60,4 @@ def check_shapes(shapes: Mapping[str, AskedShape]) -> None:
 
 def opened(extent: int | Range, name: str) -> Dim:
     """An extent of a tensor; ``name`` is that of the parameter that holds it where it is open."""
-    return extent if isinstance(extent, int) else Extent.of(Symbol(name, *extent))
+    return extent if isinstance(extent, int) else Extent.from_symbol(Symbol(name, *extent))

@@ -20,21 +20,21 @@ Fixed = Union[bool, int, float, "np.ndarray"]
 
 
 def check_fixed(
-    given: Mapping[str, Fixed], inputs: Iterable[str], states: Collection[str], known: Collection[str]
+    constants: Mapping[str, Fixed], inputs: Iterable[str], states: Collection[str], valued: Collection[str]
 ) -> None:
     """UsageError unless what is fixed are inputs.
 
     Args:
-        given: by name.
+        constants: by name.
         inputs: names of the model's.
         states: inputs that the model is to keep itself.
-        known: tensors that have a value in the model.
+        valued: tensors that have a value in the model.
     """
     names = list(inputs)
-    for name in given:
+    for name in constants:
         if name in states:
             raise UsageError(f"input {name!r} is a state, which changes: it cannot be a constant too")
-        if name not in names and name in known:
+        if name not in names and name in valued:
             raise UsageError(f"a constant is given for {name!r}, which has a value in the model already")
         if name not in names:
             hint = f"{suggest(name, names)}inputs: {', '.join(map(repr, names)) or 'none'}"
@@ -53,8 +53,8 @@ def fixed_array(name: str, value: Fixed, dtype: str, shape: tuple[int, ...]) -> 
     if not isinstance(value, (bool, int, float)):
         array = np.asarray(value)
         if (array.dtype.name, array.shape) != (dtype, shape):
-            what = f"the constant for {name!r} is {array.dtype.name} of shape {array.shape}"
-            raise UsageError(what, hint=hint)
+            message = f"the constant for {name!r} is {array.dtype.name} of shape {array.shape}"
+            raise UsageError(message, hint=hint)
         return array
     fits = isinstance(value, bool) == (dtype == "bool")
     if fits and np.dtype(dtype).kind in "iu":

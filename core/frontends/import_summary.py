@@ -38,8 +38,8 @@ class Simplified:
     def sentences(self) -> tuple[str, ...]:
         """The same for people."""
         ops = [f"{times} {_shown(op)}" for op, times in sorted(self.computed.items())]
-        results = [f"{_quoted(name)} of {_layer(*of)}" for name, *of in self.results]
-        told = (
+        results = [f"{_quoted(name)} of {_layer(*node)}" for name, *node in self.results]
+        entries = (
             (self.computed.total(), "operator", "computed at import, from constants and shapes", ", ".join(ops)),
             (len(self.idle), "operator", "left out, for what it is given is what it gives", _layers(self.idle)),
             (len(self.unneeded), "operator", "left out, for no output depends on it", _layers(self.unneeded)),
@@ -48,8 +48,8 @@ class Simplified:
             (len(self.inputs), "input", "kept, though no output depends on it", _names(self.inputs)),
         )
         return tuple(
-            f"{count} {what}{'s are' if count > 1 else ' is'} {why}: {shown}"
-            for count, what, why, shown in told
+            f"{count} {noun}{'s are' if count > 1 else ' is'} {why}: {shown}"
+            for count, noun, why, shown in entries
             if count
         )
 

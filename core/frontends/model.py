@@ -53,14 +53,14 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
     The first occurrence keeps its name, and a number that would repeat another of ``names`` is skipped.
     """
-    taken = set(names)
+    used = set(names)
     repeated: dict[str, int] = {}
     result = []
     for name in names:
         if name in repeated:
-            while (numbered := f"{name}_{repeated[name]}") in taken:
+            while (numbered := f"{name}_{repeated[name]}") in used:
                 repeated[name] += 1
-            taken.add(numbered)
+            used.add(numbered)
             result.append(numbered)
         else:
             repeated[name] = 1
@@ -70,16 +70,16 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 def variable_names(names: Iterable[str]) -> list[str]:
     """Different identifiers of ASCII letters, digits and underscores that resemble ``names``, in their order."""
-    taken: set[str] = set()
+    used: set[str] = set()
     result = []
     for name in names:
         base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60]
         if not base or base[0].isdigit() or keyword.iskeyword(base):
             base = f"x_{base}" if base else "x"
-        made, count = base, 1
-        while made in taken:
+        identifier, count = base, 1
+        while identifier in used:
             count += 1
-            made = f"{base}_{count}"
-        taken.add(made)
-        result.append(made)
+            identifier = f"{base}_{count}"
+        used.add(identifier)
+        result.append(identifier)
     return result

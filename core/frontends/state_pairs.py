@@ -40,58 +40,59 @@ def keep_states(
     inputs = _named(signature.of_inputs(range(len(params))), signature.inputs)
     outputs = _named(signature.of_outputs(range(len(results))), signature.outputs)
     states: list[StateInfo] = []
-    for given, taken in pairs.items():
-        into, info = _find(inputs, given, "input")
-        out, other = _find(outputs, taken, "output")
+    for input_name, output_name in pairs.items():
+        into, info = _find(inputs, input_name, "input")
+        out, other = _find(outputs, output_name, "output")
         type_ = params[into]
         if isinstance(type_, TensorType) and type_.is_open:
-            raise UsageError(f"input {given!r} is {type_}: what is kept from run to run has no open extents")
+            raise UsageError(f"input {input_name!r} is {type_}: what is kept from run to run has no open extents")
         if type_ is not results[out] or not isinstance(type_, TensorType):
             raise UsageError(
-                f"input {given!r} is {type_} and output {taken!r} {results[out]}: they cannot be one state",
+                f"input {input_name!r} is {type_} and output {output_name!r} {results[out]}: they cannot be one state",
                 hint="a state's input and output are of one type",
             )
         if (info.scale, info.zero_point) != (other.scale, other.zero_point):
             raise UsageError(
-                f"input {given!r} and output {taken!r} have different scales or zero points: they cannot be one state"
+                f"input {input_name!r} and output {output_name!r} have different scales or zero points: "
+                "they cannot be one state"
             )
         if any(state.output == out for state in states):
-            raise UsageError(f"output {taken!r} is the new value of two states")
-        if any(state.name == given for state in signature.states):
-            raise UsageError(f"the model has a state {given!r} of its own")
-        states.append(StateInfo(given, into, out, _initial(type_, info, (initial or {}).get(given))))
+            raise UsageError(f"output {output_name!r} is the new value of two states")
+        if any(state.name == input_name for state in signature.states):
+            raise UsageError(f"the model has a state {input_name!r} of its own")
+        states.append(StateInfo(input_name, into, out, _initial(type_, info, (initial or {}).get(input_name))))
     if len(states) == len(signature.outputs):
         raise UsageError("all outputs of the model are states, which leaves it none to give")
-    taken_in, taken_out = {state.input for state in states}, {state.output for state in states}
-    made = Signature(
-        tuple(info for position, info in inputs if position not in taken_in),
-        tuple(info for position, info in outputs if position not in taken_out),
+    state_inputs, state_outputs = {state.input for state in states}, {state.output for state in states}
+    new_signature = Signature(
+        tuple(info for position, info in inputs if position not in state_inputs),
+        tuple(info for position, info in outputs if position not in state_outputs),
         (*signature.states, *sorted(states, key=lambda state: state.input)),
     )
-    return replace(module, signature=made)
+    return replace(module, signature=new_signature)
 
 
 def _named(positions: Sequence[int], infos: Sequence[TensorInfo]) -> list[tuple[int, TensorInfo]]:
     return list(zip(positions, infos, strict=True))
 
 
-def _find(tensors: Sequence[tuple[int, TensorInfo]], name: str, what: str) -> tuple[int, TensorInfo]:
-    found = [(position, info) for position, info in tensors if info.name == name]
-    if len(found) != 1:
-        known = ", ".join(repr(info.name) for _, info in tensors) or "none"
-        many = "no" if not found else "more than one"
+def _find(tensors: Sequence[tuple[int, TensorInfo]], name: str, role: str) -> tuple[int, TensorInfo]:
+    matches = [(position, info) for position, info in tensors if info.name == name]
+    if len(matches) != 1:
+        names = ", ".join(repr(info.name) for _, info in tensors) or "none"
+        many = "no" if not matches else "more than one"
         raise UsageError(
-            f"a state is given for {name!r}, and the model has {many} such {what}", hint=f"{what}s: {known}"
+            f"a state is given for {name!r}, and the model has {many} such {role}", hint=f"{role}s: {names}"
         )
-    return found[0]
+    return matches[0]
 
 
-def _initial(type_: TensorType, info: TensorInfo, given: np.ndarray | None) -> bytes:
+def _initial(type_: TensorType, info: TensorInfo, value: np.ndarray | None) -> bytes:
     import numpy as np
 
-    if given is None:
-        given = np.full(type_.shape, info.zero_point or 0, type_.dtype)
-    elif (given.shape, given.dtype.name) != (type_.shape, type_.dtype):
-        what = f"its value before the first run is {given.dtype.name} of shape {given.shape}, not {type_}"
-        raise ModelError(what, where=f"input {info.name!r}")
-    return given.astype(given.dtype.newbyteorder("<")).tobytes()
+    if value is None:
+        value = np.full(type_.shape, info.zero_point or 0, type_.dtype)
+    elif (value.shape, value.dtype.name) != (type_.shape, type_.dtype):
+        message = f"its value before the first run is {value.dtype.name} of shape {value.shape}, not {type_}"
+        raise ModelError(message, where=f"input {info.name!r}")
+    return value.astype(value.dtype.newbyteorder("<")).tobytes()

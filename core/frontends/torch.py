@@ -8,15 +8,15 @@ from typing import Any
 
 from ..errors import ModelError, UsageError
 from ..support.distribution import extra_hint
-from ..support.suppress_logging import quietly
+from ..support.suppress_logging import suppress_logging
 
 __all__ = ["exported_content", "is_exported"]
 
 
 def is_exported(model: object) -> bool:
     """Whether it is a ``torch.export.ExportedProgram``; torch is not imported for that."""
-    of = type(model)
-    return of.__name__ == "ExportedProgram" and of.__module__.partition(".")[0] == "torch"
+    class_ = type(model)
+    return class_.__name__ == "ExportedProgram" and class_.__module__.partition(".")[0] == "torch"
 
 
 def exported_content(program: Any) -> bytes:
@@ -37,31 +37,31 @@ def exported_content(program: Any) -> bytes:
         import onnxscript  # noqa: F401 - whether it is there
         from torch.onnx import export
     except ImportError as error:
-        what = (
+        message = (
             f"exporting a program of PyTorch needs the package {error.name or 'onnxscript'!r}, which is not installed"
         )
-        raise UsageError(what, hint=extra_hint("torch", "torch onnxscript onnx")) from error
+        raise UsageError(message, hint=extra_hint("torch", "torch onnxscript onnx")) from error
     try:
-        with quietly():
+        with suppress_logging():
             # Only without operations in place does its signature say what it changes.
             signature = program.run_decompositions({}).graph_signature
             changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
             exported: Any = None if changed else export(program, dynamo=True, verbose=False)
-            made = None if exported is None else exported.model_proto
-            if made is not None:
-                _name_dimensions(made.graph, _dimension_names(program))
-            content: bytes = b"" if made is None else made.SerializeToString(deterministic=True)
+            proto = None if exported is None else exported.model_proto
+            if proto is not None:
+                _name_dimensions(proto.graph, _dimension_names(program))
+            content: bytes = b"" if proto is None else proto.SerializeToString(deterministic=True)
     except MemoryError:
         raise
     except Exception as error:  # whatever the exporter, or protobuf, raises
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        what = f"PyTorch's exporter does not take the program: {lines[0][:300]}"
+        message = f"PyTorch's exporter does not take the program: {lines[0][:300]}"
         hint = "torch.onnx.export(program, dynamo=True) tells more; above 2 GiB: save the ONNX file, and give its path"
-        raise ModelError(what, hint=hint) from error
+        raise ModelError(message, hint=hint) from error
     if changed:
-        what = f"the program changes what it keeps: {', '.join(map(repr, changed))}"
+        message = f"the program changes what it keeps: {', '.join(map(repr, changed))}"
         hint = "make it an input and an output of forward, which states= pairs; or export the model after eval()"
-        raise ModelError(what, hint=hint)
+        raise ModelError(message, hint=hint)
     return content
 
 
@@ -83,8 +83,8 @@ def _name_dimensions(graph: Any, names: Mapping[str, str]) -> None:
     """Rename the dimensions of an ONNX graph: whole names first, else the symbols in them."""
     values = [*graph.input, *graph.output, *graph.value_info]
     dims = [dim for value in values for dim in value.type.tensor_type.shape.dim if dim.dim_param]
-    taken = {dim.dim_param for dim in dims} - set(names)
-    renamed = {symbol: name for symbol, name in names.items() if name not in taken}
+    other_names = {dim.dim_param for dim in dims} - set(names)
+    renamed = {symbol: name for symbol, name in names.items() if name not in other_names}
     for dim in dims:
         inner = re.sub(r"\w+", lambda match: renamed.get(match[0], match[0]), dim.dim_param)
         dim.dim_param = renamed.get(dim.dim_param, inner)

@@ -18,7 +18,7 @@ from ..plugins import LoadedPlugin, PluginHost
 from ..relay.extern import Extern
 from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
-from ..support.argument_checks import told
+from ..support.formatting import format_value
 from ..support.rounding import FixedPointForm
 from ..targets import Limits, QuantisedForm, Target
 from ..targets.config import CompilationConfig
@@ -102,7 +102,7 @@ class Member:
         elif form is None:
             form = QuantisedForm()
         if not isinstance(form, QuantisedForm):
-            raise self.plugin.fault(f"gave {told(form)} for the quantised form of {self.target.kind.name}")
+            raise self.plugin.fault(f"gave {format_value(form)} for the quantised form of {self.target.kind.name}")
         return form
 
     @cached_property
@@ -114,7 +114,7 @@ class Member:
             "the features of its target kind", partial(self.target.kind.features, self.target), self.target
         )
         if not isinstance(features, frozenset) or not all(isinstance(name, str) for name in features):
-            raise self.plugin.fault(f"gave {told(features)} for the features of {self.target.kind.name}")
+            raise self.plugin.fault(f"gave {format_value(features)} for the features of {self.target.kind.name}")
         return features
 
     @property
@@ -132,7 +132,7 @@ class Member:
         if callable(form):
             form = self.plugin.run("the fixed points of its target kind", partial(form, self.target), self.target)
         if form is not None and not isinstance(form, FixedPointForm):
-            raise self.plugin.fault(f"gave {told(form)} for the fixed points of {self.target.kind.name}")
+            raise self.plugin.fault(f"gave {format_value(form)} for the fixed points of {self.target.kind.name}")
         return form
 
     def undeclared(self, func: PrimFunc | Extern) -> str | None:

@@ -14,7 +14,7 @@ from ..relay.rewriter import Rewriter
 from ..relay.transform.layout_propagation import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
 from ..relay.visit import children, post_order
-from ..support.interning import remembered
+from ..support.interning import cached_on_node
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import unproven
 from ..tir.rewrites.flatten import flatten
@@ -68,17 +68,17 @@ def unroll_all(module: IRModule) -> IRModule:
     return _each(module, _unrolled)
 
 
-@remembered
+@cached_on_node
 def _simplified(func: PrimFunc) -> PrimFunc:
     return simplify(func)
 
 
-@remembered
+@cached_on_node
 def _unrolled(func: PrimFunc) -> PrimFunc:
     return simplify(unroll(func))
 
 
-@remembered
+@cached_on_node
 def _flat(func: PrimFunc) -> PrimFunc:
     return hoist_scratch(flatten(func))
 

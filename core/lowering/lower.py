@@ -20,7 +20,7 @@ from ..relay.types import TupleType, Type, tensor_type
 from ..relay.visit import children, post_order, with_children
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.symbolic_dims import OpenExtentError
-from ..tir.form.symbolic_dims import bound as bound_extents
+from ..tir.form.symbolic_dims import upper_bounds as bound_extents
 from ..tir.schedule.parallelisation import in_threads
 from .build_targets import Member
 from .declined_strategies import Decline

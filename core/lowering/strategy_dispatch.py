@@ -27,7 +27,7 @@ from ..tir.form.verify import verify
 from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.obligations import unproven
 from ..tir.schedule import ScheduleError
-from ..tir.te.finalisation import finished
+from ..tir.te.finalisation import finalise_kernel
 from .build_targets import Member
 from .declined_strategies import Decline, decline_fault
 from .error_attribution import located
@@ -313,7 +313,7 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
             loops = Loops(result.func, fusion.function.params, result.constants)
         else:
             verify(result.kernel.func)
-            loops = bound(replace(result.kernel, func=finished(result.kernel.func)), fusion)
+            loops = bound(replace(result.kernel, func=finalise_kernel(result.kernel.func)), fusion)
             loops = replace(loops, instructions=result.instructions)
     except InternalError as error:
         return f"loops that are not sound: {error.what} ({error.where})"

@@ -77,9 +77,9 @@ class Problem:
         self.taken: list[list[int]] = []
         shared = shared_bytes(blocks, overlaps, grain)
         for i, block in enumerate(blocks):
-            own = round_up(block.size, grain)
+            size_bytes = round_up(block.size, grain)
             saved, until = shared.get(i, (0, -1))
-            self.taken.append([own - saved if starts[t] <= until else own for t in self.spans[i]])
+            self.taken.append([size_bytes - saved if starts[t] <= until else size_bytes for t in self.spans[i]])
             for section, size in zip(self.spans[i], self.taken[i], strict=True):
                 self.left[section] += size
         self.padding = [max(round_up(blocks[i].size, grain) - blocks[i].size for i in one) for one in self.members]
@@ -152,23 +152,23 @@ class _Search:
         floor, offsets, rank, problem = self.floor, self.offsets, self.rank, self.problem
         unplaced = [i for i, at in enumerate(offsets) if at < 0]
         roof = min(floor[i] + problem.blocks[i].size for i in unplaced)
-        found = [
+        candidates = [
             i
             for i in unplaced
             if reached <= floor[i] < roof
             and (floor[i] > reached or rank[i] > last or problem.lies_over[i])
             and (problem.twin[i] < 0 or offsets[problem.twin[i]] >= 0)
         ]
-        return sorted(found, key=lambda i: (-floor[i], -rank[i]))
+        return sorted(candidates, key=lambda i: (-floor[i], -rank[i]))
 
     def place(self, i: int, offset: int) -> tuple[bool, int]:
         """Place a block; whether the others still fit, and the work that it was."""
-        problem, floor, offsets, left, limit = self.problem, self.floor, self.offsets, self.left, self.limit
+        problem, floor, offsets, demand, limit = self.problem, self.floor, self.offsets, self.left, self.limit
         offsets[i] = offset
         self.unplaced -= 1
         span = problem.spans[i]
         for section, size in zip(span, problem.taken[i], strict=True):
-            left[section] -= size
+            demand[section] -= size
         raised: list[tuple[int, int]] = []
         self.trail.append((i, raised))
         first, stop = span.start, span.stop
@@ -177,8 +177,8 @@ class _Search:
                 raised.append((j, floor[j]))
                 floor[j] = round_up(offset + apart, problem.blocks[j].alignment)
                 first, stop = min(first, problem.spans[j].start), max(stop, problem.spans[j].stop)
-        work = len(problem.above[i]) + (len(left) + stop - first) // 4
-        for section, size in enumerate(left):
+        work = len(problem.above[i]) + (len(demand) + stop - first) // 4
+        for section, size in enumerate(demand):
             if not size:
                 continue
             room = limit - size + problem.padding[section]  # the lowest of what is left must be below this
@@ -215,14 +215,14 @@ def _sections(blocks: Sequence[Block]) -> list[int]:
     """A step of each section: those where something starts and, before the next such step, something ends."""
     starts = sorted({block.start for block in blocks})
     ends = sorted(block.end for block in blocks)
-    found: list[int] = []
+    sections: list[int] = []
     at = 0
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         while at < len(ends) and ends[at] < start:
             at += 1
         if following is None or (at < len(ends) and ends[at] < following):
-            found.append(start)
-    return found
+            sections.append(start)
+    return sections
 
 
 def _twins(blocks: Sequence[Block], overlaps: Overlaps) -> list[int]:

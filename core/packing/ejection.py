@@ -13,7 +13,7 @@ from math import isqrt
 
 from .branch_and_bound import Problem, Search
 
-__all__ = ["Eject", "Ejected", "Engine", "EngineSource", "eject", "lowered"]
+__all__ = ["Eject", "Ejected", "Engine", "EngineSource", "eject", "lower_peak"]
 
 _PARTS = 4
 """The work is for so many tries without success."""
@@ -63,7 +63,9 @@ EngineSource = Callable[[], Engine | None]
 """Gives an engine where there is one; asked once it is needed."""
 
 
-def lowered(problem: Problem, eject: Eject, offsets: Sequence[int], bound: int, work: int) -> tuple[Sequence[int], int]:
+def lower_peak(
+    problem: Problem, eject: Eject, offsets: Sequence[int], bound: int, work: int
+) -> tuple[Sequence[int], int]:
     """A packing as low as the work allows, from one that there is, and what is left of the work.
 
     Args:
@@ -75,11 +77,11 @@ def lowered(problem: Problem, eject: Eject, offsets: Sequence[int], bound: int, 
     """
     bound = max(bound, *(one.size for one in problem.blocks))
     peak, share, turn = _top(problem, offsets), _STEP, 0
-    whole = work
+    total = work
     while work > 0 and peak > bound:
-        given = min(work, whole // _PARTS + 1)
-        tried = eject(problem, offsets, peak - (peak - bound) // share, given, turn)
-        work -= given - tried.work
+        allowance = min(work, total // _PARTS + 1)
+        tried = eject(problem, offsets, peak - (peak - bound) // share, allowance, turn)
+        work -= allowance - tried.work
         turn += 1
         if tried.offsets is None:
             share *= 2
@@ -156,18 +158,18 @@ class _Ejection:
     def spans(self, i: int) -> list[tuple[int, int, int]]:
         """Where block i is in the way of one that is placed: between two offsets, both excluded."""
         blocks, offsets, size = self.problem.blocks, self.offsets, self.problem.blocks[i].size
-        found = [
+        spans = [
             (offsets[other] - size, offsets[other] + blocks[other].size, other)
             for other in self.problem.near[i]
             if offsets[other] >= 0
         ]
-        found += [
+        spans += [
             (offsets[other] - below, offsets[other] + above, other)
             for other, below, above in self.problem.pairs[i]
             if offsets[other] >= 0 and below + above > 0
         ]
-        found.sort()
-        return found
+        spans.sort()
+        return spans
 
     def cheapest(self, i: int, spans: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
         """Where the blocks in the way weigh least, more or less, and what they weigh."""

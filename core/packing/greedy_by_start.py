@@ -45,18 +45,18 @@ def place_over_time(blocks: Sequence[Block], pairs: Pairs, choose: Choice, budge
     """Place in order of time, with a list of gaps by address; needs no list of overlapping pairs."""
     offsets = [-1] * len(blocks)
     gaps = [(0, _OPEN_END)]
-    taken: dict[int, list[tuple[int, int]]] = {}  # by live blocks; what two share is the later one's
+    occupied: dict[int, list[tuple[int, int]]] = {}  # by live blocks; what two share is the later one's
     ending: list[tuple[int, int]] = []
     work = 4 * len(blocks)  # keeping the heap
     for i in sorted(range(len(blocks)), key=lambda i: _in_time(blocks[i], i)):
         block = blocks[i]
         while ending and ending[0][0] < block.start:
-            for low, high in taken.pop(heappop(ending)[1]):
+            for low, high in occupied.pop(heappop(ending)[1]):
                 _give_back(gaps, low, high)
         work += len(gaps)
-        under = [pair for pair in pairs[i] if pair[0] in taken]
+        under = [pair for pair in pairs[i] if pair[0] in occupied]
         for other, _, _ in under:
-            for low, high in taken[other]:
+            for low, high in occupied[other]:
                 _give_back(gaps, low, high)
         ranges = [(low, high - block.size) for low, high in gaps if high - low >= block.size]
         for other, below, above in under:
@@ -64,11 +64,13 @@ def place_over_time(blocks: Sequence[Block], pairs: Pairs, choose: Choice, budge
         offset = choose(block, ranges)
         offsets[i], end = offset, offset + block.size
         _take(gaps, offset, end)
-        taken[i] = [(offset, end)]
+        occupied[i] = [(offset, end)]
         for other, _, _ in under:
-            left = [part for low, high in taken[other] for part in ((low, min(high, offset)), (max(low, end), high))]
-            taken[other] = [(low, high) for low, high in left if low < high]
-            for low, high in taken[other]:
+            remaining = [
+                part for low, high in occupied[other] for part in ((low, min(high, offset)), (max(low, end), high))
+            ]
+            occupied[other] = [(low, high) for low, high in remaining if low < high]
+            for low, high in occupied[other]:
                 _take(gaps, low, high)
         heappush(ending, (block.end, i))
     budget.work -= work
@@ -89,8 +91,8 @@ def tightest(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
 
 def _without(ranges: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
     """What is left of ranges of offsets, ends included, where none may be between ``low`` and ``high``."""
-    left = [part for first, last in ranges for part in ((first, min(last, low)), (max(first, high), last))]
-    return [(first, last) for first, last in left if first <= last]
+    remaining = [part for first, last in ranges for part in ((first, min(last, low)), (max(first, high), last))]
+    return [(first, last) for first, last in remaining if first <= last]
 
 
 def _in_time(block: Block, position: int) -> tuple[int, bool, int, int]:

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from .branch_and_bound import Problem, Search, attempt
-from .ejection import Eject, EngineSource, eject, lowered
+from .ejection import Eject, EngineSource, eject, lower_peak
 from .greedy_by_start import alternate, lowest, place_over_time, tightest
 from .problem import NONE, Block, Budget, Overlaps, lower_bound, near_lists, pairs_of, round_up
-from .restart_search import improved
+from .restart_search import improve_packing
 
 __all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
 
@@ -93,9 +93,9 @@ class Packer:
         """
         if self._done() or not self._near:
             return
-        left = max(0, self.budget.work - spare)
+        available = max(0, self.budget.work - spare)
         problem = Problem(self.blocks, self.overlaps, self.grain, self._near)
-        self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
+        self.budget.work -= available // 2 - self._bound_branches(problem, attempt, available // 2)
         if self._done():
             return
         engine = None if self.engine is None else self.engine()
@@ -103,25 +103,25 @@ class Packer:
             rest = max(0, self.budget.work - spare)
             self.budget.work -= rest - self._eject(problem, eject, rest)
         else:
-            self._bound_branches(problem, engine.attempt, _FASTER * left * 3 // 4)
-            self._eject(problem, engine.eject, _FASTER * left // 4)
+            self._bound_branches(problem, engine.attempt, _FASTER * available * 3 // 4)
+            self._eject(problem, engine.eject, _FASTER * available // 4)
 
     def _bound_branches(self, problem: Problem, search: Search, work: int) -> int:
         """Have exact searches find a better packing, or prove that there is none; what is left of the work."""
         if self._done() or work <= 0:
             return work
-        found, left = improved(problem, search, self.peak, self.bound, work)
-        self._keep(None if found.offsets is None else list(found.offsets))
-        self.is_proven = found.is_proven
-        return left
+        best, remaining = improve_packing(problem, search, self.peak, self.bound, work)
+        self._keep(None if best.offsets is None else list(best.offsets))
+        self.is_proven = best.is_proven
+        return remaining
 
     def _eject(self, problem: Problem, eject: Eject, work: int) -> int:
         """Have the best packing lowered; what is left of the work."""
         if self._done():
             return work
-        offsets, left = lowered(problem, eject, self.offsets, self.bound, work)
+        offsets, remaining = lower_peak(problem, eject, self.offsets, self.bound, work)
         self._keep(list(offsets))
-        return left
+        return remaining
 
     def _done(self) -> bool:
         return self.is_proven or self.peak <= self.bound

@@ -93,16 +93,16 @@ def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = NONE) 
 def shared_bytes(blocks: Sequence[Block], overlaps: Overlaps, grain: int) -> dict[int, tuple[int, int]]:
     """For blocks that may overlap earlier ones: how much of what they take up, in multiples of ``grain``, these have
     taken already, at most, and the last step of which that can be said."""
-    found: dict[int, tuple[int, int]] = {}
+    shared: dict[int, tuple[int, int]] = {}
     for (over, under), _ in overlaps.items():
         one, other = blocks[over], blocks[under]
         if other.start <= one.start <= other.end:
-            own = round_up(one.size, grain)
-            beyond = own - round_up(distance_apart(overlaps, over, under, one.size), grain)
-            saved, until = found.get(over, (0, -1))
-            saved = min(own, saved + min(beyond, round_up(other.size, grain)))
-            found[over] = saved, max(until, min(one.end, other.end))
-    return found
+            size = round_up(one.size, grain)
+            beyond = size - round_up(distance_apart(overlaps, over, under, one.size), grain)
+            saved, until = shared.get(over, (0, -1))
+            saved = min(size, saved + min(beyond, round_up(other.size, grain)))
+            shared[over] = saved, max(until, min(one.end, other.end))
+    return shared
 
 
 def distance_apart(overlaps: Overlaps, lower: int, upper: int, size: int) -> int:
@@ -134,8 +134,8 @@ def near_lists(blocks: Sequence[Block], pairs: Pairs) -> list[list[int]]:
             near[other].append(i)
         near[i].extend(live)
         live.append(i)
-    for i, own in enumerate(pairs):
-        if own:
-            excepted = {other for other, _, _ in own}
+    for i, block_pairs in enumerate(pairs):
+        if block_pairs:
+            excepted = {other for other, _, _ in block_pairs}
             near[i] = [other for other in near[i] if other not in excepted]
     return near

@@ -7,7 +7,7 @@ from math import sqrt
 
 from .branch_and_bound import Problem, Search
 
-__all__ = ["Found", "improved"]
+__all__ = ["BestPacking", "improve_packing"]
 
 _PATIENCE = 20
 _TRIES = 8
@@ -26,7 +26,7 @@ _LATER = 64
 """How often a search is longer, and by what part of the work: the first one, and the others."""
 
 
-class Found:
+class BestPacking:
     """The best packing so far.
 
     Args:
@@ -49,7 +49,7 @@ class Found:
         return self.peak <= self.bound
 
 
-def improved(problem: Problem, search: Search, peak: int, bound: int, work: int) -> tuple[Found, int]:
+def improve_packing(problem: Problem, search: Search, peak: int, bound: int, work: int) -> tuple[BestPacking, int]:
     """A packing below ``peak``, as low as the work allows, and what is left of the work.
 
     Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
@@ -64,42 +64,42 @@ def improved(problem: Problem, search: Search, peak: int, bound: int, work: int)
         bound: good enough to stop at.
         work: how much may be done.
     """
-    found = Found(peak, bound)
+    best = BestPacking(peak, bound)
     short = _PLACED * _once(problem)
     if work < _LEAST * short:
-        return found, work
+        return best, work
     measures = _measures(problem)
     learned = [[1.0] * len(problem.blocks) for _ in measures]
-    aim, misses, turn = _aim(found), 0, 0
+    aim, misses, turn = _aim(best), 0, 0
     patience = max(1, min(_PATIENCE, work // short // _TRIES))
     first, later = work // _FIRST, work // _LATER
-    while work > 0 and not found.is_proven:
+    while work > 0 and not best.is_proven:
         which = turn % len(measures)
         measure, weights = measures[which], learned[which]
         rank = _ranks([one * weight for one, weight in zip(measure, weights, strict=True)])
         is_long = turn % _EVERY == 0
-        given = min(work, max(short, later if turn else first) if is_long else short)
-        limit = found.peak if is_long else aim + 1
-        tried = search(problem, rank, limit, given)
-        work -= given - tried.work
+        allowance = min(work, max(short, later if turn else first) if is_long else short)
+        limit = best.peak if is_long else aim + 1
+        tried = search(problem, rank, limit, allowance)
+        work -= allowance - tried.work
         turn += 1
         if tried.offsets is not None:
-            found.offsets = tried.offsets
-            found.peak = max(at + one.size for at, one in zip(tried.offsets, problem.blocks, strict=True))
-            aim, misses = _aim(found), 0
+            best.offsets = tried.offsets
+            best.peak = max(at + one.size for at, one in zip(tried.offsets, problem.blocks, strict=True))
+            aim, misses = _aim(best), 0
         elif tried.is_complete:
-            found.bound = max(found.bound, limit)
-            aim = _aim(found)
+            best.bound = max(best.bound, limit)
+            aim = _aim(best)
         else:
             misses += 1
             if misses % patience == 0:
-                aim = min(found.peak - 1, (aim + found.peak) // 2)
+                aim = min(best.peak - 1, (aim + best.peak) // 2)
             total = sum(tried.fails) + 1
             worst = _maxima(tried.fails, problem.spans)
             weights = [weight * (1 + fails / total) for weight, fails in zip(weights, worst, strict=True)]
             most = max(weights)
-            learned[which] = [_nearer_to_1(weight / most) for weight in weights]
-    return found, work
+            learned[which] = [_power_7_8(weight / most) for weight in weights]
+    return best, work
 
 
 def _once(problem: Problem) -> int:
@@ -114,21 +114,21 @@ def _maxima(values: Sequence[int], spans: Sequence[range]) -> list[int]:
     while 2 * (width := 1 << (len(tables) - 1)) <= len(values):
         last = tables[-1]
         tables.append([max(pair) for pair in zip(last, last[width:], strict=False)])
-    found = []
+    maxima = []
     for span in spans:
         level = len(span).bit_length() - 1
         table = tables[level]
-        found.append(max(table[span.start], table[span.stop - (1 << level)]))
-    return found
+        maxima.append(max(table[span.start], table[span.stop - (1 << level)]))
+    return maxima
 
 
-def _nearer_to_1(weight: float) -> float:
+def _power_7_8(weight: float) -> float:
     """Its power of 7/8, by what is rounded in the same way everywhere."""
     return weight / sqrt(sqrt(sqrt(weight)))
 
 
-def _aim(found: Found) -> int:
-    return min(found.peak - 1, found.bound + (found.peak - found.bound) * 7 // 10)
+def _aim(best: BestPacking) -> int:
+    return min(best.peak - 1, best.bound + (best.peak - best.bound) * 7 // 10)
 
 
 def _measures(problem: Problem) -> list[list[float]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..support.suppress_logging import quietly
+from ..support.suppress_logging import suppress_logging
 from . import request as requests
 from .local_workers import LocalWorkers
 from .request import Request
@@ -89,7 +89,7 @@ def connect(text: str, insecure: bool = False) -> Link:
         raise NoWorkers(what, where=text, hint=hint) from error
     if text.startswith("tcp://") and not insecure:
         _check_listener(text)
-    with quietly():
+    with suppress_logging():
         return _Dask(text)
 
 
@@ -140,7 +140,7 @@ class _Dask:
 
     def workers(self) -> Sequence[str]:
         """The addresses of those that are there; OSError where the scheduler is gone."""
-        with quietly():
+        with suppress_logging():
             if self._client.status != "running":
                 raise OSError("their scheduler does not answer")
             try:
@@ -150,7 +150,7 @@ class _Dask:
 
     def ask(self, worker: str, request: Request, only_build: bool) -> Asked:
         """Hand a worker a request: a name, and text and numbers."""
-        with quietly():  # constants are large
+        with suppress_logging():  # constants are large
             asked: Asked = self._client.submit(
                 requests.answer,
                 request.text,
@@ -164,7 +164,7 @@ class _Dask:
 
     def close(self) -> None:
         """Leave the workers."""
-        with quietly():
+        with suppress_logging():
             self._left.close()
 
 

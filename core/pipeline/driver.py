@@ -40,9 +40,9 @@ from ..partition import Collage
 from ..plugins import default_host
 from ..program import Plan, Program, plan, streams, verify_plan
 from ..program.overlap_constraints import with_those_in_use
-from ..support.argument_checks import told
 from ..support.counters import timed
 from ..support.float_environment import default_mode
+from ..support.formatting import format_value
 from ..support.machines import Machine
 from ..support.weights_forms import WeightsForm
 from ..targets.config import derivations
@@ -132,7 +132,7 @@ def build(
 
 def _check_stage(stage: object) -> None:
     if stage not in STAGES:
-        raise UsageError(f"there is no stage {told(stage)}", hint=f"stages: {', '.join(STAGES)}")
+        raise UsageError(f"there is no stage {format_value(stage)}", hint=f"stages: {', '.join(STAGES)}")
 
 
 def start_build(

@@ -150,7 +150,7 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
     where = Path(artifact.name, MODEL_FOLDER)
     try:
         text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
-        if problem := json_schema.problem(plain, json_record.json_schema_of(_Options)):
+        if problem := json_schema.first_error(plain, json_record.json_schema_of(_Options)):
             raise ValueError(problem)
         plan = json.loads(files[_PLAN]) if _PLAN in files else None
     except (KeyError, ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..support.float_environment import put_back, read_mode, saved, shown
+from ..support.float_environment import describe_mode, read_mode, restore_mode, save_mode
 
 __all__ = ["guarded"]
 
@@ -82,7 +82,7 @@ class _State:
         self._handlers = {number: handler for number, handler in handlers.items() if handler is not None}
         self._variables, self._recursion = dict(os.environ), sys.getrecursionlimit()
         self._threads = set(threading.enumerate())
-        self._mode, self._environment = read_mode(), saved()
+        self._mode, self._environment = read_mode(), save_mode()
         self._umask, self._modules = _umask(), dict(sys.modules)
         self._limits = {name: resource.getrlimit(number) for name, number in _LIMITS.items()}
         self._timers = {name: (clock(), signal.getitimer(timer)) for name, (timer, clock) in _TIMERS.items()}
@@ -92,8 +92,8 @@ class _State:
         """What had to be, in words."""
         changed = []
         if (mode := read_mode()) != self._mode:  # first: what follows may compute
-            put_back(self._environment)
-            changed.append(f"the mode of floating-point arithmetic ({shown(mode)})")
+            restore_mode(self._environment)
+            changed.append(f"the mode of floating-point arithmetic ({describe_mode(mode)})")
         if self._folder is not None and _folder() != self._folder:
             with suppress(OSError):  # it was removed: there is nothing to go back to
                 os.chdir(self._folder)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from ..tir.form.rows import RowParam
 
-__all__ = ["CALL_INSTRUCTIONS", "MOVE_INSTRUCTIONS", "Cut", "Cuts", "Piece", "Read", "Tensor", "Work"]
+__all__ = ["CALL_INSTRUCTIONS", "MOVE_INSTRUCTIONS", "Cut", "Cuts", "Read", "Segment", "Tensor", "Work"]
 
 CALL_INSTRUCTIONS = 24
 """About how many instructions it takes to call a function for one row and to see which one is next."""
@@ -89,7 +89,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Segment:
     """A chain, or a single call.
 
     Args:
@@ -139,21 +139,21 @@ class Cuts:
                 self._readers.setdefault(read.tensor, []).append((at, read.rows))
         behind = len(self.works)
         self._last |= {number: behind for number, tensor in enumerate(self.tensors) if tensor.is_kept}
-        self._exact: dict[tuple[int, int, bool], Piece] = {}
-        self._bounds: dict[tuple[int, int], Piece] = {}
+        self._exact: dict[tuple[int, int, bool], Segment] = {}
+        self._bounds: dict[tuple[int, int], Segment] = {}
         self._rows = 0
 
     def frontier(self) -> tuple[Cut, ...]:
         """The cuts of which none that adds no more has a lower peak: from that of single calls alone, or the first that
         has no tensor whole that cannot be, to the lowest; of very long models to the lowest that some work finds."""
-        found: list[Cut] = []
+        cuts: list[Cut] = []
         limit = _NEVER if any(tensor.never_whole for tensor in self.tensors) else None
         while (cut := self._cheapest(limit)) is not None:
-            if found and found[-1].added == cut.added:
-                found.pop()
-            found.append(cut)
+            if cuts and cuts[-1].added == cut.added:
+                cuts.pop()
+            cuts.append(cut)
             limit = cut.peak
-        return tuple(found)
+        return tuple(cuts)
 
     def lowest(self) -> Cut:
         """The cut of the lowest peak, of very long models the lowest that some work finds; not of all such that which
@@ -166,7 +166,7 @@ class Cuts:
             for key in path:
                 self.piece(*key)
 
-    def piece(self, first: int, last: int, by_rows: bool = True) -> Piece:
+    def piece(self, first: int, last: int, by_rows: bool = True) -> Segment:
         """What the calls from ``first`` to ``last``, which may be one piece, need as one: as a chain, or where that is
         not ``by_rows`` as a single call."""
         key = first, last, by_rows
@@ -228,10 +228,10 @@ class Cuts:
                 piece = self._exact.get((first, last, by_rows)) or self._least(first, last, by_rows)
                 if limit is not None and piece.peak >= limit:
                     continue
-                found = (before[0] + piece.added, max(before[1], piece.peak), first, by_rows)
+                candidate = (before[0] + piece.added, max(before[1], piece.peak), first, by_rows)
                 there = best[last + 1]
-                if there is None or (found[1::-1] < there[1::-1] if lowest else found[:2] < there[:2]):
-                    best[last + 1] = found
+                if there is None or (candidate[1::-1] < there[1::-1] if lowest else candidate[:2] < there[:2]):
+                    best[last + 1] = candidate
         if best[count] is None:
             return None
         pieces: list[tuple[int, int, bool]] = []
@@ -242,7 +242,7 @@ class Cuts:
             count = reached[2]
         return pieces[::-1]
 
-    def _least(self, first: int, last: int, by_rows: bool) -> Piece:
+    def _least(self, first: int, last: int, by_rows: bool) -> Segment:
         """What a chain needs and adds at the least, as each line buffer holds a window of whoever reads it; what a
         single call does."""
         if first == last:
@@ -255,27 +255,27 @@ class Cuts:
                 if max(windows) > 1:  # (others may share one row)
                     height = self.tensors[tensor].height
                     lines += min(max(windows), height) * self.tensors[tensor].nbytes // height
-            self._bounds[first, last] = Piece(self._whole(first, last, inner) + lines, self._added(first, last))
+            self._bounds[first, last] = Segment(self._whole(first, last, inner) + lines, self._added(first, last))
         return self._bounds[first, last]
 
     def _inner(self, first: int, last: int) -> set[int]:
         """What lies in line buffers: the tensors that only calls of a chain use."""
-        made = (tensor for at in range(first, last) for tensor in self.works[at].makes)
-        return {tensor for tensor in made if self._last[tensor] <= last and self._readers.get(tensor)}
+        outputs = (tensor for at in range(first, last) for tensor in self.works[at].makes)
+        return {tensor for tensor in outputs if self._last[tensor] <= last and self._readers.get(tensor)}
 
     def _whole(self, first: int, last: int, inner: set[int]) -> int:
         """Bytes of the tensors that are whole while a piece runs."""
-        made = (tensor for at in range(first, last + 1) for tensor in self.works[at].makes)
-        return self._before[first] + sum(self.tensors[tensor].whole_bytes for tensor in made if tensor not in inner)
+        outputs = (tensor for at in range(first, last + 1) for tensor in self.works[at].makes)
+        return self._before[first] + sum(self.tensors[tensor].whole_bytes for tensor in outputs if tensor not in inner)
 
     @cached_property
     def _before(self) -> tuple[int, ...]:
         """For each call, the bytes of what was made before it and is used by it or behind it."""
-        found = [0] * len(self.works)
+        live_bytes = [0] * len(self.works)
         for tensor, end in self._last.items():
             for at in range(self._maker.get(tensor, -1) + 1, min(end + 1, len(self.works))):
-                found[at] += self.tensors[tensor].whole_bytes
-        return tuple(found)
+                live_bytes[at] += self.tensors[tensor].whole_bytes
+        return tuple(live_bytes)
 
     def _added(self, first: int, last: int) -> int:
         members = self.works[first : last + 1]
@@ -283,30 +283,30 @@ class Cuts:
             return members[0].added  # a loop over its rows, without calls
         return sum(work.added + work.extent * CALL_INSTRUCTIONS for work in members)
 
-    def _single(self, at: int) -> Piece:
+    def _single(self, at: int) -> Segment:
         work = self.works[at]
-        return Piece(self._whole(at, at, set()) - self._shared(at) + work.workspace_bytes, 0)
+        return Segment(self._whole(at, at, set()) - self._shared(at) + work.workspace_bytes, 0)
 
     def _shared(self, at: int) -> int:
         """The most bytes that what a call makes can share with what it reads for the last time."""
         most = 0
-        for made, read, distance in self.works[at].overlaps:
+        for output, read, distance in self.works[at].overlaps:
             if self._last[read] == at:
-                sizes = self.tensors[made].nbytes, self.tensors[read].nbytes
+                sizes = self.tensors[output].nbytes, self.tensors[read].nbytes
                 most = max(most, sum(sizes) - max(sizes[0], max(0, distance) + sizes[1]))
         return most
 
-    def _chain(self, first: int, last: int) -> Piece:
+    def _chain(self, first: int, last: int) -> Segment:
         self._rows += sum(work.extent for work in self.works[first : last + 1])
         inner = self._inner(first, last)
-        heights, moved = self._lines(first, last, inner)
+        heights, moved_rows = self._lines(first, last, inner)
         rows = {tensor: self.tensors[tensor].nbytes // self.tensors[tensor].height for tensor in inner}
         passing = {
             tensor: (self._maker[tensor], self._maker[tensor] + 1)
             for tensor in inner
             if heights[tensor] == 1 and [at for at, _ in self._readers[tensor]] == [self._maker[tensor] + 1]
         }
-        held = sum(height * rows[tensor] for tensor, height in heights.items() if tensor not in passing)
+        held_bytes = sum(height * rows[tensor] for tensor, height in heights.items() if tensor not in passing)
         most = 0
         for at in range(first, last + 1):
             work = self.works[at]
@@ -317,18 +317,20 @@ class Cuts:
             if work.by_rows:
                 there += work.row_workspace_bytes
             else:
-                held += work.row_workspace_bytes  # its sums
+                held_bytes += work.row_workspace_bytes  # its sums
             most = max(most, there)
-        moved_bytes = sum(rows[tensor] * count for tensor, count in moved.items())
+        moved_bytes = sum(rows[tensor] * count for tensor, count in moved_rows.items())
         added = self._added(first, last) + moved_bytes * MOVE_INSTRUCTIONS
         if first == last:
-            held -= self._shared(first)
-        return Piece(self._whole(first, last, inner) + held + most, added, moved_bytes, tuple(sorted(heights.items())))
+            held_bytes -= self._shared(first)
+        return Segment(
+            self._whole(first, last, inner) + held_bytes + most, added, moved_bytes, tuple(sorted(heights.items()))
+        )
 
     def _lines(self, first: int, last: int, inner: set[int]) -> tuple[dict[int, int], dict[int, int]]:
         """The least rows of each line buffer of a chain, and how many rows are moved in it in all: the last call pulls
         the rows that it needs from those that make them."""
-        made = [0] * (last + 1)
+        rows_made = [0] * (last + 1)
         heights = dict.fromkeys(inner, 1)
         states: dict[int, list[tuple[int, int]]] = {tensor: [] for tensor in inner}  # rows there, and the lowest needed
         readers = {
@@ -337,13 +339,13 @@ class Cuts:
         }
 
         def lowest(tensor: int) -> int:
-            asking = [(at, rows) for at, rows in readers[tensor] if made[at] < self.works[at].extent]
-            return min(rows.touched(made[at]).start for at, rows in asking)
+            asking = [(at, rows) for at, rows in readers[tensor] if rows_made[at] < self.works[at].extent]
+            return min(rows.touched(rows_made[at]).start for at, rows in asking)
 
         pulls = [(last, self.works[last].extent)]
         while pulls:
             at, until = pulls[-1]
-            row = made[at]
+            row = rows_made[at]
             if row >= until:
                 pulls.pop()
                 continue
@@ -352,7 +354,7 @@ class Cuts:
                 for read in self.works[at].reads
                 if read.rows is not None and self._maker.get(read.tensor, -1) >= first
             ]
-            missing = next(((maker, stop) for maker, stop in needs if made[maker] < stop), None)
+            missing = next(((maker, stop) for maker, stop in needs if rows_made[maker] < stop), None)
             if missing is not None:
                 pulls.append(missing)
                 continue
@@ -361,12 +363,12 @@ class Cuts:
                     low = min(lowest(tensor), row)
                     heights[tensor] = max(heights[tensor], row + 1 - low)
                     states[tensor].append((row, low))
-            made[at] += 1
-        moved = {}
+            rows_made[at] += 1
+        moved_rows = {}
         for tensor, height in heights.items():
             base = count = 0
             for row, low in states[tensor]:
                 if row - base >= height:
                     count, base = count + row - low, low
-            moved[tensor] = count
-        return heights, moved
+            moved_rows[tensor] = count
+        return heights, moved_rows

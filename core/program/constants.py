@@ -13,14 +13,14 @@ _ALIGNMENT = 16
 
 def relocated_buffers(program: Program) -> dict[str, tuple[Call, Blob]]:
     """The constants that hold blobs with relocations, each with the call that it is passed to and the blob."""
-    found: dict[str, tuple[Call, Blob]] = {}
+    relocated: dict[str, tuple[Call, Blob]] = {}
     for _, step in program.calls:
         function = program.functions[step.function]
         blobs = {blob.name: blob for blob in function.blobs} if isinstance(function, Extern) else {}
         for param, name in arguments(program, step) if blobs else ():
             if param.role == "constant" and blobs[param.buffer.name].relocations:
-                found[name] = step, blobs[param.buffer.name]
-    return found
+                relocated[name] = step, blobs[param.buffer.name]
+    return relocated
 
 
 def lay_out(program: Program) -> tuple[dict[str, int], int]:

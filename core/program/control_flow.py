@@ -48,7 +48,7 @@ def has_control(program: Program) -> bool:
 def blocks(steps: Sequence[Step]) -> tuple[Block, ...]:
     """The branches, loops and rows among well-formed steps, in the order in which they end: inner ones before outer
     ones."""
-    found: list[Block] = []
+    closed: list[Block] = []
     open_: list[tuple[int, int | None]] = []
     for position, step in enumerate(steps):
         if isinstance(step, (If, Loop, Rows)):
@@ -58,8 +58,8 @@ def blocks(steps: Sequence[Step]) -> tuple[Block, ...]:
         elif isinstance(step, End):
             begin, middle = open_.pop()
             opened = steps[begin]
-            found.append(Block(begin, middle, position, isinstance(opened, Loop), isinstance(opened, Rows)))
-    return tuple(found)
+            closed.append(Block(begin, middle, position, isinstance(opened, Loop), isinstance(opened, Rows)))
+    return tuple(closed)
 
 
 class Ways:
@@ -121,13 +121,13 @@ def condition_uses(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:
 def extended(ranges: Mapping[str, tuple[int, int]], steps: Sequence[Step]) -> dict[str, tuple[int, int]]:
     """First and last use of buffers, by name, as long as they are needed: what was there before a loop and is used
     within is needed to its end, for the next turn."""
-    found = dict(ranges)
+    result = dict(ranges)
     for block in blocks(steps):
         if block.is_loop:
-            for name, (start, end) in found.items():
+            for name, (start, end) in result.items():
                 if start < block.begin <= end < block.end:
-                    found[name] = start, block.end
-    return found
+                    result[name] = start, block.end
+    return result
 
 
 def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tuple[int, str]]:
@@ -135,8 +135,8 @@ def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tup
     or a loop begins, within it, as a loop writes what it carries. Each with the position of the step."""
     sure: set[str] = set()  # written on every way here
     maybe: set[str] = set()  # written on some way here
-    given: list[set[str]] = []  # what was there before each of the branches and loops around
-    kept: list[tuple[set[str], set[str], set[str] | None, set[str]]] = []
+    written_before: list[set[str]] = []  # what was there before each of the branches and loops around
+    outer: list[tuple[set[str], set[str], set[str] | None, set[str]]] = []
 
     def unwritten(name: str) -> bool:
         return buffers[name].role in ("intermediate", "output") and name not in sure
@@ -150,15 +150,15 @@ def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tup
         if isinstance(step, (If, Loop)):
             if unwritten(step.condition):
                 yield position, f"{buffers[step.condition].role} {step.condition!r} is read before it is written"
-            kept.append((set(sure), set(maybe), None, set()))
-            given.append(set(sure))
+            outer.append((set(sure), set(maybe), None, set()))
+            written_before.append(set(sure))
         elif isinstance(step, Else):
-            before, perhaps, _, _ = kept.pop()
-            kept.append((before, perhaps, sure, maybe))
+            before, perhaps, _, _ = outer.pop()
+            outer.append((before, perhaps, sure, maybe))
             sure, maybe = set(before), set(perhaps)
         elif isinstance(step, End):
-            before, perhaps, then, then_maybe = kept.pop()
-            given.pop()
+            before, perhaps, then, then_maybe = outer.pop()
+            written_before.pop()
             sure = before if then is None else sure & then
             maybe = maybe | perhaps | then_maybe
         elif isinstance(step, Call):
@@ -171,7 +171,7 @@ def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tup
                 if param.role == "output":
                     written[name] = None
             for name in written:
-                if name in maybe and name not in over and not any(name in names for names in given):
+                if name in maybe and name not in over and not any(name in names for names in written_before):
                     yield position, f"{buffers[name].role} {name!r} was written already"
             sure.update(written)
             maybe.update(written)
@@ -212,7 +212,7 @@ def live_after(program: Program) -> list[set[str]]:
         changed = False
         for position in range(len(steps) - 1, -1, -1):
             after[position] = set().union(*(before[one] for one in next_of[position]))
-            found = reads[position] | (after[position] - writes[position])
-            if found != before[position]:
-                before[position], changed = found, True
+            live = reads[position] | (after[position] - writes[position])
+            if live != before[position]:
+                before[position], changed = live, True
     return after

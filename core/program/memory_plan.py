@@ -102,18 +102,18 @@ def plan(program: Program, *, reuse: bool = True, guarded: bool = False, engine:
         if guarded and not reuse and "." not in pool:
             pool_bytes[pool] = bounds[pool] = _place_apart(buffers, offsets, guard_bytes)
             continue
-        own = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
+        pool_links = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
         work = (
             min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0
         )  # nothing can be gained where all is live at once
-        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, pairs, work, engine)
-        offsets.update(found)
+        pool_offsets, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, pool_links, pairs, work, engine)
+        offsets.update(pool_offsets)
     if program.states:
         gap = guard_bytes if guarded else None
         pool_bytes[STATE_POOL] = bounds[STATE_POOL] = _place_apart(program.states, offsets, gap)
-    made = Plan(offsets, pool_bytes, bounds, *lay_out(program))
-    _check_memories(program, made)
-    return made
+    result = Plan(offsets, pool_bytes, bounds, *lay_out(program))
+    _check_memories(program, result)
+    return result
 
 
 def guard_bytes(nbytes: int) -> int:
@@ -125,22 +125,22 @@ def guard_bytes(nbytes: int) -> int:
 def _place_apart(buffers: Sequence[Buffer], offsets: dict[str, int], gap: Callable[[int], int] | None) -> int:
     """Put buffers one after the other, the most aligned ones first, so that no byte is lost but at odd sizes, and to
     what ``gap`` leaves on either side of a buffer of so many bytes. Gives where they end."""
-    end = left = 0
+    end = gap_behind = 0
     for buffer in sorted(buffers, key=lambda buffer: -buffer.alignment):
         around = 0 if gap is None else gap(buffer.nbytes)
-        offsets[buffer.name] = round_up(end + max(left, around), buffer.alignment)
-        end, left = offsets[buffer.name] + buffer.nbytes, around
-    return end + left
+        offsets[buffer.name] = round_up(end + max(gap_behind, around), buffer.alignment)
+        end, gap_behind = offsets[buffer.name] + buffer.nbytes, around
+    return end + gap_behind
 
 
-def _check_memories(program: Program, made: Plan) -> None:
+def _check_memories(program: Program, memory_plan: Plan) -> None:
     """ModelError where a step needs more of a device's memory than there is."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
     for _, step in program.calls:
         for memory in program.functions[step.function].memories:
             pool = f"{step.device}.{memory.name}"
             mine = [name for name in step.args if buffers[name].pool == pool]
-            needed = max((made.offsets[name] + buffers[name].nbytes for name in mine), default=0)
+            needed = max((memory_plan.offsets[name] + buffers[name].nbytes for name in mine), default=0)
             if needed > memory.nbytes:
                 raise ModelError(
                     f"{step.function!r} needs {needed} bytes of memory {memory.name!r} of device {step.device!r}, "
@@ -197,10 +197,10 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
 
         def is_last(name: str, position: int = position, step: Call = step) -> bool:
             """Whether all others that use it have finished before this step."""
-            own = None if step.queue is None else (step.device, step.queue)
+            queue = None if step.queue is None else (step.device, step.queue)
             # (What a loop needs in its next turn is not at its end, whatever the order of the steps.)
             return ranges[name][1] == used[name][1] and all(
-                at == position or finished[at] < position or (at < position and (one.device, one.queue) == own)
+                at == position or finished[at] < position or (at < position and (one.device, one.queue) == queue)
                 for at, one in uses[name]
             )
 
@@ -216,14 +216,14 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
                     and is_last(name)
                     and buffers[name].pool == buffers[out].pool
                     and buffers[name].nbytes == buffers[out].nbytes
-                    and all((param.buffer.name, given) in may_alias for given in params)
+                    and all((param.buffer.name, param_name) in may_alias for param_name in params)
                 ]
-        taken: set[str] = set()
+        used_inputs: set[str] = set()
         for out in sorted(options, key=lambda out: len(options[out])):
-            free = [name for name in options[out] if name not in taken]
+            free = [name for name in options[out] if name not in used_inputs]
             if free:
                 links[out] = free[0]
-                taken.add(free[0])
+                used_inputs.add(free[0])
     return links
 
 
@@ -273,19 +273,19 @@ def _pack(
     apart = bounded(links, {})
     bound = min(bounded(links, pairs), bounded({}, {**pairs, **dict.fromkeys(links.items(), 0)})) if pairs else apart
     shared: list[Mapping[str, str]] = [links, {}] if links else [{}]
-    attempts = [(own, over) for over in ([pairs, {}] if pairs else [{}]) for own in shared]
+    attempts = [(in_place, over) for over in ([pairs, {}] if pairs else [{}]) for in_place in shared]
     if apart == bound and pairs:
         attempts = [*attempts[len(shared) :], *attempts[: len(shared)]]
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     peak = _NO_PEAK
-    for position, (own, over) in enumerate(attempts):
-        chains, blocks = _merge(buffers, ranges, own)
+    for position, (in_place, over) in enumerate(attempts):
+        chains, blocks = _merge(buffers, ranges, in_place)
         packer = Packer(blocks, bound, grain, budget, between_chains(chains, over), engine)
         packer.greedy()
         packer.search(work * (len(attempts) - 1 - position) // len(attempts))
         if packer.peak < peak:
-            found = {name: offset for chain, offset in zip(chains, packer.offsets, strict=True) for name in chain}
+            offsets = {name: offset for chain, offset in zip(chains, packer.offsets, strict=True) for name in chain}
             peak = packer.peak
         if peak <= bound:
             break
-    return found, peak, bound
+    return offsets, peak, bound

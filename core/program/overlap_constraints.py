@@ -29,25 +29,25 @@ def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[
     writes = Counter(name for param, name in passed if param.role == "output")
     # A buffer that holds a few rows of what the function works on is placed by the schedule of these rows.
     parts = {name for param, name in passed if buffers[name].nbytes != param.buffer.nbytes}
-    found: dict[tuple[str, str], int] = {}
+    distances: dict[tuple[str, str], int] = {}
     for position, step in program.calls:
-        for out, given, distance in of_step(program, step):
-            over, under = buffers[out], buffers[given]
-            if not parts.isdisjoint((out, given)) or writes[out] != 1:
+        for out, source, distance in of_step(program, step):
+            over, under = buffers[out], buffers[source]
+            if not parts.isdisjoint((out, source)) or writes[out] != 1:
                 continue
             if over.is_planned and under.is_planned and over.pool == under.pool:
                 # (What a block of rows makes is there from its beginning on.)
-                dies = ranges[given][1] == used[given][1] == position
+                dies = ranges[source][1] == used[source][1] == position
                 if dies and ranges[out][0] == position:
-                    found[out, given] = distance
+                    distances[out, source] = distance
     for block in chains(program):
-        for (out, given), distance in overlaps(program, block.begin).items():
-            over, under = buffers[out], buffers[given]
+        for (out, source), distance in overlaps(program, block.begin).items():
+            over, under = buffers[out], buffers[source]
             if over.is_planned and under.is_planned and over.pool == under.pool:
-                dies = ranges[given][1] == block.end and used[given][0] < block.begin
+                dies = ranges[source][1] == block.end and used[source][0] < block.begin
                 if dies and ranges[out][0] == block.begin:
-                    found[out, given] = distance
-    return found
+                    distances[out, source] = distance
+    return distances
 
 
 def between_chains(chains: Sequence[Sequence[str]], pairs: Mapping[tuple[str, str], int]) -> dict[tuple[int, int], int]:
@@ -67,15 +67,15 @@ def with_those_in_use(program: Program, offsets: Mapping[str, int]) -> Program:
         offsets: of its buffers, in their pools.
     """
     places = {b.name: (b.pool, offsets[b.name], offsets[b.name] + b.nbytes) for b in program.buffers if b.in_arena}
-    kept: dict[str, set[tuple[str, str]]] = {}
+    used_pairs: dict[str, set[tuple[str, str]]] = {}
     for _, step in program.calls:
         names = {param.buffer.name: name for param, name in arguments(program, step)}
-        for out, given, _ in _overlaps(program, step):
-            over, under = places.get(names[out]), places.get(names[given])
+        for out, source, _ in _overlaps(program, step):
+            over, under = places.get(names[out]), places.get(names[source])
             if over and under and over[0] == under[0] and over[1] < under[2] and under[1] < over[2]:
-                kept.setdefault(step.function, set()).add((out, given))
+                used_pairs.setdefault(step.function, set()).add((out, source))
     functions = {
-        name: replace(function, overlaps=tuple(one for one in function.overlaps if one[:2] in kept.get(name, ())))
+        name: replace(function, overlaps=tuple(one for one in function.overlaps if one[:2] in used_pairs.get(name, ())))
         if isinstance(function, PrimFunc)
         else function
         for name, function in program.functions.items()
@@ -91,13 +91,13 @@ def _overlaps(program: Program, step: Call) -> tuple[tuple[str, str, int], ...]:
 def of_step(program: Program, step: Call) -> Iterator[tuple[str, str, int]]:
     """The buffers that a step is given for an output and an input which may overlap, wherever the input is passed, and
     the greatest of the distances."""
-    distances = {(out, given): distance for out, given, distance in _overlaps(program, step)}
+    distances = {(out, source): distance for out, source, distance in _overlaps(program, step)}
     passed: dict[str, list[str]] = {}  # a buffer may be passed for several parameters
     for param, name in arguments(program, step):
         passed.setdefault(name, []).append(param.buffer.name)
     for param, out in arguments(program, step) if distances else ():
         if param.role == "output" and len(passed[out]) == 1:
             for name, params in passed.items():
-                asked = [distances.get((param.buffer.name, given)) for given in params]
+                asked = [distances.get((param.buffer.name, source)) for source in params]
                 if name != out and None not in asked:
                     yield out, name, max(distance for distance in asked if distance is not None)

@@ -11,7 +11,7 @@ from .line_buffer_verifier import check_rows
 from .memory_plan import Plan
 from .overlap_verifier import overlap_fault
 from .program import Buffer, Call, Program, Rows, Wait, arguments
-from .race_check import Event, Touch, order_faults
+from .race_check import Event, MemoryAccess, find_races
 from .row_schedule import positions_in_rows
 
 __all__ = ["verify_plan"]
@@ -32,16 +32,16 @@ def verify_plan(program: Program, plan: Plan) -> None:
     buffers = {buffer.name: buffer for buffer in program.buffers if buffer.in_arena}
     states = {buffer.name: buffer for buffer in program.states}
     _check_places(program, plan, buffers | states)
-    kept = _Memory()
+    state_memory = _Memory()
     for name, buffer in states.items():
-        clash = kept.add(name, plan.offsets[name], buffer.nbytes)
+        clash = state_memory.add(name, plan.offsets[name], buffer.nbytes)
         if clash is not None:
             raise InternalError(f"state {name!r} overlaps state {clash!r}", where=f"program {program.name!r}")
     _check_constants(program, plan)
     _check_order(program, plan)
     memory = {pool: _Memory() for pool in plan.pool_bytes}
-    given = [buffer for buffer in program.placed if buffer.role == "input"]
-    for buffer in given:
+    inputs = [buffer for buffer in program.placed if buffer.role == "input"]
+    for buffer in inputs:
         clash = memory[buffer.pool].add(buffer.name, plan.offsets[buffer.name], buffer.nbytes)
         if clash is not None:
             what = f"input {buffer.name!r} overlaps input {clash!r}: the caller writes both before the run"
@@ -57,8 +57,8 @@ def verify_plan(program: Program, plan: Plan) -> None:
     for name, position in last.items():
         if position < len(program.steps):
             dying[inner.get(position, position)].append(name)
-    live = {buffer.name for buffer in given if buffer.name in last}
-    for buffer in given:
+    live = {buffer.name for buffer in inputs if buffer.name in last}
+    for buffer in inputs:
         if buffer.name not in live:
             memory[buffer.pool].remove(plan.offsets[buffer.name])
     for position, step in enumerate(program.steps):
@@ -86,7 +86,7 @@ def verify_plan(program: Program, plan: Plan) -> None:
         # the inputs are live.
         replaced: dict[str, None] = {}
         for name in new:
-            for other in memory[buffers[name].pool].within(plan.offsets[name], buffers[name].nbytes):
+            for other in memory[buffers[name].pool].overlapping(plan.offsets[name], buffers[name].nbytes):
                 fault = _clash(program, plan, step, buffers[name], buffers[other], last[other] == position)
                 if fault:
                     raise InternalError(fault, where=where)
@@ -112,9 +112,11 @@ def _check_ways(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> Non
         if isinstance(step, Rows):
             calls = [call for at, call in program.calls if inner.get(at) == position]
             pairs = [(param.role, name) for call in calls for param, name in arguments(program, call)]
-            made = {name for role, name in pairs if role in ("output", "workspace")}
-            kept = {name for role, name in pairs if role == "input"} | after[position]
-            check_rows(program, plan, position, kept & buffers.keys() - made, after[position] & buffers.keys())
+            written_in_rows = {name for role, name in pairs if role in ("output", "workspace")}
+            needed = {name for role, name in pairs if role == "input"} | after[position]
+            check_rows(
+                program, plan, position, needed & buffers.keys() - written_in_rows, after[position] & buffers.keys()
+            )
             continue
         if not isinstance(step, Call) or position in inner:
             continue
@@ -182,10 +184,10 @@ def _check_order(program: Program, plan: Plan) -> None:
     """What is started on queues, against the bytes that every step touches."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
 
-    def touch(name: str, writes: bool) -> Touch:
+    def touch(name: str, writes: bool) -> MemoryAccess:
         low = plan.offsets.get(name)  # an array of the caller is a space of its own
         space = f"the array {name}" if low is None else f"the pool {buffers[name].pool}"
-        return Touch(name, space, low or 0, (low or 0) + buffers[name].nbytes, writes)
+        return MemoryAccess(name, space, low or 0, (low or 0) + buffers[name].nbytes, writes)
 
     rows = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
     events = [
@@ -205,7 +207,7 @@ def _check_order(program: Program, plan: Plan) -> None:
         for position, step in enumerate(program.steps)
     ]
     depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
-    for position, what in order_faults(events, depths):
+    for position, what in find_races(events, depths):
         raise InternalError(what, where=f"program {program.name!r}, step {position} ({events[position].name})")
 
 
@@ -213,8 +215,8 @@ def _may_replace(program: Program, step: Call, out: str, victim: str) -> bool:
     """Whether the step's kernel lets its output be the memory of ``victim`` wherever that is passed."""
     allowed = program.functions[step.function].may_alias
     outs = [param.buffer.name for param, name in arguments(program, step) if name == out and param.role == "output"]
-    given = [param.buffer.name for param, name in arguments(program, step) if name == victim]
-    return bool(outs and given) and all((one, other) in allowed for one in outs for other in given)
+    inputs = [param.buffer.name for param, name in arguments(program, step) if name == victim]
+    return bool(outs and inputs) and all((one, other) in allowed for one in outs for other in inputs)
 
 
 def _clash(program: Program, plan: Plan, step: Call, mine: Buffer, theirs: Buffer, dies: bool) -> str:
@@ -234,7 +236,7 @@ class _Memory:
     def __init__(self) -> None:
         self._spans: list[tuple[int, int, str]] = []
 
-    def within(self, offset: int, size: int) -> list[str]:
+    def overlapping(self, offset: int, size: int) -> list[str]:
         """The buffers that ``size`` bytes from ``offset`` on overlap."""
         first = max(0, bisect_left(self._spans, (offset, 0, "")) - 1)
         last = bisect_left(self._spans, (offset + size, 0, ""))

@@ -324,13 +324,13 @@ class Program:
     @property
     def computed(self) -> tuple[tuple[Symbol, Buffer], ...]:
         """The open extents of outputs that the model computes, by name, each with the output that holds its value."""
-        given = {buffer.name for buffer in self.inputs}
-        held = {f"in_{buffer.tensor}": buffer for buffer in self.outputs if buffer.tensor is not None}
-        return self._held({name: buffer for name, buffer in held.items() if name not in given})
+        inputs = {buffer.name for buffer in self.inputs}
+        outputs_by_name = {f"in_{buffer.tensor}": buffer for buffer in self.outputs if buffer.tensor is not None}
+        return self._held({name: buffer for name, buffer in outputs_by_name.items() if name not in inputs})
 
     def _held(self, by_name: Mapping[str, Buffer]) -> tuple[tuple[Symbol, Buffer], ...]:
-        found = symbols_of(extent for buffer in self.buffers for extent in buffer.extents or ())
-        named = ((symbol, by_name.get(f"in_{symbol.name}")) for symbol in found)
+        symbols = symbols_of(extent for buffer in self.buffers for extent in buffer.extents or ())
+        named = ((symbol, by_name.get(f"in_{symbol.name}")) for symbol in symbols)
         return tuple((symbol, buffer) for symbol, buffer in named if buffer is not None)
 
     @property

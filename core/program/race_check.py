@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Event", "Touch", "order_faults"]
+__all__ = ["Event", "MemoryAccess", "find_races"]
 
 
 @dataclass(frozen=True)
-class Touch:
+class MemoryAccess:
     """Bytes ``low`` to ``high`` (excluded) of a space, which are written, or only read. ``what`` names them."""
 
     what: str
@@ -23,7 +23,7 @@ class Touch:
     high: int
     writes: bool
 
-    def conflicts(self, other: Touch) -> bool:
+    def conflicts(self, other: MemoryAccess) -> bool:
         """Whether the order of the two matters."""
         apart = self.space != other.space or self.low >= other.high or other.low >= self.high
         return not apart and (self.writes or other.writes)
@@ -46,11 +46,11 @@ class Event:
     device: str | None = None
     queue: str | None = None
     pending: int | None = None
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[MemoryAccess, ...] = ()
     is_barrier: bool = False
 
 
-def order_faults(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -> Iterator[tuple[int, str]]:
+def find_races(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -> Iterator[tuple[int, str]]:
     """What is wrong with an order of steps, each with the position of the later of the two steps.
 
     Args:
@@ -59,16 +59,16 @@ def order_faults(events: Sequence[Event], depths: Mapping[tuple[str, str], int])
     """
     flying: dict[tuple[str, str], deque[int]] = {queue: deque() for queue in depths}
     for position, event in enumerate(events):
-        own = (event.device or "", event.queue or "")
+        key = (event.device or "", event.queue or "")
         if event.pending is not None:
-            while len(flying[own]) > event.pending:
-                flying[own].popleft()
+            while len(flying[key]) > event.pending:
+                flying[key].popleft()
             continue
         for queue, launches in flying.items():
             if event.is_barrier and launches:
                 busy = f"step {launches[-1]} ({events[launches[-1]].name}) on queue {queue[1]!r} of {queue[0]!r}"
                 yield position, f"a branch or a loop begins or ends while {busy} may go on: a wait is missing"
-            if queue == own:
+            if queue == key:
                 continue
             if event.queue is None and event.device == queue[0] and launches:
                 busy = f"step {launches[-1]} ({events[launches[-1]].name}) on its queue {queue[1]!r}"
@@ -86,15 +86,18 @@ def order_faults(events: Sequence[Event], depths: Mapping[tuple[str, str], int])
                     )
                     break
         if event.queue is not None:
-            if len(flying[own]) == depths[own]:
-                yield position, f"queue {own[1]!r} of {own[0]!r} takes {depths[own]} launches: a wait is missing"
-            flying[own].append(position)
+            if len(flying[key]) == depths[key]:
+                yield (
+                    position,
+                    f"queue {key[1]!r} of {key[0]!r} takes {depths[key]} launches: a wait is missing",
+                )
+            flying[key].append(position)
     for (device, name), launches in flying.items():
         if launches:
             started = f"step {launches[-1]} ({events[launches[-1]].name})"
             yield launches[-1], f"queue {name!r} of {device!r} is never waited for after {started}"
 
 
-def _clash(early: Event, late: Event) -> tuple[Touch, Touch] | None:
+def _clash(early: Event, late: Event) -> tuple[MemoryAccess, MemoryAccess] | None:
     pairs = ((one, other) for one in early.touches for other in late.touches)
     return next((pair for pair in pairs if pair[0].conflicts(pair[1])), None)

@@ -61,8 +61,8 @@ def reordered(program: Program) -> Program:
     for run, order in zip(runs, orders, strict=True):
         if run.peak > least:
             steps[run.begin : run.begin + len(order.calls)] = [program.steps[run.begin + i] for i in order.calls]
-    made = replace(program, steps=tuple(steps))
-    return made if plan(made).arena_bytes < plan(program).arena_bytes else program
+    candidate = replace(program, steps=tuple(steps))
+    return candidate if plan(candidate).arena_bytes < plan(program).arena_bytes else program
 
 
 def order_peak(program: Program) -> Peak | None:
@@ -97,12 +97,12 @@ class _Reached(NamedTuple):
     before: _Reached | None = None
 
     def calls(self) -> list[int]:
-        found: list[int] = []
+        calls: list[int] = []
         at: _Reached | None = self
         while at is not None and at.before is not None:
-            found.append(at.last)
+            calls.append(at.last)
             at = at.before
-        return found[::-1]
+        return calls[::-1]
 
 
 class _Run:
@@ -132,13 +132,13 @@ class _Run:
             return round_up(buffer.nbytes, grain) if buffer.in_arena and buffer.pool == pool else 0
 
         end = begin + self.count
-        made: dict[str, list[int]] = {}
+        writers: dict[str, list[int]] = {}
         readers: dict[str, list[int]] = {}
         for i, call in enumerate(calls):
             for param, name in arguments(program, call):
-                kind = made if param.role in ("output", "workspace") else readers
+                kind = writers if param.role in ("output", "workspace") else readers
                 kind.setdefault(name, []).append(i)
-        self.before = _dependencies(program, calls, made, readers)
+        self.before = _dependencies(program, calls, writers, readers)
         self.behind: list[list[int]] = [[] for _ in calls]
         for i, others in enumerate(self.before):
             for j in _members(others):
@@ -152,7 +152,7 @@ class _Run:
         for name, (first, last) in ranges.items():
             if last < begin or first >= end or size(name) == 0:
                 continue
-            makers, users = made.get(name, []), readers.get(name, [])
+            makers, users = writers.get(name, []), readers.get(name, [])
             if buffers[name].role == "workspace":
                 self.born[makers[0]] += size(name)
                 continue
@@ -173,10 +173,10 @@ class _Run:
         self.sharing: list[list[tuple[int, list[tuple[int, int]]]]] = [[] for _ in calls]
         for i, call in enumerate(calls):
             pairs: dict[str, list[tuple[int, int]]] = {}
-            for (out, given), distance in _may_overlap(program, call, buffers).items():
-                if out in local and given in local and ranges[given][1] < end and len(made.get(out, ())) == 1:
-                    everyone = sum(1 << j for j in dict.fromkeys(readers[given]))
-                    saved = min(size(given), size(out) - min(size(out), round_up(distance, grain)))
+            for (out, source), distance in _may_overlap(program, call, buffers).items():
+                if out in local and source in local and ranges[source][1] < end and len(writers.get(out, ())) == 1:
+                    everyone = sum(1 << j for j in dict.fromkeys(readers[source]))
+                    saved = min(size(source), size(out) - min(size(out), round_up(distance, grain)))
                     pairs.setdefault(out, []).append((everyone & ~(1 << i), saved))
             self.sharing[i] = [(size(out), rows) for out, rows in pairs.items()]
         self.least = max((self._least(i) for i in range(self.count)), default=0)
@@ -213,25 +213,25 @@ class _Run:
     def _next(self, done: int, reached: _Reached) -> list[tuple[int, int, int]]:
         """The calls that can come next, each with the bytes needed in it and behind it; one alone where it cannot be
         wrong to do it now: it needs no more than every order does, and leaves no more behind than there was."""
-        found: list[tuple[int, int, int]] = []
+        candidates: list[tuple[int, int, int]] = []
         for i in _members(reached.ready):
             at, after = self._cost(i, done, reached.live)
             if at <= self.least and after <= reached.live:
                 return [(i, at, after)]
-            found.append((i, at, after))
-        return found
+            candidates.append((i, at, after))
+        return candidates
 
     def _cost(self, i: int, done: int, live: int) -> tuple[int, int]:
         """The bytes needed in a call, and behind it, where others are done and so much is live."""
         shared = 0
-        for own, rows in self.sharing[i]:
-            shared += min(own, sum(saved for others, saved in rows if not others & ~done))
+        for output_bytes, rows in self.sharing[i]:
+            shared += min(output_bytes, sum(saved for others, saved in rows if not others & ~done))
         after = live + self.staying[i] - sum(size for others, size in self.dying[i] if not others & ~done)
         return live + self.born[i] - shared, after
 
     def _least(self, i: int) -> int:
         """The bytes needed in a call whatever the order: what it uses itself, where all that it reads dies in it."""
-        shared = sum(min(own, sum(saved for _, saved in rows)) for own, rows in self.sharing[i])
+        shared = sum(min(output_bytes, sum(saved for _, saved in rows)) for output_bytes, rows in self.sharing[i])
         return self.always + self.born[i] + sum(size for _, size in self.dying[i]) - shared
 
     def _peak(self) -> int:
@@ -247,7 +247,7 @@ def _may_overlap(program: Program, call: Call, buffers: Mapping[str, Buffer]) ->
     """Which outputs of a call may lie over which of its inputs that die in it, each with the bytes that the input must
     begin behind the output: intermediates of one pool, by what the function says of all parameters that they are given
     for."""
-    found = {(out, given): max(0, distance) for out, given, distance in of_step(program, call)}
+    distances = {(out, source): max(0, distance) for out, source, distance in of_step(program, call)}
     may_alias = set(program.functions[call.function].may_alias)
     passed: dict[str, list[str]] = {}
     for param, name in arguments(program, call):
@@ -255,12 +255,12 @@ def _may_overlap(program: Program, call: Call, buffers: Mapping[str, Buffer]) ->
     for param, out in arguments(program, call):
         for name, params in passed.items():
             same = name != out and buffers[name].nbytes == buffers[out].nbytes
-            if param.role == "output" and same and all((param.buffer.name, given) in may_alias for given in params):
-                found[out, name] = 0
+            if param.role == "output" and same and all((param.buffer.name, source) in may_alias for source in params):
+                distances[out, name] = 0
     return {
-        (out, given): distance
-        for (out, given), distance in found.items()
-        if buffers[out].role == buffers[given].role == "intermediate" and buffers[out].pool == buffers[given].pool
+        (out, source): distance
+        for (out, source), distance in distances.items()
+        if buffers[out].role == buffers[source].role == "intermediate" and buffers[out].pool == buffers[source].pool
     }
 
 
@@ -280,11 +280,11 @@ def _largest_pool(program: Program) -> str:
 
 
 def _dependencies(
-    program: Program, calls: Sequence[Call], made: Mapping[str, list[int]], readers: Mapping[str, list[int]]
+    program: Program, calls: Sequence[Call], writers: Mapping[str, list[int]], readers: Mapping[str, list[int]]
 ) -> list[int]:
     """For each call those that must be done before it, as a set."""
     before = [0] * len(calls)
-    for name, makers in made.items():
+    for name, makers in writers.items():
         for maker in makers:
             for other in (*makers, *readers.get(name, ())):
                 if other != maker:

@@ -65,11 +65,11 @@ def row_copy(dtype: str, size: int, height: int) -> PrimFunc:
         dtype, size: of what is copied.
         height: divides ``size``.
     """
-    given, made, row, at = Array("x0", (size,), dtype), Array("out0", (size,), dtype), Var("row"), Var("i0")
+    source, target, row, at = Array("x0", (size,), dtype), Array("out0", (size,), dtype), Var("row"), Var("i0")
     place = row * (size // height) + at
     rows = RowForm(row, height, (RowParam("x0", height), RowParam("out0", height)))
-    body = For(at, const(size // height), Store(made, (place,), given[place]))
-    return PrimFunc((Param(given, "input"), Param(made, "output")), body, rows=rows)
+    body = For(at, const(size // height), Store(target, (place,), source[place]))
+    return PrimFunc((Param(source, "input"), Param(target, "output")), body, rows=rows)
 
 
 def with_copies(program: Program, heights: Mapping[str, int]) -> Copies:
@@ -81,25 +81,25 @@ def with_copies(program: Program, heights: Mapping[str, int]) -> Copies:
     """
     buffers = {buffer.name: buffer for buffer in program.buffers}
     functions, steps = dict(program.functions), list[Step]()
-    made, copied, positions = dict[str, str](), dict[int, str](), dict[int, int]()
+    row_buffers, copied, positions = dict[str, str](), dict[int, str](), dict[int, int]()
     for position, step in enumerate(program.steps):
         for name in step.args if isinstance(step, Call) else ():
-            if name in heights and name not in made:
-                given, height = buffers[name], heights[name]
-                into, function = _fresh(f"{name}_rows", buffers), row_copy(given.dtype, given.size, height)
-                shape = (height, given.size // height)
-                buffers[into] = Buffer(into, "intermediate", shape, given.dtype, given.alignment)
-                known = next((key for key, other in functions.items() if other is function), None)
-                known = known or _fresh("take_rows", functions)
-                functions[known] = function
-                made[name], copied[len(steps)] = into, name
-                steps.append(Call(known, (name, into)))
+            if name in heights and name not in row_buffers:
+                source, height = buffers[name], heights[name]
+                into, function = _fresh(f"{name}_rows", buffers), row_copy(source.dtype, source.size, height)
+                shape = (height, source.size // height)
+                buffers[into] = Buffer(into, "intermediate", shape, source.dtype, source.alignment)
+                function_name = next((key for key, other in functions.items() if other is function), None)
+                function_name = function_name or _fresh("take_rows", functions)
+                functions[function_name] = function
+                row_buffers[name], copied[len(steps)] = into, name
+                steps.append(Call(function_name, (name, into)))
         positions[position] = len(steps)
         if isinstance(step, Call):
-            step = replace(step, args=tuple(made.get(name, name) for name in step.args))
+            step = replace(step, args=tuple(row_buffers.get(name, name) for name in step.args))
         steps.append(step)
     changed = replace(program, buffers=tuple(buffers.values()), steps=tuple(steps), functions=functions)
-    return Copies(changed, positions, copied, made)
+    return Copies(changed, positions, copied, row_buffers)
 
 
 def streamed(program: Program, inputs: Collection[str]) -> Program:
@@ -162,6 +162,6 @@ def _is_copy(function: Kernel, copy: PrimFunc) -> bool:
     return isinstance(function, PrimFunc) and replace(function, overlaps=()) is copy
 
 
-def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
-    numbered = (f"{wanted}_{number}" for number in range(len(taken) + 1))
-    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
+def _fresh(stem: str, used: Mapping[str, object]) -> str:
+    numbered = (f"{stem}_{number}" for number in range(len(used) + 1))
+    return stem if stem not in used else next(name for name in numbered if name not in used)

@@ -60,7 +60,7 @@ from ..relay.extern_text import parse_extern, print_extern
 from ..tir.form.dtype import DTYPES, itemsize
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.source_text import Source
-from ..tir.form.symbolic_dims import Dim, parse_extents, shown
+from ..tir.form.symbolic_dims import Dim, format_extents, parse_extents
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
 from .program import (
@@ -138,7 +138,7 @@ def _declaration(buffer: Buffer) -> str:
     if buffer.quantisation is not None:
         parts += [f"scale={buffer.quantisation.scale!r}", f"zero_point={buffer.quantisation.zero_point}"]
     if buffer.extents is not None:
-        parts.append(f"extents={shown(buffer.extents)!r}")
+        parts.append(f"extents={format_extents(buffer.extents)!r}")
     if buffer.data is not None:
         parts.append(f"sha256={_digest(buffer.data)!r}")
     return f"{buffer.name} = {buffer.role}({', '.join(parts)})"
@@ -408,10 +408,10 @@ class _Parser:
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             operand = node.operand.value
             value = -operand if isinstance(operand, (int, float)) and not isinstance(operand, bool) else None
-        found = read(value)
-        if found is None:
+        result = read(value)
+        if result is None:
             raise self.error(node, f"expected {what}")
-        return found
+        return result
 
     def error(self, node: ast.AST, what: str, hint: str | None = None) -> TextError:
         return self.source.error(node, what, hint)

@@ -29,7 +29,7 @@ from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.form.nodes import Memory, Param, PrimFunc
 from ..tir.form.scalar_semantics import round_float32
-from ..tir.form.symbolic_dims import Symbol, bound, bounds_of, shown, symbols_of
+from ..tir.form.symbolic_dims import Symbol, bounds_of, format_extents, symbols_of, upper_bounds
 from .control_flow import blocks, condition_uses, flow_faults, has_control, shape_faults
 from .program import (
     CALLER_POOL,
@@ -47,11 +47,11 @@ from .program import (
     drives_device,
     parameters,
 )
-from .race_check import Event, Touch, order_faults
+from .race_check import Event, MemoryAccess, find_races
 from .row_schedule import is_over, positions_in_rows, row_faults
 from .streamed_inputs import stream_faults
 
-__all__ = ["Fault", "faults", "verify"]
+__all__ = ["Violation", "faults", "verify"]
 
 _MAX_EXTENT = 2**31 - 1
 """What the index type of kernels and the shape tables in C can hold."""
@@ -69,7 +69,7 @@ _MAY_BE_PASSED_AS: dict[str, tuple[Role, ...]] = {
 
 
 @dataclass(frozen=True)
-class Fault:
+class Violation:
     """One thing that is wrong with a program, and the buffer, step or function where it shows.
 
     Args:
@@ -106,13 +106,13 @@ def _step_name(step: Step) -> str:
     return step.function if isinstance(step, Call) else type(step).__name__.lower()
 
 
-def faults(program: Program) -> Iterator[Fault]:
+def faults(program: Program) -> Iterator[Violation]:
     """Everything that is wrong, in an order in which the first is worth telling; nothing for a good program."""
-    own = False
+    has_faults = False
     for fault in _own_faults(program):
-        own = True
+        has_faults = True
         yield fault
-    if own:
+    if has_faults:
         return
     wrong = False  # what follows may rely on names, sizes and dtypes
     for fault in (*_flow_faults(program), *_queue_faults(program)):
@@ -121,89 +121,89 @@ def faults(program: Program) -> Iterator[Fault]:
     if not wrong:
         for position, what in row_faults(program):
             wrong = True
-            yield Fault(what, step=position)
+            yield Violation(what, step=position)
     if not wrong:
-        yield from (Fault(what, buffer=number) for number, what in stream_faults(program))
+        yield from (Violation(what, buffer=number) for number, what in stream_faults(program))
 
 
 def _is_name(text: str) -> bool:
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
-def _own_faults(program: Program) -> Iterator[Fault]:
+def _own_faults(program: Program) -> Iterator[Violation]:
     """What is wrong with the name, a buffer, a function or a call, each taken by itself."""
     if not _is_name(program.name):
-        yield Fault(f"{program.name!r} is not a name for a program")
+        yield Violation(f"{program.name!r} is not a name for a program")
     if program.model and not is_digest(program.model):
-        yield Fault("the program's model is no SHA-256 in hexadecimal digits")
+        yield Violation("the program's model is no SHA-256 in hexadecimal digits")
     if not any(buffer.role == "output" for buffer in program.buffers):
-        yield Fault("a program without an output computes nothing")
-    taken: dict[str, Buffer] = {}
+        yield Violation("a program without an output computes nothing")
+    by_name: dict[str, Buffer] = {}
     for position, buffer in enumerate(program.buffers):
-        if buffer.name in taken:
-            yield Fault(f"two buffers are called {buffer.name!r}", buffer=position)
-        taken[buffer.name] = buffer
+        if buffer.name in by_name:
+            yield Violation(f"two buffers are called {buffer.name!r}", buffer=position)
+        by_name[buffer.name] = buffer
         for what in _buffer_faults(buffer):
-            yield Fault(what, buffer=position)
-    shown: dict[tuple[Role, str], Buffer] = {}
+            yield Violation(what, buffer=position)
+    tensors: dict[tuple[Role, str], Buffer] = {}
     for position, buffer in enumerate(program.buffers):
         key = buffer.role, buffer.tensor or buffer.name
-        if buffer.role in ("input", "output", "state") and shown.setdefault(key, buffer) is not buffer:
-            yield Fault(f"two {buffer.role}s are called {key[1]!r}", buffer=position)
-    yield from map(Fault, _symbol_faults(program, taken))
+        if buffer.role in ("input", "output", "state") and tensors.setdefault(key, buffer) is not buffer:
+            yield Violation(f"two {buffer.role}s are called {key[1]!r}", buffer=position)
+    yield from map(Violation, _symbol_faults(program, by_name))
     for name in program.functions:
         if not _is_name(name):
-            yield Fault(f"{name!r} is not a name for a function", function=name)
+            yield Violation(f"{name!r} is not a name for a function", function=name)
     queues = {(queue.device, queue.name): queue for queue in program.queues}
     for queue in program.queues:
         if not (_is_name(queue.device) and _is_name(queue.name)):
-            yield Fault(f"{queue.name!r} of {queue.device!r} is not a name for a queue")
+            yield Violation(f"{queue.name!r} of {queue.device!r} is not a name for a queue")
         if queues[queue.device, queue.name] is not queue:
-            yield Fault(f"two queues of {queue.device!r} are called {queue.name!r}")
+            yield Violation(f"two queues of {queue.device!r} are called {queue.name!r}")
         if not 1 <= queue.depth <= _MAX_EXTENT:
-            yield Fault(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
+            yield Violation(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
     shapes = list(shape_faults(program.steps))
     inner = {} if shapes else positions_in_rows(program)
     for position, step in enumerate(program.steps):
         if step.queue is not None and (step.device, step.queue) not in queues:
-            yield Fault(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
+            yield Violation(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
         elif isinstance(step, Wait) and not 0 <= step.pending < queues[step.device, step.queue].depth:
-            yield Fault(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
+            yield Violation(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
         if isinstance(step, Call):
-            for what in _call_faults(program, step, taken, position in inner):
-                yield Fault(what, step=position)
-    yield from (Fault(what, step=position) for position, what in shapes)
+            for what in _call_faults(program, step, by_name, position in inner):
+                yield Violation(what, step=position)
+    yield from (Violation(what, step=position) for position, what in shapes)
     for position, name in condition_uses(program.steps):
-        condition = taken.get(name)
+        condition = by_name.get(name)
         if condition is None:
-            yield Fault(f"there is no buffer {name!r}", step=position)
+            yield Violation(f"there is no buffer {name!r}", step=position)
         elif condition.dtype != "bool" or condition.size != 1 or condition.role == "workspace":
             what = f"{condition.role} {name!r} of {condition.size} {condition.dtype} is no condition, which is one bool"
-            yield Fault(what, step=position)
+            yield Violation(what, step=position)
     started = {(step.device, step.queue) for _, step in program.calls}
     for queue in program.queues:
         if (queue.device, queue.name) not in started:
-            yield Fault(f"no step starts anything on queue {queue.name!r} of {queue.device!r}")
+            yield Violation(f"no step starts anything on queue {queue.name!r} of {queue.device!r}")
     called = {step.function for _, step in program.calls}
     for name in program.functions:
         if name not in called:
-            yield Fault(f"no step calls function {name!r}", function=name)
+            yield Violation(f"no step calls function {name!r}", function=name)
 
 
 def _symbol_faults(program: Program, named: Mapping[str, Buffer]) -> Iterator[str]:
     """What is wrong with open extents."""
-    known: dict[str, Symbol] = {}
-    held = {buffer.tensor: buffer for buffer in program.outputs}
+    symbols: dict[str, Symbol] = {}
+    outputs_by_tensor = {buffer.tensor: buffer for buffer in program.outputs}
     for buffer in program.buffers:
         for symbol in symbols_of(buffer.extents or ()):
-            if known.setdefault(symbol.name, symbol) is not symbol:
+            if symbols.setdefault(symbol.name, symbol) is not symbol:
                 yield f"extent {symbol.name!r} has other bounds in {buffer.name!r}"
-            given = named.get(f"in_{symbol.name}")
-            if given is None and buffer.role == "output" and symbol.name in held:
-                made = held[symbol.name]
-                if (made.shape, made.dtype) != ((1,), "int32"):
-                    yield f"output {made.name!r}, which holds the extent {symbol.name!r}, is no int32 (1,)"
-            elif given is None or (given.role, given.shape, given.dtype) != ("input", (1,), "int32"):
+            source = named.get(f"in_{symbol.name}")
+            if source is None and buffer.role == "output" and symbol.name in outputs_by_tensor:
+                output = outputs_by_tensor[symbol.name]
+                if (output.shape, output.dtype) != ((1,), "int32"):
+                    yield f"output {output.name!r}, which holds the extent {symbol.name!r}, is no int32 (1,)"
+            elif source is None or (source.role, source.shape, source.dtype) != ("input", (1,), "int32"):
                 yield f"there is no input int32 (1,) called 'in_{symbol.name}' for the extent {symbol.name!r}"
 
 
@@ -249,8 +249,11 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         if buffer.role not in ("input", "output"):
             yield f"{buffer.role} {name!r} has open extents, which only inputs and outputs have"
         least = 0 if any(symbol.low == 0 for symbol in symbols_of(buffer.extents)) else 1
-        if bound(buffer.extents) != buffer.shape or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < least:
-            yield f"{buffer.role} {name!r} has shape {buffer.shape}, and extents {shown(buffer.extents)}"
+        if (
+            upper_bounds(buffer.extents) != buffer.shape
+            or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < least
+        ):
+            yield f"{buffer.role} {name!r} has shape {buffer.shape}, and extents {format_extents(buffer.extents)}"
 
 
 def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator[str]:
@@ -290,21 +293,23 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer], in
         if name not in buffers:
             yield f"there is no buffer {name!r}"
             continue
-        given, asked = buffers[name], param.buffer
+        buffer, asked = buffers[name], param.buffer
         passed = f"buffer {name!r}, passed as {param.role} {asked.name!r},"
-        if given.role not in _MAY_BE_PASSED_AS[param.role]:
-            yield f"{passed} is {'an' if given.role[0] in 'aeiou' else 'a'} {given.role}"
-        if given.dtype != asked.dtype:
-            yield f"{passed} is {given.dtype}, not {asked.dtype}"
-        elif given.nbytes != asked.nbytes:
-            yield from _size_faults(function, param, given, passed) if in_rows else (_size_fault(passed, given, param),)
+        if buffer.role not in _MAY_BE_PASSED_AS[param.role]:
+            yield f"{passed} is {'an' if buffer.role[0] in 'aeiou' else 'a'} {buffer.role}"
+        if buffer.dtype != asked.dtype:
+            yield f"{passed} is {buffer.dtype}, not {asked.dtype}"
+        elif buffer.nbytes != asked.nbytes:
+            yield from (
+                _size_faults(function, param, buffer, passed) if in_rows else (_size_fault(passed, buffer, param),)
+            )
         memory = memories.get(asked.scope)
         alignment = asked.alignment if memory is None else max(asked.alignment, memory.alignment)
-        if given.alignment < alignment:
-            yield f"{passed} has alignment {given.alignment}, less than {alignment}"
+        if buffer.alignment < alignment:
+            yield f"{passed} has alignment {buffer.alignment}, less than {alignment}"
         pool = None if memory is None else f"{step.device}.{memory.name}"
-        if given.in_arena and (given.pool != pool if pool else given.in_scratch):
-            yield f"{passed} is in pool {given.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
+        if buffer.in_arena and (buffer.pool != pool if pool else buffer.in_scratch):
+            yield f"{passed} is in pool {buffer.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
     for blob in function.blobs if isinstance(function, Extern) else ():
         position = [param.buffer.name for param in parameters(function)].index(blob.name)
         passed_blob = step.args[position]
@@ -312,20 +317,20 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer], in
             yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
 
 
-def _size_fault(passed: str, given: Buffer, param: Param) -> str:
-    return f"{passed} has {given.nbytes} bytes, not {param.buffer.nbytes}"
+def _size_fault(passed: str, buffer: Buffer, param: Param) -> str:
+    return f"{passed} has {buffer.nbytes} bytes, not {param.buffer.nbytes}"
 
 
-def _size_faults(function: Kernel, param: Param, given: Buffer, passed: str) -> Iterator[str]:
+def _size_faults(function: Kernel, param: Param, buffer: Buffer, passed: str) -> Iterator[str]:
     """What is wrong with the size of what is passed within rows, which is not that of the parameter."""
     if not isinstance(function, PrimFunc) or function.rows is None:
-        yield f"{_size_fault(passed, given, param)}, and the function, within rows, is none of rows"
+        yield f"{_size_fault(passed, buffer, param)}, and the function, within rows, is none of rows"
         return
     form = function.rows.of(param.buffer.name)
-    if form is None or given.role != "intermediate" or given.nbytes > param.buffer.nbytes:
-        yield _size_fault(passed, given, param)
-    elif given.nbytes % (row_bytes := param.buffer.nbytes // form.height):
-        yield f"{passed} has {given.nbytes} bytes, which are no whole rows of {row_bytes}"
+    if form is None or buffer.role != "intermediate" or buffer.nbytes > param.buffer.nbytes:
+        yield _size_fault(passed, buffer, param)
+    elif buffer.nbytes % (row_bytes := param.buffer.nbytes // form.height):
+        yield f"{passed} has {buffer.nbytes} bytes, which are no whole rows of {row_bytes}"
 
 
 def _updates(program: Program, step: Call, buffer: Buffer, in_rows: bool) -> bool:
@@ -335,17 +340,17 @@ def _updates(program: Program, step: Call, buffer: Buffer, in_rows: bool) -> boo
         return buffer.role in ("intermediate", "output")
     passed = [param for param, name in arguments(program, step) if name == buffer.name]
     out = [param.buffer.name for param in passed if param.role == "output"]
-    given = [param.buffer.name for param in passed if param.role == "input"]
+    inputs = [param.buffer.name for param in passed if param.role == "input"]
     allowed = set(program.functions[step.function].may_alias)
     return (
         (buffer.role == "state" or (buffer.role in ("intermediate", "output") and has_control(program)))
         and len(out) == 1
-        and len(out) + len(given) == len(passed)
-        and all((out[0], name) in allowed for name in given)
+        and len(out) + len(inputs) == len(passed)
+        and all((out[0], name) in allowed for name in inputs)
     )
 
 
-def _flow_faults(program: Program) -> Iterator[Fault]:
+def _flow_faults(program: Program) -> Iterator[Violation]:
     """What is wrong with the order of things: each value is written once, before it is read, and used."""
     positions = {buffer.name: position for position, buffer in enumerate(program.buffers)}
     buffers = {buffer.name: buffer for buffer in program.buffers}
@@ -354,7 +359,7 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
     inner = positions_in_rows(program)
     branches = has_control(program)
     if branches:
-        yield from (Fault(what, step=position) for position, what in flow_faults(program, buffers))
+        yield from (Violation(what, step=position) for position, what in flow_faults(program, buffers))
         used.update((name, position) for position, name in condition_uses(program.steps))
     for position, step in program.calls:
         written = {name for param, name in arguments(program, step) if param.role == "output"}
@@ -362,35 +367,37 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
             buffer = buffers[name]
             unwritten = buffer.role in ("intermediate", "output") and name not in writer and not branches
             if param.role == "input" and unwritten:
-                yield Fault(f"{buffer.role} {name!r} is read before it is written", step=position)
+                yield Violation(f"{buffer.role} {name!r} is read before it is written", step=position)
             twice = (
                 param.role != "input"
                 and step.args.count(name) > 1
                 and not _updates(program, step, buffer, position in inner)
             )
             if twice and (name in written or buffer.role == "workspace"):
-                yield Fault(f"{buffer.role} {name!r} is written and passed twice in one call", step=position)
+                yield Violation(f"{buffer.role} {name!r} is written and passed twice in one call", step=position)
             if buffer.role == "workspace" and used.get(name, position) != position:
-                yield Fault(f"workspace {name!r} is used by step {used[name]} too", step=position)
+                yield Violation(f"workspace {name!r} is used by step {used[name]} too", step=position)
             used.setdefault(name, position)
         for name in sorted(written, key=positions.__getitem__):
             if name in writer and not branches and not (position in inner and is_over(program, step, name)):
-                yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
+                yield Violation(
+                    f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position
+                )
             writer.setdefault(name, position)
     known: dict[tuple[str | None, str], Memory] = {}
     for position, step in program.calls:
         for memory in program.functions[step.function].memories:
             if known.setdefault((step.device, memory.name), memory) is not memory:
                 what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
-                yield Fault(what, step=position)
+                yield Violation(what, step=position)
     for position, buffer in enumerate(program.buffers):
         if buffer.role == "output" and buffer.name not in writer:
-            yield Fault(f"no step writes output {buffer.name!r}", buffer=position)
+            yield Violation(f"no step writes output {buffer.name!r}", buffer=position)
         elif buffer.role not in ("input", "output", "state") and buffer.name not in used:
-            yield Fault(f"no step uses {buffer.role} {buffer.name!r}", buffer=position)
+            yield Violation(f"no step uses {buffer.role} {buffer.name!r}", buffer=position)
 
 
-def _queue_faults(program: Program) -> Iterator[Fault]:
+def _queue_faults(program: Program) -> Iterator[Violation]:
     """What is wrong with externs and the order of what is started on queues, whatever the plan of memory."""
     targets: dict[str, str | None] = {}
     uses = Counter(name for _, step in program.calls for name in step.args)
@@ -399,11 +406,11 @@ def _queue_faults(program: Program) -> Iterator[Fault]:
         if not isinstance(function, Extern):
             continue
         if targets.setdefault(step.function, step.device) != step.device:
-            yield Fault(f"{step.function!r} is called for {targets[step.function]!r} before", step=position)
+            yield Violation(f"{step.function!r} is called for {targets[step.function]!r} before", step=position)
         relocated = {blob.name for blob in function.blobs if blob.relocations}
         for param, name in arguments(program, step):
             if param.buffer.name in relocated and uses[name] > 1:
-                yield Fault(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
+                yield Violation(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
     sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
     events = []
     rows_ends = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
@@ -415,11 +422,11 @@ def _queue_faults(program: Program) -> Iterator[Fault]:
             events.append(Event("branch", is_barrier=position not in rows_ends))
             continue
         touches = [
-            Touch(name, name, 0, sizes[name], param.role in ("output", "workspace"))
+            MemoryAccess(name, name, 0, sizes[name], param.role in ("output", "workspace"))
             for param, name in arguments(program, one)
             if param.role != "constant"
         ]
         events.append(Event(one.function, one.device, one.queue, None, tuple(touches)))
     depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
-    for position, what in order_faults(events, depths):
-        yield Fault(what, step=position)
+    for position, what in find_races(events, depths):
+        yield Violation(what, step=position)

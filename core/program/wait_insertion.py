@@ -24,7 +24,7 @@ class _Accesses:
     writes: frozenset[str]
 
     @staticmethod
-    def of(call: Call, function: Kernel) -> _Accesses:
+    def from_call(call: Call, function: Kernel) -> _Accesses:
         accesses = [(access_of(param.role), name) for param, name in zip(parameters(function), call.args, strict=True)]
         return _Accesses(
             frozenset(name for access, name in accesses if access != "write"),
@@ -61,10 +61,10 @@ def place_waits(
                     wait(queue, 0)
             steps.append(call)
             continue
-        accesses = _Accesses.of(call, functions[call.function])
-        own = (call.device or "", call.queue or "")
+        accesses = _Accesses.from_call(call, functions[call.function])
+        call_queue = (call.device or "", call.queue or "")
         for queue, launches in flying.items():
-            if queue == own:
+            if queue == call_queue:
                 pending = depths[queue] - 1
             elif call.queue is None and call.device == queue[0]:
                 pending = 0  # what is not started on a queue has the device to itself
@@ -75,7 +75,7 @@ def place_waits(
                 wait(queue, pending)
         steps.append(call)
         if call.queue is not None:
-            flying.setdefault(own, []).append(accesses)
+            flying.setdefault(call_queue, []).append(accesses)
     for queue, launches in flying.items():
         if launches:
             wait(queue, 0)
@@ -85,7 +85,7 @@ def place_waits(
 def finish_positions(program: Program) -> list[int]:
     """For each step the position of the step at whose end it has finished: itself, or for a launch the wait that covers
     it; the number of steps where none does."""
-    found = list(range(len(program.steps)))
+    positions = list(range(len(program.steps)))
     flying: dict[tuple[str, str], list[int]] = {}
     for position, step in enumerate(program.steps):
         if step.queue is None or step.device is None:
@@ -93,10 +93,10 @@ def finish_positions(program: Program) -> list[int]:
         launches = flying.setdefault((step.device, step.queue), [])
         if isinstance(step, Call):
             launches.append(position)
-            found[position] = len(program.steps)
+            positions[position] = len(program.steps)
         else:
             finished = launches[: max(0, len(launches) - step.pending)]
             del launches[: len(finished)]
             for launch in finished:
-                found[launch] = position
-    return found
+                positions[launch] = position
+    return positions

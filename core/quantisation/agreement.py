@@ -34,7 +34,7 @@ class Agreement:
     snr_db: float | None
 
 
-def compare(output: str, expected: Sequence[np.ndarray], given: Sequence[np.ndarray], *, classes: bool) -> Agreement:
+def compare(output: str, expected: Sequence[np.ndarray], actual: Sequence[np.ndarray], *, classes: bool) -> Agreement:
     """The agreement of an output.
 
     Args:
@@ -44,12 +44,12 @@ def compare(output: str, expected: Sequence[np.ndarray], given: Sequence[np.ndar
     """
     import numpy as np
 
-    wanted, made = (np.stack([a.astype(np.float64) for a in some]) for some in (expected, given))
-    differences = np.abs(wanted - made)
-    noise, signal = float(np.square(differences).sum()), float(np.square(wanted).sum())
+    reference, quantised = (np.stack([a.astype(np.float64) for a in some]) for some in (expected, actual))
+    differences = np.abs(reference - quantised)
+    noise, signal = float(np.square(differences).sum()), float(np.square(reference).sum())
     top1 = None
     if classes:
-        rows = (a.reshape(-1, a.shape[-1]).argmax(axis=-1) for a in (wanted, made))
+        rows = (a.reshape(-1, a.shape[-1]).argmax(axis=-1) for a in (reference, quantised))
         top1 = float(np.equal(*rows).mean())
     return Agreement(
         output,

@@ -36,22 +36,24 @@ def calibration(
     hint = f"the model's inputs: {', '.join(map(repr, names)) or 'none'}"
     for name in arrays:
         if name not in names:
-            what = f"the model has no input {name!r}" if name else "the data is one array, without a name"
-            raise ModelError(what, where=where, hint=suggest(name, names) + hint)
+            message = f"the model has no input {name!r}" if name else "the data is one array, without a name"
+            raise ModelError(message, where=where, hint=suggest(name, names) + hint)
     if missing := [name for name in names if name not in arrays]:
         named = ", ".join(map(repr, missing))
         raise ModelError(f"there is no data for input{'s' * (len(missing) > 1)} {named}", where=where, hint=hint)
     for row in inputs:
         array = arrays[row.name]
         if array.dtype != np.dtype(row.dtype):
-            what = f"{row.name!r} is {array.dtype}, the model takes {row.dtype}"
-            raise ModelError(what, where=where, hint=f"save it as array.astype(numpy.{row.dtype})")
+            message = f"{row.name!r} is {array.dtype}, the model takes {row.dtype}"
+            raise ModelError(message, where=where, hint=f"save it as array.astype(numpy.{row.dtype})")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             first = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-            what = f"{row.name!r} holds {array[first]} at {list(first)}, which has no range"
-            raise ModelError(what, where=where, hint="leave such samples out")
+            message = f"{row.name!r} holds {array[first]} at {list(first)}, which has no range"
+            raise ModelError(message, where=where, hint="leave such samples out")
     samples = data_set(arrays, inputs, (), where)
     if len(samples) < 2:
-        what = "the data has one sample, which says nothing of how far others reach" if samples else "there is no data"
-        raise ModelError(what, where=where, hint="give some ten or more, as the model will meet them")
+        message = (
+            "the data has one sample, which says nothing of how far others reach" if samples else "there is no data"
+        )
+        raise ModelError(message, where=where, hint="give some ten or more, as the model will meet them")
     return [sample.inputs for sample in samples]

@@ -58,11 +58,11 @@ class FloatGraph:
         self.model = model
         self.nodes: Sequence[NodeProto] = model.graph.node
         self.outputs = [value.name for value in model.graph.output]
-        taken = {node.name for node in self.nodes}
+        names = {node.name for node in self.nodes}
         for position, node in enumerate(self.nodes):
             if not node.name and node.output:
-                node.name = node.output[0] if node.output[0] not in taken else f"{node.output[0]}:{position}"
-                taken.add(node.name)
+                node.name = node.output[0] if node.output[0] not in names else f"{node.output[0]}:{position}"
+                names.add(node.name)
         self._uses = Counter(name for node in self.nodes for name in node.input)
         self._uses.update(self.outputs)
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -71,8 +71,8 @@ class FloatGraph:
         """ModelError where it is quantised already."""
         for node in self.nodes:
             if node.op_type.startswith(_QUANTISED):
-                what = f"the model is quantised already: {clean_text(node.name)!r} is a {clean_text(node.op_type)}"
-                raise ModelError(what, hint="build it as it is, or quantise the float model that it was made of")
+                message = f"the model is quantised already: {clean_text(node.name)!r} is a {clean_text(node.op_type)}"
+                raise ModelError(message, hint="build it as it is, or quantise the float model that it was made of")
 
     @cached_property
     def constants(self) -> dict[str, np.ndarray]:
@@ -114,7 +114,7 @@ class FloatGraph:
         names = set(matching_layers(patterns, [node.name for node in self.nodes]))
         return [node for node in self.nodes if node.name in names]
 
-    def of(self, others: Sequence[NodeProto]) -> tuple[str, ...]:
+    def layers_in(self, others: Sequence[NodeProto]) -> tuple[str, ...]:
         """The names of the layers that those of another form of the model are, or went into."""
         names = {node.name for node in others}
         outputs = {name for node in others for name in node.output}

@@ -23,11 +23,11 @@ def with_integer_io(content: bytes) -> tuple[bytes, list[str]]:
     import onnx
 
     model = onnx.load_from_string(content)
-    kept = [value.name for value in model.graph.input if not _to_int8(model, value.name)]
-    kept += [value.name for value in model.graph.output if not _from_int8(model, value.name)]
+    float_inputs = [value.name for value in model.graph.input if not _to_int8(model, value.name)]
+    float_inputs += [value.name for value in model.graph.output if not _from_int8(model, value.name)]
     del model.graph.value_info[:]  # the names of tensors are others now
     onnx.checker.check_model(model)
-    return model.SerializeToString(deterministic=True), kept
+    return model.SerializeToString(deterministic=True), float_inputs
 
 
 def _to_int8(model: ModelProto, name: str) -> bool:

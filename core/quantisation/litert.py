@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError, RequirementError, UsageError
 from ..support.distribution import extra_hint
 from ..support.interruptible import call_interruptibly
-from ..support.suppress_logging import quietly
+from ..support.suppress_logging import suppress_logging
 from ..targets import QuantisedForm
 from ..targets.quantised import IoDtype
 
@@ -33,17 +33,17 @@ def check_quantiser(form: QuantisedForm) -> None:
     try:
         import ai_edge_quantizer  # noqa: F401 - whether it is there
     except ImportError as error:
-        what = "TFLite models are quantised by ai-edge-quantizer, which is not installed"
-        raise UsageError(what, hint=extra_hint("quantize-tflite", "ai-edge-quantizer")) from error
+        message = "TFLite models are quantised by ai-edge-quantizer, which is not installed"
+        raise UsageError(message, hint=extra_hint("quantize-tflite", "ai-edge-quantizer")) from error
     asked = {
         "scales that are powers of two": form.scales != "any",
         "activations without zero points": form.symmetric,
         f"weights of {form.weight_bits} bits": form.weight_bits != 8,
         "fixed scales": (form.activation_scale, form.weight_scale, form.bias_scale) != (None,) * 3,
     }
-    if missing := [what for what, is_asked in asked.items() if is_asked]:
-        what = f"the target needs {' and '.join(missing)}, which ai-edge-quantizer does not make for TFLite models"
-        raise RequirementError(what, hint="export the float model to ONNX and quantise that file")
+    if missing := [message for message, is_asked in asked.items() if is_asked]:
+        message = f"the target needs {' and '.join(missing)}, which ai-edge-quantizer does not make for TFLite models"
+        raise RequirementError(message, hint="export the float model to ONNX and quantise that file")
 
 
 def quantised_tflite(
@@ -95,14 +95,14 @@ def quantised_tflite(
         return _with_outputs_of(content, bytes(result.quantized_model))
 
     try:
-        with quietly(), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+        with suppress_logging(), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
             return call_interruptibly(quantise)
     except MemoryError:
         raise
     except Exception as error:  # it raises whatever its parts raise
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        what = f"ai-edge-quantizer does not accept the model: {reason[0][:200]}"
-        raise ModelError(what, hint="--exclude LAYER leaves a layer in float") from error
+        message = f"ai-edge-quantizer does not accept the model: {reason[0][:200]}"
+        raise ModelError(message, hint="--exclude LAYER leaves a layer in float") from error
 
 
 def _with_signature(content: bytes, inputs: Sequence[str]) -> bytes:
@@ -113,8 +113,10 @@ def _with_signature(content: bytes, inputs: Sequence[str]) -> bytes:
     graph = model.subgraphs[0]
     for tensor in graph.tensors:
         if tensor.quantization is not None and tensor.quantization.scale is not None and len(tensor.quantization.scale):
-            what = f"the model is quantised already: tensor {tensor.name.decode('utf-8', 'replace')[:60]!r} has a scale"
-            raise ModelError(what, hint="build it as it is, or quantise the float model that it was made of")
+            message = (
+                f"the model is quantised already: tensor {tensor.name.decode('utf-8', 'replace')[:60]!r} has a scale"
+            )
+            raise ModelError(message, hint="build it as it is, or quantise the float model that it was made of")
 
     def tensors(names: Sequence[str], places: Sequence[int]) -> list[Any]:
         maps = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError, UsageError
 from ..support.distribution import extra_hint
 from ..support.interruptible import call_interruptibly
-from ..support.suppress_logging import quietly
+from ..support.suppress_logging import suppress_logging
 from ..targets import QuantisedForm
 from .scales import Chosen
 
@@ -33,8 +33,8 @@ def check_installed() -> None:
     try:
         import onnxruntime.quantization  # noqa: F401 - whether it is there
     except ImportError as error:
-        what = "models are quantised by onnxruntime, which is not installed, or not its quantiser"
-        raise UsageError(what, hint=extra_hint("quantize", "onnxruntime onnx")) from error
+        message = "models are quantised by onnxruntime, which is not installed, or not its quantiser"
+        raise UsageError(message, hint=extra_hint("quantize", "onnxruntime onnx")) from error
 
 
 def prepared(model: ModelProto) -> ModelProto:
@@ -48,12 +48,12 @@ def prepared(model: ModelProto) -> ModelProto:
     import onnx.version_converter
     from onnxruntime.quantization import quant_pre_process
 
-    with _at_work() as folder:
-        path, made = folder / "float.onnx", folder / "prepared.onnx"
+    with _working_folder() as folder:
+        path, prepared_path = folder / "float.onnx", folder / "prepared.onnx"
         opset = min((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=_OPSET)
         onnx.save(model if opset >= _OPSET else onnx.version_converter.convert_version(model, _OPSET), path)
-        call_interruptibly(lambda: quant_pre_process(path, made, skip_symbolic_shape=True))
-        return onnx.load(made)
+        call_interruptibly(lambda: quant_pre_process(path, prepared_path, skip_symbolic_shape=True))
+        return onnx.load(prepared_path)
 
 
 def measured_ranges(model: ModelProto, samples: Sequence[_Sample]) -> dict[str, tuple[float, float]]:
@@ -66,15 +66,15 @@ def measured_ranges(model: ModelProto, samples: Sequence[_Sample]) -> dict[str, 
     import onnx
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
-    with _at_work() as folder:
+    with _working_folder() as folder:
         path = folder / "float.onnx"
         onnx.save(model, path)
         calibrator = create_calibrator(
             path, augmented_model_path=str(folder / "measured.onnx"), calibrate_method=CalibrationMethod.MinMax
         )
         call_interruptibly(lambda: calibrator.collect_data(_reader(samples)))
-        found = calibrator.compute_data()
-    ends = {name: found[name].range_value for name in sorted(found.keys())}
+        ranges = calibrator.compute_data()
+    ends = {name: ranges[name].range_value for name in sorted(ranges.keys())}
     return {name: (float(np.min(low)), float(np.max(high))) for name, (low, high) in ends.items()}
 
 
@@ -101,13 +101,13 @@ def quantised(
         options["TensorQuantOverrides"] = _overrides(chosen)
         # Scales that are given need not end where a limit does; and they leave room for biases.
         options["QDQKeepRemovableActivations"] = options["QDQDisableWeightAdjustForInt32Bias"] = True
-    with _at_work() as folder:
-        path, made = folder / "float.onnx", folder / "quantised.onnx"
+    with _working_folder() as folder:
+        path, quantised_path = folder / "float.onnx", folder / "quantised.onnx"
         onnx.save(model, path)
         quantise = functools.partial(
             quantize_static,
             path,
-            made,
+            quantised_path,
             _reader(samples),
             quant_format=QuantFormat.QDQ,
             per_channel=form.per_channel,
@@ -117,7 +117,7 @@ def quantised(
             extra_options=options,
         )
         call_interruptibly(quantise)
-        content: bytes = onnx.load(made).SerializeToString(deterministic=True)
+        content: bytes = onnx.load(quantised_path).SerializeToString(deterministic=True)
         return content
 
 
@@ -125,14 +125,14 @@ def _overrides(chosen: Chosen) -> dict[str, list[dict[str, Any]]]:
     import numpy as np
     from onnxruntime.quantization import QuantType
 
-    def told(scale: float, zero_point: int, **more: int) -> dict[str, Any]:
+    def override(scale: float, zero_point: int, **more: int) -> dict[str, Any]:
         numbers = {"scale": np.array(scale, np.float32), "zero_point": np.array(zero_point, np.int8)}
         return {"quant_type": QuantType.QInt8, **numbers, **more}
 
-    options = {name: [told(step.scale, step.zero_point)] for name, step in chosen.activations.items()}
+    options = {name: [override(step.scale, step.zero_point)] for name, step in chosen.activations.items()}
     for name, scales in chosen.weights.items():
         axis = {"axis": chosen.axes[name]} if name in chosen.axes else {}
-        options[name] = [told(scale, 0, **axis) for scale in scales]
+        options[name] = [override(scale, 0, **axis) for scale in scales]
     return options
 
 
@@ -151,16 +151,16 @@ def _reader(samples: Sequence[_Sample]) -> Any:
 
 
 @contextmanager
-def _at_work() -> Iterator[Path]:
+def _working_folder() -> Iterator[Path]:
     """A folder to work in. Within, what the quantiser says of its work is not heard; where it fails, that is a
     ModelError.
     """
     try:
-        with tempfile.TemporaryDirectory() as folder, quietly():
+        with tempfile.TemporaryDirectory() as folder, suppress_logging():
             yield Path(folder)
     except MemoryError:
         raise
     except Exception as error:  # what it raises is whatever its parts raise
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        what = f"onnxruntime's quantiser does not take the model: {reason[0][:200]}"
-        raise ModelError(what, hint="--exclude LAYER leaves a layer in float") from error
+        message = f"onnxruntime's quantiser does not take the model: {reason[0][:200]}"
+        raise ModelError(message, hint="--exclude LAYER leaves a layer in float") from error

@@ -19,8 +19,9 @@ from ..plugins import PluginHost, default_host
 from ..relay.module import IRModule
 from ..reports.explain import explain
 from ..runtime.files import read_arrays
-from ..support.argument_checks import path_of, told
+from ..support.argument_checks import path_of
 from ..support.float_environment import default_mode
+from ..support.formatting import format_value
 from ..support.regular_files import open_plain, write_whole
 from ..targets import QuantisedForm
 from ..targets.quantised import IoDtype, Scales
@@ -182,7 +183,7 @@ def quantize_for(
     say = progress or (lambda what: None)
     form = _form(members, scales)
     if io_dtype not in get_args(IoDtype):
-        raise UsageError(f"inputs and outputs cannot be {told(io_dtype)}", hint=" or ".join(get_args(IoDtype)))
+        raise UsageError(f"inputs and outputs cannot be {format_value(io_dtype)}", hint=" or ".join(get_args(IoDtype)))
     is_tflite = _is_tflite(path)
     if is_tflite:
         check_quantiser(form)
@@ -287,7 +288,7 @@ def _quantise_onnx(task: _Task) -> Quantised:
     named = graph.named(task.exclude)
     say("prepare")
     graph = FloatGraph(prepared(graph.model))
-    excluded = graph.of(named)
+    excluded = graph.layers_in(named)
     notes: list[str] = []
     chosen = None
     original = graph.model.SerializeToString(deterministic=True)
@@ -309,15 +310,17 @@ def _quantise_onnx(task: _Task) -> Quantised:
 def _form(members: Members, scales: Scales | None) -> QuantisedForm:
     form = QuantisedForm.for_all({member.label: member.quantised for member in members.accelerators or members.hosts})
     if form.activation_bits != 8:
-        what = f"activations of {form.activation_bits} bits are asked for, and onnxruntime's quantiser makes those of 8"
-        raise RequirementError(what, hint="choose a target of 8 bits, or train the model with its own quantisation")
+        message = (
+            f"activations of {form.activation_bits} bits are asked for, and onnxruntime's quantiser makes those of 8"
+        )
+        raise RequirementError(message, hint="choose a target of 8 bits, or train the model with its own quantisation")
     if scales is None:
         return form
     if scales not in get_args(Scales):
-        raise UsageError(f"{told(scales)} are no scales", hint=" or ".join(get_args(Scales)))
+        raise UsageError(f"{format_value(scales)} are no scales", hint=" or ".join(get_args(Scales)))
     if scales == "any" and None not in (form.activation_scale, form.weight_scale):
-        what = "the accelerator has scales of its own: others cannot be chosen"
-        raise UsageError(what, hint="leave out the choice of scales")
+        message = "the accelerator has scales of its own: others cannot be chosen"
+        raise UsageError(message, hint="leave out the choice of scales")
     return replace(form, scales=scales)
 
 
@@ -359,18 +362,18 @@ def _agreement(
     for path in (was, now):
         run = oracle(path, shapes)
         sides.append([run([sample[row.name] for row in inputs]) for sample in samples])
-    found = []
+    agreements = []
     for position, info in enumerate(form.signature.outputs):
-        expected, given = ([outputs[position] for outputs in side] for side in sides)
+        expected, actual = ([outputs[position] for outputs in side] for side in sides)
         if expected[0].dtype.kind != "f":
             continue
-        found.append(compare(info.name, expected, given, classes=_are_classes(expected[0].shape, shapes)))
-    return tuple(found)
+        agreements.append(compare(info.name, expected, actual, classes=_are_classes(expected[0].shape, shapes)))
+    return tuple(agreements)
 
 
 def _are_classes(shape: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) -> bool:
     """Whether an output looks like classes, each row a list of them: two dimensions, and no input is of that width."""
-    return len(shape) == 2 and shape[1] > 1 and all(shape[1] not in given[-1:] for given in inputs)
+    return len(shape) == 2 and shape[1] > 1 and all(shape[1] not in input_shape[-1:] for input_shape in inputs)
 
 
 def _offloaded(loaded: LoadedModel, members: Members) -> float:
@@ -379,11 +382,11 @@ def _offloaded(loaded: LoadedModel, members: Members) -> float:
     return explain(build, reasons=False).offloaded
 
 
-def _cut_off(what: str, reach: Mapping[str, float]) -> list[str]:
+def _cut_off(title: str, reach: Mapping[str, float]) -> list[str]:
     """A note on what the scales of the hardware do not hold."""
     if not reach:
         return []
     names = sorted(reach, key=lambda name: -reach[name])
     shown = ", ".join(f"{name!r} {reach[name]:.3g} times as far" for name in names[:_TOLD])
     more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
-    return [f"{len(names)} {what} reach further than the accelerator's scale, and are cut off: {shown}{more}"]
+    return [f"{len(names)} {title} reach further than the accelerator's scale, and are cut off: {shown}{more}"]

@@ -18,7 +18,7 @@ from .graph import FloatGraph, Weight
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Chosen", "Step", "choose", "fit_constants"]
+__all__ = ["ActivationScale", "Chosen", "choose", "fit_constants"]
 
 _SAME = ("Flatten", "Gather", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results are numbers of their first input, which the quantiser gives the scale of that."""
@@ -37,7 +37,7 @@ _EXPONENTS = (-40, 40)
 
 
 @dataclass(frozen=True)
-class Step:
+class ActivationScale:
     """Scale and zero point of an activation of int8."""
 
     scale: float
@@ -55,7 +55,7 @@ class Chosen:
         cut_off: activations that reach further than their scale, with how far, as a multiple of what it covers.
     """
 
-    activations: Mapping[str, Step] = field(default_factory=dict)
+    activations: Mapping[str, ActivationScale] = field(default_factory=dict)
     weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     axes: Mapping[str, int] = field(default_factory=dict)
     cut_off: Mapping[str, float] = field(default_factory=dict)
@@ -100,8 +100,8 @@ def fit_constants(graph: FloatGraph, form: QuantisedForm) -> dict[str, float]:
 
     cut: dict[str, float] = {}
     for weight in graph.weights():
-        wanted = ((weight.name, form.weight_scale, form.weight_bits), (weight.bias, form.bias_scale, form.bias_bits))
-        for name, scale, bits in wanted:
+        requested = ((weight.name, form.weight_scale, form.weight_bits), (weight.bias, form.bias_scale, form.bias_bits))
+        for name, scale, bits in requested:
             if name is None or scale is None:
                 continue
             low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -112,32 +112,34 @@ def fit_constants(graph: FloatGraph, form: QuantisedForm) -> dict[str, float]:
     return cut
 
 
-def _activations(graph: FloatGraph, ranges: Mapping[str, tuple[float, float]], form: QuantisedForm) -> dict[str, Step]:
-    known = dict(ranges)
+def _activations(
+    graph: FloatGraph, ranges: Mapping[str, tuple[float, float]], form: QuantisedForm
+) -> dict[str, ActivationScale]:
+    widened = dict(ranges)
     for node in reversed(graph.nodes):
         # What a limit cuts off need not be told apart before it; so there is one scale on both sides.
-        if node.op_type in _LIMITS and graph.used_once(node.input[0]) and node.output[0] in known:
-            known[node.input[0]] = known[node.output[0]]
-    steps = {name: _step(low, high, form) for name, (low, high) in known.items()}
+        if node.op_type in _LIMITS and graph.used_once(node.input[0]) and node.output[0] in widened:
+            widened[node.input[0]] = widened[node.output[0]]
+    steps = {name: _step(low, high, form) for name, (low, high) in widened.items()}
     for node in graph.nodes:
         if node.op_type in _SAME and node.input[0] in steps:
             steps.update({name: steps[node.input[0]] for name in node.output if name in steps})
     return steps
 
 
-def _step(low: float, high: float, form: QuantisedForm) -> Step:
+def _step(low: float, high: float, form: QuantisedForm) -> ActivationScale:
     low, high, codes = min(low, 0.0), max(high, 0.0), 2**form.activation_bits
     if form.activation_scale is not None:
         scale = form.activation_scale
     else:
         scale = _power_above(max(-low, high) / (codes // 2) if form.symmetric else (high - low) / codes)
     if form.symmetric:
-        return Step(scale, 0)
-    return Step(scale, min(max(round(-(codes // 2) - low / scale), -(codes // 2)), codes // 2 - 1))
+        return ActivationScale(scale, 0)
+    return ActivationScale(scale, min(max(round(-(codes // 2) - low / scale), -(codes // 2)), codes // 2 - 1))
 
 
 def _weight_scales(
-    graph: FloatGraph, weight: Weight, steps: Mapping[str, Step], form: QuantisedForm
+    graph: FloatGraph, weight: Weight, steps: Mapping[str, ActivationScale], form: QuantisedForm
 ) -> tuple[float, ...]:
     """For each output channel, or one for all."""
     import numpy as np
@@ -149,12 +151,12 @@ def _weight_scales(
     bias = np.zeros(len(rows)) if weight.bias is None else graph.constants[weight.bias].astype(np.float64).reshape(-1)
     bias = np.broadcast_to(bias, len(rows)) if bias.size in (1, len(rows)) else np.zeros(len(rows))
     fine = [_scale_of(row, form) for row in rows]
-    read, made = steps.get(weight.node.input[0]), steps.get(weight.node.output[0])
-    if read is not None and made is not None:
-        reach = max(127 - read.zero_point, 128 + read.zero_point, 128)
-        least = _power_above(_LEAST_FACTOR * made.scale / read.scale)
+    input_step, output_step = steps.get(weight.node.input[0]), steps.get(weight.node.output[0])
+    if input_step is not None and output_step is not None:
+        reach = max(127 - input_step.zero_point, 128 + input_step.zero_point, 128)
+        least = _power_above(_LEAST_FACTOR * output_step.scale / input_step.scale)
         products = (np.abs(rows).sum(axis=1) * reach).tolist()  # in units of the weights' scale, as are biases
-        biases = (np.abs(bias) / read.scale).tolist()
+        biases = (np.abs(bias) / input_step.scale).tolist()
         rounded = rows.shape[1] * reach / 2  # by which rounding may add to the products
         fine = [
             _exact(_exact(max(scale, least), total, rounded, _MOST_PRODUCTS), addend, 0.5, _MOST_BIAS)

@@ -55,7 +55,7 @@ def _lessen(attrs: Attrs, shape: tuple[Dim, ...], values: dict[str, Dim]) -> Non
     if isinstance(extent, Extent):
         symbol = extent.symbols[0]
         if symbol.high > most:
-            values[symbol.name] = Extent.of(Symbol(symbol.name, min(symbol.low, most - 1), most))
+            values[symbol.name] = Extent.from_symbol(Symbol(symbol.name, min(symbol.low, most - 1), most))
 
 
 def _type(type_: Type, values: Mapping[str, Dim]) -> Type:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ModelError
 from ..support.interning import Node
 from ..tir.form.dtype import DTYPES, itemsize
-from ..tir.form.symbolic_dims import Extent, bound, is_open
+from ..tir.form.symbolic_dims import Extent, is_open, upper_bounds
 
 __all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
 
@@ -60,7 +60,7 @@ class TensorType(Type):
     @property
     def nbytes(self) -> int:
         """What its elements take, in bytes; where an extent is open, at most."""
-        return math.prod(bound(self.shape)) * itemsize(self.dtype)
+        return math.prod(upper_bounds(self.shape)) * itemsize(self.dtype)
 
     @property
     def is_open(self) -> bool:
@@ -70,7 +70,7 @@ class TensorType(Type):
     @property
     def bound(self) -> TensorType:
         """The type with the largest values of open extents: how the tensor lies in memory."""
-        return TensorType(bound(self.shape), self.dtype) if self.is_open else self
+        return TensorType(upper_bounds(self.shape), self.dtype) if self.is_open else self
 
     def __str__(self) -> str:
         return f"Tensor[{self.shape}, {self.dtype}]"

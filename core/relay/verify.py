@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import InternalError
 from ..tir.form.dtype import bounds, is_integer
 from ..tir.form.nodes import PrimFunc
-from ..tir.form.symbolic_dims import Symbol, bound, shown, symbols_of
+from ..tir.form.symbolic_dims import Symbol, format_extents, symbols_of, upper_bounds
 from ..tir.form.verify import verify as verify_prim_func
 from .computed_dimensions import cut_of, cut_symbols, unfounded
 from .expr import Call, Constant, Control, Function, GlobalVar, Var, tensors_of
@@ -171,8 +171,10 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
         for info, type_ in zip(tensors, types, strict=True):
             for what in _quantisation_faults(info, type_):
                 yield Fault(f"{side} {info.name!r} {what}")
-            if info.shape is not None and (not isinstance(type_, TensorType) or bound(info.shape) != type_.shape):
-                yield Fault(f"{side} {info.name!r} has shape ({shown(info.shape)}) and is {type_}")
+            if info.shape is not None and (
+                not isinstance(type_, TensorType) or upper_bounds(info.shape) != type_.shape
+            ):
+                yield Fault(f"{side} {info.name!r} has shape ({format_extents(info.shape)}) and is {type_}")
 
 
 def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Fault]:

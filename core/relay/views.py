@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tir.form.symbolic_dims import bound
+from ..tir.form.symbolic_dims import upper_bounds
 from .expr import Call, Expr
 
 __all__ = ["FREE_OPS", "is_view", "strip_views"]
@@ -18,7 +18,9 @@ def is_view(expr: Expr) -> bool:
     """
     if not isinstance(expr, Call):
         return False
-    return expr.op_name in FREE_OPS or (expr.op_name == "cut" and bound(expr.shape) == bound(expr.args[0].shape))
+    return expr.op_name in FREE_OPS or (
+        expr.op_name == "cut" and upper_bounds(expr.shape) == upper_bounds(expr.args[0].shape)
+    )
 
 
 def strip_views(expr: Expr) -> Expr:

@@ -24,8 +24,8 @@ from ..plugins import PluginHost
 from ..program import Program
 from ..relay.module import IRModule
 from ..runtime.open_shapes import OpenShapes
-from ..support.argument_checks import told
 from ..support.float_environment import default_mode
+from ..support.formatting import format_value
 from ..support.html import html_of, table
 from ..targets import Alias, TargetKind
 from ..targets.kind import COMPOSITE
@@ -118,7 +118,7 @@ def verify(
         RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and `Artifact.run`.
     """
     if against != "builtin" and against not in ORACLES:
-        raise UsageError(f"{told(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
+        raise UsageError(f"{format_value(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
     check_options(samples, step_limit_s)
     asked = BuildOptions.read("verify", options)
     is_file = isinstance(model, (str, os.PathLike)) and not is_artifact(model)

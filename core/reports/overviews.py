@@ -22,8 +22,9 @@ from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel, try_kept_model
 from ..pipeline.loading import LoadedModel, Model
 from ..pipeline.memory_limit import require_ram
-from ..support.argument_checks import path_of, told
+from ..support.argument_checks import path_of
 from ..support.float_environment import default_mode
+from ..support.formatting import format_value
 from ..support.html import element, html_of, table
 from ..support.json_record import to_json
 from ..support.regular_files import write_whole
@@ -199,7 +200,7 @@ def plan(model: Model, target: TargetLike, **options: Unpack[BuildKeywords]) -> 
     """
     asked = BuildOptions.read("plan", {"partition": Collage(), **options})
     if not isinstance(asked.partition, Collage):
-        what = f"{told(asked.partition)} makes no plan"
+        what = f"{format_value(asked.partition)} makes no plan"
         raise UsageError(what, hint="give a uma.partition.Collage, or leave out partition")
     if artifact_asked(model) is not None:
         raise UsageError("an artifact is placed already", hint="give the model's file")

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import ModelError, RequirementError
 from ..support.machines import EmulatedBoard, Runner
 from ..toolchain.cache import Cache, library_key
-from ..toolchain.compile import Part, compile_program
+from ..toolchain.compile import CompileUnit, compile_program
 from ..toolchain.elf import segments
 from .abi import abi
 
@@ -32,7 +32,7 @@ _REGION_BYTES = 1 << 28
 
 
 def make_image(
-    parts: Sequence[Part],
+    parts: Sequence[CompileUnit],
     files: Mapping[str, bytes],
     runner: Runner,
     libraries: Sequence[Path] = (),

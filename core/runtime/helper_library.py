@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ToolchainError
 from ..toolchain.cache import Cache, library_key, on_trial
-from ..toolchain.compile import Part, compile_shared
+from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
 from .abi import abi
 
@@ -29,7 +29,7 @@ def part_of_runtime(source: str, headers: tuple[str, ...], what: str) -> Any:
     Raises:
         ToolchainError: it cannot be compiled or loaded.
     """
-    part = Part(find_compiler(), [source], ["-std=c99", "-O2"])
+    part = CompileUnit(find_compiler(), [source], ["-std=c99", "-O2"])
     files = {name: (_CSRC / name).read_bytes() for name in (source, *headers)}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     path = Cache().library(library_key(digests, [part]), lambda output: compile_shared([part], files, output))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import ToolchainError
 from ..toolchain.cache import Cache, library_key
-from ..toolchain.compile import Part, compile_shared
+from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
 from ..toolchain.elf import functions, section_bytes
 from .cycle_table import cycles_of
@@ -99,7 +99,7 @@ def place_plugin(folder: Path, image: bytes) -> tuple[str, ...]:
 def _plugin() -> Path:
     source = Path(__file__).with_name("emulation").joinpath(_SOURCE).read_bytes()
     flags = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", f"-DUMA_PLUGIN_VERSION={_INTERFACE}")
-    parts = [Part(find_compiler(), [_SOURCE], flags)]
+    parts = [CompileUnit(find_compiler(), [_SOURCE], flags)]
     key = library_key({_SOURCE: sha256(source).hexdigest()}, parts)
     return Cache().library(key, lambda output: compile_shared(parts, {_SOURCE: source}, output))
 

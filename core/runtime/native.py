@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
-from ..support.float_environment import kept_mode
+from ..support.float_environment import preserving_mode
 from ..support.interruptible import Detached, is_abandoned, is_main_thread
 from ..tir.form.dtype import DTYPES
 from .abi import Array, abi, aligned, text
@@ -96,7 +96,7 @@ class NativeModel:
         where = str(self.path)
         try:
             # Held as long as the model: the functions must stay mapped while a session may call them.
-            with kept_mode(f"loading {where}, or a library that it is linked with,"):
+            with preserving_mode(f"loading {where}, or a library that it is linked with,"):
                 self._library = ffi.dlopen(where, ffi.RTLD_NOW | ffi.RTLD_LOCAL)
             entry = self._library.uma_model_entry
         except (OSError, AttributeError) as error:
@@ -262,7 +262,7 @@ class Session(ModelSession):
         devices = ffi.NULL
         if self._devices is not None:
             labels = ", ".join(info.label for info in self.model.devices)
-            with kept_mode(f"the driver of {labels}, when it was opened,"):
+            with preserving_mode(f"the driver of {labels}, when it was opened,"):
                 self._devices.open()
             devices = self._devices.table
         arena, _, state = (ffi.cast("void *", memory.ctypes.data) for memory in self._memory)

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import ModelError
-from ..tir.form.symbolic_dims import Dim, Extent, Symbol, parse_extents, shown, symbols_of, valued
+from ..tir.form.symbolic_dims import Dim, Extent, Symbol, format_extents, parse_extents, substitute_symbols, symbols_of
 from .abi import Array
 
 __all__ = ["OpenShapes", "Row"]
@@ -80,11 +80,11 @@ class OpenShapes:
 
     def shown(self, row: Typed) -> str:
         """An input for people, as in ``int64[1, tokens[1:128]]``."""
-        return f"{row.dtype}[{shown(self._inputs.get(row.name) or self._shapes[row.name])}]"
+        return f"{row.dtype}[{format_extents(self._inputs.get(row.name) or self._shapes[row.name])}]"
 
     def shape(self, name: str, extents: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of an input where open extents have values, by the names of their symbols."""
-        return valued(self._inputs.get(name) or self._shapes[name], extents)
+        return substitute_symbols(self._inputs.get(name) or self._shapes[name], extents)
 
     def extents(self, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
         """The values of the open extents, by the names of their symbols.
@@ -119,7 +119,7 @@ class OpenShapes:
                     learn(extent.symbols[0], value, what)
                 fits = fits and (isinstance(extent, Extent) or extent == value)
             if not fits:
-                raise ModelError(f"{what} is not of shape [{shown(wanted)}]", where=self._where)
+                raise ModelError(f"{what} is not of shape [{format_extents(wanted)}]", where=self._where)
         return known
 
     def widened(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -152,7 +152,7 @@ class OpenShapes:
         extents |= {symbol.name: int(outputs[name][0]) for name, symbol in self.computed.items()}
         made = {name: array for name, array in outputs.items() if name not in self.computed}
         for name, shape in self._outputs.items():
-            made[name] = outputs[name][tuple(map(slice, valued(shape, extents)))].copy()
+            made[name] = outputs[name][tuple(map(slice, substitute_symbols(shape, extents)))].copy()
         return made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import ToolchainError
 from ..toolchain.cache import Cache, library_key
-from ..toolchain.compile import Part, compile_program
+from ..toolchain.compile import CompileUnit, compile_program
 from ..toolchain.discovery import Compiler, host_cpu_id
 from ..toolchain.subprocesses import ending, excerpt, run
 
@@ -45,7 +45,7 @@ def measured_peaks(compiler: Compiler, flags: Sequence[str]) -> Peaks:
     """
     source = _SOURCE.read_bytes()
     # However little a model is optimised, this is about the machine.
-    part = Part(compiler, [_SOURCE.name], [*(flag for flag in flags if not flag.startswith("-O")), "-O3"])
+    part = CompileUnit(compiler, [_SOURCE.name], [*(flag for flag in flags if not flag.startswith("-O")), "-O3"])
     digests = {_SOURCE.name: hashlib.sha256(source).hexdigest(), "this CPU": host_cpu_id()}
 
     def measure(output: Path) -> None:

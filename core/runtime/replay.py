@@ -18,7 +18,7 @@ from ..codegen.devices import CORE_BUSES, Device, device_files, device_tables, s
 from ..contract.drivers import Register
 from ..errors import DeviceError, ModelError, ToolchainError, UsageError
 from ..toolchain.cache import Cache, library_key, on_trial
-from ..toolchain.compile import Part, compile_shared
+from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
 from .abi import Array, abi, aligned
@@ -200,7 +200,7 @@ def _library(device: Device) -> Path:
     files = {file.name: file.read_text(encoding="utf-8") for file in sorted(_CSRC.glob("*.h"))}
     files |= {**own, _SOURCE: source}
     sources = [_SOURCE, *(name for name in own if name.endswith(".c"))]
-    part = Part(find_compiler(), sources, ["-std=c99", "-O2"])
+    part = CompileUnit(find_compiler(), sources, ["-std=c99", "-O2"])
     where = f"device {device.label!r}, target kind {device.kind!r}"
     libraries = [require_library(one, part.compiler, where, part.flags) for one in device.runtime.libraries]
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}

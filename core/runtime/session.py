@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..support.argument_checks import told
+from ..support.formatting import format_value
 from ..tir.form.dtype import DTYPES
 from .abi import Array
 from .open_shapes import OpenShapes
@@ -150,7 +150,9 @@ class ModelSession(ABC):
         """
         at: object = offset
         if not isinstance(at, int) or dtype not in DTYPES:
-            raise UsageError(f"{told(offset)} and {told(dtype)} are no offset in bytes and type of elements")
+            raise UsageError(
+                f"{format_value(offset)} and {format_value(dtype)} are no offset in bytes and type of elements"
+            )
         arena = self._arena()
         end = offset + math.prod(shape) * np.dtype(dtype).itemsize
         if not 0 <= offset <= end <= arena.size:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError, UsageError
-from ..support.argument_checks import path_of, told
+from ..support.argument_checks import path_of
+from ..support.formatting import format_value
 from .abi import Array
 from .files import read_arrays, save_arrays
 from .tensors import TensorInfo
@@ -90,7 +91,7 @@ def check_state(state: SessionState, wanted: Sequence[TensorInfo], digest: str |
     given_state: object = state
     if not isinstance(given_state, SessionState):
         hint = "restore what a session of this model saved"
-        raise UsageError(f"{told(state)} is no state of a session", where=f"model {model}", hint=hint)
+        raise UsageError(f"{format_value(state)} is no state of a session", where=f"model {model}", hint=hint)
     known = {info.name: str(info) for info in wanted}
     given = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
     other = None not in (state.model, digest) and state.model != digest

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from ..errors import UsageError
-from ..support.argument_checks import told
+from ..support.formatting import format_value
 from .abi import abi
 from .helper_library import part_of_runtime
 
@@ -34,7 +34,7 @@ def threads_of(asked: int | None, marked: int, where: str, emulator: str | None 
         return min(marked, _processors())
     given: object = asked
     if isinstance(given, bool) or not isinstance(given, int) or asked < 1:
-        raise UsageError(f"{told(asked)} is no number of threads", where=where, hint="give 1 or more")
+        raise UsageError(f"{format_value(asked)} is no number of threads", where=where, hint="give 1 or more")
     if emulator is not None and asked > 1:
         what = f"the model runs in {emulator}, which has one thread and not {asked}"
         raise UsageError(what, where=where, hint="leave out the threads")

@@ -45,34 +45,34 @@ class Names:
     kind: str
 
     @staticmethod
-    def of(given: str, *, kinds: Collection[str] = (), commands: Collection[str] = ()) -> Names:
+    def from_text(text: str, *, kinds: Collection[str] = (), commands: Collection[str] = ()) -> Names:
         """Those that follow from what an author writes: a name, with or without ``uma-`` before it.
 
         Args:
-            given: the name.
+            text: the name.
             kinds: that there are already.
             commands: of the command line: ``uma KIND`` is to call the plugin's own.
 
         Raises:
             UsageError: it is no name, or one that is taken; the hint says which names work.
         """
-        name = re.sub(r"^uma[-_]", "", given)
+        name = re.sub(r"^uma[-_]", "", text)
         if not _NAME.fullmatch(name) or not 2 <= len(name) <= LONGEST:
-            raise _refused(given, "is no name of a plugin", _close_to(name))
+            raise _refused(text, "is no name of a plugin", _close_to(name))
         kind = name.replace("-", "_")
         names = Names(kind)
         if keyword.iskeyword(kind) or keyword.issoftkeyword(kind) or hasattr(builtins, kind):
-            raise _refused(given, "is a word of Python", f"{kind}_npu")
+            raise _refused(text, "is a word of Python", f"{kind}_npu")
         if kind in _C.split():
-            raise _refused(given, "is a word of C", f"{kind}_npu")
+            raise _refused(text, "is a word of C", f"{kind}_npu")
         if kind == "uma" or kind in commands or kind.replace("_", "-") in commands:
-            raise _refused(given, "is a command of uma", f"{kind}_npu")
+            raise _refused(text, "is a command of uma", f"{kind}_npu")
         if kind in ("core", "composite", "my_npu"):
-            raise _refused(given, "is UMA's own", f"{kind}_npu" if kind != "my_npu" else "acme_npu")
+            raise _refused(text, "is UMA's own", f"{kind}_npu" if kind != "my_npu" else "acme_npu")
         if kind in kinds:
-            raise _refused(given, "is a target kind of an installed plugin already", f"{kind}_2")
+            raise _refused(text, "is a target kind of an installed plugin already", f"{kind}_2")
         if find_spec(names.package) is not None:
-            raise _refused(given, f"is taken: there is a package {names.package} already", f"{kind}_2")
+            raise _refused(text, f"is taken: there is a package {names.package} already", f"{kind}_2")
         return names
 
     @property
@@ -96,8 +96,8 @@ class Names:
         return text.replace("my_npu", self.kind)
 
 
-def _refused(given: str, why: str, better: str) -> UsageError:
-    return UsageError(f"{given!r:.80} {why}", hint=f"{better} would do; {RULE}")
+def _refused(text: str, why: str, better: str) -> UsageError:
+    return UsageError(f"{text!r:.80} {why}", hint=f"{better} would do; {RULE}")
 
 
 def _close_to(name: str) -> str:

@@ -120,7 +120,7 @@ def new_package(
     """
     form = _FORMS.get((lowering, dtype))
     if form is None:
-        there = ", ".join(f"--lowering {one} --dtype {of}" for one, of in _FORMS)
+        there = ", ".join(f"--lowering {one} --dtype {number_type}" for one, number_type in _FORMS)
         raise UsageError(f"there is no template for --lowering {lowering} --dtype {dtype}", hint=f"there is {there}")
     core = ("uma-core", __version__)
     needs = [*(f"{name}{_compatible(version)}" for name, version in (core, host_distribution)), *form.needs]

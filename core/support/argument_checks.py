@@ -8,38 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from .formatting import format_value
 
-__all__ = ["check_mapping", "path_of", "told"]
-
-
-def told(value: object) -> str:
-    """A value that is no good, in few words."""
-    if value is None or isinstance(value, (bool, int, float)) or (isinstance(value, (str, bytes)) and len(value) < 40):
-        return repr(value)
-    return f"a value of type {type(value).__name__}"
+__all__ = ["check_mapping", "path_of"]
 
 
-def path_of(given: object, what: str) -> Path:
+def path_of(value: object, title: str) -> Path:
     """The path that a caller gave.
 
     Args:
-        given: a str, or what has a path of str.
-        what: names what it is the path of, with its article.
+        value: a str, or what has a path of str.
+        title: names what it is the path of, with its article.
 
     Raises:
         UsageError: it is something else.
     """
-    if isinstance(given, (str, os.PathLike)) and isinstance(path := os.fspath(given), str):
+    if isinstance(value, (str, os.PathLike)) and isinstance(path := os.fspath(value), str):
         return Path(path)
-    raise UsageError(f"{told(given)} is no path of {what}", hint="give a str or a pathlib.Path")
+    raise UsageError(f"{format_value(value)} is no path of {title}", hint="give a str or a pathlib.Path")
 
 
-def check_mapping(given: object, values: type | tuple[type, ...], what: str, example: str) -> Mapping[str, Any]:
-    """``given``, which is a mapping from texts to ``values``.
+def check_mapping(value: object, values: type | tuple[type, ...], parameter: str, example: str) -> Mapping[str, Any]:
+    """``value``, which is a mapping from texts to ``values``.
 
     Raises:
         UsageError: it is something else.
     """
-    if isinstance(given, Mapping) and all(isinstance(k, str) and isinstance(v, values) for k, v in given.items()):
-        return given
-    raise UsageError(f"{told(given)} cannot be the {what} of a model", hint=f"for example {what}={example}")
+    if isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, values) for k, v in value.items()):
+        return value
+    raise UsageError(
+        f"{format_value(value)} cannot be the {parameter} of a model", hint=f"for example {parameter}={example}"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .package_metadata import Distribution
 
-__all__ = ["CORE", "extra_hint", "rivals"]
+__all__ = ["CORE", "conflicting_distributions", "extra_hint"]
 
 CORE = "uma-core"
 """The name of the distribution."""
@@ -23,28 +23,28 @@ def extra_hint(extra: str, packages: str) -> str:
     from .package_metadata import PackageNotFoundError, metadata
 
     try:
-        found = metadata(CORE)
+        headers = metadata(CORE)
     except PackageNotFoundError:  # it runs from its sources
         return f"pip install {packages}"
-    offered = extra in (found.get_all("Provides-Extra") or ())
-    return f"pip install '{found['Name']}[{extra}]'" if offered else f"pip install {packages}"
+    offered = extra in (headers.get_all("Provides-Extra") or ())
+    return f"pip install '{headers['Name']}[{extra}]'" if offered else f"pip install {packages}"
 
 
-def rivals() -> Iterator[tuple[str, str, str]]:
+def conflicting_distributions() -> Iterator[tuple[str, str, str]]:
     """Name, version and place of each other distribution that installs files into the import package of this one."""
     from .package_metadata import distributions, headers, read
 
-    for found in distributions():
-        name, version = headers(found, "Name", "Version")
+    for distribution in distributions():
+        name, version = headers(distribution, "Name", "Version")
         if name is None or name.lower().replace("_", "-") == CORE:
             continue
-        if read(found, _has_ours):
-            yield name, version or "(no version)", str(found.locate_file(_PACKAGE))
+        if read(distribution, _has_ours):
+            yield name, version or "(no version)", str(distribution.locate_file(_PACKAGE))
 
 
-def _has_ours(found: Distribution) -> bool:
+def _has_ours(distribution: Distribution) -> bool:
     # (`files` looks for each of them on the disk: thousands, of which next to none are of interest.)
-    record = found.read_text("RECORD")
+    record = distribution.read_text("RECORD")
     if record is not None and not _OURS.search(record):
         return False
-    return any(file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in found.files or ())
+    return any(file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in distribution.files or ())

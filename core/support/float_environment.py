@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["DEFAULT", "default_mode", "kept_mode", "put_back", "read_mode", "saved", "shown"]
+__all__ = ["DEFAULT", "default_mode", "describe_mode", "preserving_mode", "read_mode", "restore_mode", "save_mode"]
 
 DEFAULT = ("to nearest", False)
 """The default mode, as `read_mode` gives it."""
@@ -36,7 +36,7 @@ def read_mode() -> tuple[str, bool]:
     return rounding, 5e-324 + 0.0 * least == 0.0 or least * 0.5 == 0.0
 
 
-def shown(mode: tuple[str, bool]) -> str:
+def describe_mode(mode: tuple[str, bool]) -> str:
     """A mode, as far as it is not the default."""
     rounding, flushes = mode
     words = [f"rounding {rounding}"] if rounding != DEFAULT[0] else []
@@ -60,8 +60,8 @@ def _functions() -> tuple[Any, Any] | None:
     return None
 
 
-def saved() -> Any:
-    """The mode of this thread, for `put_back`."""
+def save_mode() -> Any:
+    """The mode of this thread, for `restore_mode`."""
     functions = _functions()
     if functions is None:
         return None
@@ -72,8 +72,8 @@ def saved() -> Any:
     return environment
 
 
-def put_back(environment: Any) -> None:
-    """Give this thread the mode that `saved` found."""
+def restore_mode(environment: Any) -> None:
+    """Give this thread the mode that `save_mode` found."""
     functions = _functions()
     if functions is not None and environment is not None:
         functions[1](environment)
@@ -81,9 +81,9 @@ def put_back(environment: Any) -> None:
 
 @functools.cache
 def _default() -> Any:
-    """The default mode, for `put_back`: that of a thread that has it, or of one that C gives it."""
+    """The default mode, for `restore_mode`: that of a thread that has it, or of one that C gives it."""
     if read_mode() == DEFAULT:
-        return saved()
+        return save_mode()
     import ctypes
 
     # FE_DFL_ENV is ((const fenv_t *) -1) of glibc and musl, and the address of an object of macOS.
@@ -98,22 +98,23 @@ def default_mode() -> Iterator[None]:
     if read_mode() == DEFAULT:
         yield
         return
-    before = saved()
-    put_back(_default())
+    before = save_mode()
+    restore_mode(_default())
     try:
         yield
     finally:
-        put_back(before)
+        restore_mode(before)
 
 
 @contextmanager
-def kept_mode(who: str) -> Iterator[None]:
+def preserving_mode(who: str) -> Iterator[None]:
     """Behind it, this thread has the mode that it had before; a `RuntimeWarning` says that ``who`` changed it."""
-    mode, environment = read_mode(), saved()
+    mode, environment = read_mode(), save_mode()
     try:
         yield
     finally:
         if (now := read_mode()) != mode:
-            put_back(environment)
-            what = f"{who} changed the mode of floating-point arithmetic ({shown(now)}); it was put back as it was"
-            warnings.warn(what, RuntimeWarning, stacklevel=3)
+            restore_mode(environment)
+            change = f"the mode of floating-point arithmetic ({describe_mode(now)})"
+            message = f"{who} changed {change}; it was put back as it was"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)

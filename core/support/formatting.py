@@ -1,10 +1,8 @@
-"""How numbers are written for people, one way for each."""
+"""How numbers and wrong values are written for people, one way for each."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-__all__ = ["format_percent"]
+__all__ = ["format_percent", "format_value"]
 
 
 def format_percent(share: float, digits: int = 1) -> str:
@@ -16,8 +14,17 @@ def format_percent(share: float, digits: int = 1) -> str:
         share: a part of a whole, at least 0; 1 is the whole. The quotient of two integers counts as their exact ratio.
         digits: digits after the decimal point.
     """
+    from fractions import Fraction  # takes milliseconds, and `import uma` reads this file
+
     scale = 100 * 10**digits
     # 0.29 is less than 29/100 in binary: the nearest simple fraction is what was divided.
     parts = int(Fraction(share).limit_denominator(10**12) * scale)
-    whole, rest = divmod(parts, 10**digits)
-    return f"{whole}.{rest:0{digits}d}%" if digits else f"{whole}%"
+    integer, rest = divmod(parts, 10**digits)
+    return f"{integer}.{rest:0{digits}d}%" if digits else f"{integer}%"
+
+
+def format_value(value: object) -> str:
+    """Return a wrong value in few words, for a message."""
+    if value is None or isinstance(value, (bool, int, float)) or (isinstance(value, (str, bytes)) and len(value) < 40):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"

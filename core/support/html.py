@@ -32,22 +32,22 @@ def element(tag: str, attributes: Attributes | None = None, *children: Child) ->
         attributes: their names are not the model's either; None leaves one out.
         children: in order; texts are text, None is nothing.
     """
-    made = Element(tag)
+    node = Element(tag)
     for name, value in (attributes or {}).items():
         if value is not None:
-            made.set(name, printable(str(value)))
+            node.set(name, printable(str(value)))
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
+            node.append(child)
             last = child
         elif child is not None:
             text = printable(str(child))
             if last is None:
-                made.text = (made.text or "") + text
+                node.text = (node.text or "") + text
             else:
                 last.tail = (last.tail or "") + text
-    return made
+    return node
 
 
 def html_of(root: Element) -> str:
@@ -70,8 +70,8 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Child]], nu
     sides = ["right" if position in numbers else "left" for position in range(len(head))]
 
     def row(tag: str, cells: Sequence[Child]) -> Element:
-        made = [element(tag, {"style": _CELL + side}, cell) for cell, side in zip(cells, sides, strict=True)]
-        return element("tr", None, *made)
+        cell_elements = [element(tag, {"style": _CELL + side}, cell) for cell, side in zip(cells, sides, strict=True)]
+        return element("tr", None, *cell_elements)
 
     top = "caption-side:top;text-align:left;font-weight:bold;padding:.3em 0;color:inherit"
     return element(

@@ -72,10 +72,10 @@ class Budget:
         """Return whether so much memory at a time, and so many operations, are left."""
         return memory_bytes <= self.memory_left and operations <= self.operations_left
 
-    def _error(self, what: str) -> BudgetError:
+    def _error(self, amount: str) -> BudgetError:
         more = 2 * self.limit
         hint = f"if you trust the file, raise the limit: --import-limit {more}, in Python import_limit={more}"
-        return BudgetError(f"with it, {what}", hint=hint)
+        return BudgetError(f"with it, {amount}", hint=hint)
 
 
 _BUDGET: ContextVar[Budget | None] = ContextVar("import_budget", default=None)

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
 from weakref import WeakValueDictionary
 
-__all__ = ["Node", "keep", "remembered"]
+__all__ = ["Node", "cached_on_node", "set_fact"]
 
 Result = TypeVar("Result")
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -36,8 +36,8 @@ class _Keys(dict[type, Callable[[Any], Hashable]]):
 
     def __missing__(self, cls: type[Node]) -> Callable[[Any], Hashable]:
         names = cls.__match_args__
-        found = self[cls] = attrgetter(*names) if names else lambda _: ()
-        return found
+        getter = self[cls] = attrgetter(*names) if names else lambda _: ()
+        return getter
 
 
 _KEYS = _Keys()
@@ -55,7 +55,7 @@ class Node(metaclass=_Interned):
         return _KEYS[type(self)](self)
 
     @classmethod
-    def made(cls, *fields: Any) -> Node:
+    def from_fields(cls, *fields: Any) -> Node:
         """The node of this class with these fields, in a normal form that may be of another class."""
         return cls(*fields)
 
@@ -66,24 +66,24 @@ class Node(metaclass=_Interned):
         return self
 
 
-def keep(node: Node, fact: object, value: object) -> None:
+def set_fact(node: Node, fact: object, value: object) -> None:
     """Note a fact that follows from a node alone, for as long as the node is."""
     if not hasattr(node, "_facts"):
         object.__setattr__(node, "_facts", {})
     node._facts[fact] = value
 
 
-def remembered(function: Callable[[AnyNode], Result]) -> Callable[[AnyNode], Result]:
+def cached_on_node(function: Callable[[AnyNode], Result]) -> Callable[[AnyNode], Result]:
     """``function``, which depends on nothing but its node, computed once for each node and kept as long as that is."""
 
     @wraps(function)
-    def asked(node: AnyNode) -> Result:
+    def cached(node: AnyNode) -> Result:
         try:
             return cast(Result, node._facts[function])
         except (AttributeError, KeyError):
             pass
-        found = function(node)
-        keep(node, function, found)
-        return found
+        value = function(node)
+        set_fact(node, function, value)
+        return value
 
-    return asked
+    return cached

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-__all__ = ["KEYWORDS", "problem"]
+__all__ = ["KEYWORDS", "first_error"]
 
 KEYWORDS = frozenset(
     {
@@ -24,12 +24,12 @@ KEYWORDS = frozenset(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def problem(value: object, schema: dict[str, Any]) -> str | None:
+def first_error(value: object, schema: dict[str, Any]) -> str | None:
     """What is wrong with `value`, with its path, in one line; None if `schema` holds."""
-    return _problem(value, schema, "")
+    return _first_error(value, schema, "")
 
 
-def _problem(value: object, schema: dict[str, Any], path: str) -> str | None:
+def _first_error(value: object, schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     if "const" in schema and not _same(value, schema["const"]):
         return f"{at} is {_show(value)}, expected {schema['const']!r}"
@@ -47,13 +47,13 @@ def _problem(value: object, schema: dict[str, Any], path: str) -> str | None:
         if "maximum" in schema and value > schema["maximum"]:
             return f"{at} is {_show(value)}, expected at most {schema['maximum']}"
     if isinstance(value, list):
-        return _list_problem(value, schema, path)
+        return _first_list_error(value, schema, path)
     if isinstance(value, dict):
-        return _object_problem(value, schema, path)
+        return _first_object_error(value, schema, path)
     return None
 
 
-def _list_problem(value: list[Any], schema: dict[str, Any], path: str) -> str | None:
+def _first_list_error(value: list[Any], schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     if len(value) < schema.get("minItems", 0):
         return f"{at} has {len(value)} items, expected at least {schema['minItems']}"
@@ -61,12 +61,12 @@ def _list_problem(value: list[Any], schema: dict[str, Any], path: str) -> str | 
         return f"{at} has {len(value)} items, expected at most {schema['maxItems']}"
     if "items" in schema:
         for index, item in enumerate(value):
-            if found := _problem(item, schema["items"], f"{path}[{index}]"):
-                return found
+            if error := _first_error(item, schema["items"], f"{path}[{index}]"):
+                return error
     return None
 
 
-def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
+def _first_object_error(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     for name in schema.get("required", ()):
         if name not in value:
@@ -77,16 +77,16 @@ def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) ->
         if not _is(name, "string"):
             return f"{at} has a name that is not text: {_show(name)}"
         inner = f"{path}.{name}" if path else name
-        if "propertyNames" in schema and (found := _problem(name, schema["propertyNames"], f"a name in {at}")):
-            return found
+        if "propertyNames" in schema and (error := _first_error(name, schema["propertyNames"], f"a name in {at}")):
+            return error
         if name in properties:
-            found = _problem(item, properties[name], inner)
+            error = _first_error(item, properties[name], inner)
         elif isinstance(others, dict):
-            found = _problem(item, others, inner)
+            error = _first_error(item, others, inner)
         else:
-            found = None if others else f"{at} has an unknown entry {_show(name)}"
-        if found:
-            return found
+            error = None if others else f"{at} has an unknown entry {_show(name)}"
+        if error:
+            return error
     return None
 
 

@@ -99,8 +99,8 @@ class Machine:
                 "store the lowest byte first"
             )
         if architecture not in ARCHITECTURES:
-            known = ", ".join(ARCHITECTURES)
-            raise UsageError(f"{architecture!r} is no architecture that is known", hint=f"there are {known}")
+            names = ", ".join(ARCHITECTURES)
+            raise UsageError(f"{architecture!r} is no architecture that is known", hint=f"there are {names}")
         machine = cls(triple, cpu if space else None)
         parts = triple.split("-")[1:]
         if "linux" not in parts and not machine.is_bare:

@@ -25,15 +25,15 @@ metadata = library.metadata
 _T = TypeVar("_T")
 
 
-def read(found: Distribution, action: Callable[[Distribution], _T]) -> _T | None:
+def read(distribution: Distribution, action: Callable[[Distribution], _T]) -> _T | None:
     """What ``action`` reads of a distribution; None where a file is gone, is no text, or says what it must not."""
     try:
-        return action(found)
+        return action(distribution)
     except Exception:  # noqa: BLE001 - what the reader raises is told nowhere, and finders bring readers of their own
         return None
 
 
-def headers(found: Distribution, *names: str) -> tuple[str | None, ...]:
+def headers(distribution: Distribution, *names: str) -> tuple[str | None, ...]:
     """The first header of each name in the metadata of a distribution; None where it is missing, or they are."""
-    text = read(found, lambda one: one.metadata)
+    text = read(distribution, lambda one: one.metadata)
     return tuple(next(iter(text.get_all(name) or ()), None) if text is not None else None for name in names)

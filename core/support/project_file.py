@@ -103,8 +103,8 @@ def _search(folder: str | os.PathLike[str] | None) -> tuple[Project | None, list
         except FileNotFoundError:
             continue  # it was removed just now
         except OSError as error:
-            what = f"the project's file cannot be read: {error.strerror}"
-            content = ProjectError(what, where=path, hint="make it readable")
+            message = f"the project's file cannot be read: {error.strerror}"
+            content = ProjectError(message, where=path, hint="make it readable")
         # Who owns a symbolic link chose what it leads to.
         distrust = _distrust({link.st_uid, status.st_uid}, status)
         if distrust is None:
@@ -179,8 +179,8 @@ def _settings(path: str, content: bytes) -> Mapping[str, object]:
     if b"uma" not in content:
         return {}  # it says nothing to UMA, and what is wrong with it is not UMA's business
     if len(content) > _MAX_BYTES:
-        what = f"the project's file has more than {_MAX_BYTES} bytes"
-        raise ProjectError(what, where=path, hint="it should be the file of a project")
+        message = f"the project's file has more than {_MAX_BYTES} bytes"
+        raise ProjectError(message, where=path, hint="it should be the file of a project")
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -189,8 +189,8 @@ def _settings(path: str, content: bytes) -> Mapping[str, object]:
     try:
         table: object = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # what is wrong with TOML or with UTF-8 is a ValueError
-        what = f"the project's file is no TOML: {error}"
-        raise ProjectError(what, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
+        message = f"the project's file is no TOML: {error}"
+        raise ProjectError(message, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
     for name in ("tool", "uma"):
         table = table.get(name, {}) if isinstance(table, dict) else None
     if not isinstance(table, dict):
@@ -201,6 +201,6 @@ def _settings(path: str, content: bytes) -> Mapping[str, object]:
 
             close = difflib.get_close_matches(name, SETTINGS, 1)
             did = f"did you mean {close[0]!r}? " if close else ""
-            what = f"[tool.uma] has the setting {name[:100]!r}, which there is not"
-            raise ProjectError(what, where=path, hint=f"{did}there are {', '.join(SETTINGS)}")
+            message = f"[tool.uma] has the setting {name[:100]!r}, which there is not"
+            raise ProjectError(message, where=path, hint=f"{did}there are {', '.join(SETTINGS)}")
     return table

@@ -41,13 +41,13 @@ def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
         raise
 
 
-def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, what: str = "the file") -> UsageError:
+def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, title: str = "the file") -> UsageError:
     """Return the error for a file that a user named and `open_plain` or a read refused.
 
     Args:
         path: as it was named; where nothing has that name, the nearest name in its folder is suggested.
         error: what was raised; a ValueError where the path holds a null character or the bytes are not UTF-8.
-        what: the role of the file, as in ``"the cost table"``.
+        title: the role of the file, as in ``"the cost table"``.
     """
     name = os.fspath(path)
     if isinstance(error, FileNotFoundError):
@@ -55,17 +55,17 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, what: 
         names = os.listdir(folder or os.curdir) if os.path.isdir(folder or os.curdir) else ()
         near = difflib.get_close_matches(base, names, n=1, cutoff=0.75)
         hint = f"did you mean {os.path.join(folder, near[0])!r}?" if near else "check the path"
-        if what == "the file":
+        if title == "the file":
             return UsageError(f"there is no file {name}", hint=hint)
-        return UsageError(f"{what} does not exist", where=name, hint=hint)
+        return UsageError(f"{title} does not exist", where=name, hint=hint)
     if isinstance(error, IsADirectoryError):
         return UsageError(f"{name} is a folder", hint="name a file in it")
     if isinstance(error, UnicodeDecodeError):
-        problem = f"{what} is not UTF-8 text: {error.reason} at byte {error.start}"
+        problem = f"{title} is not UTF-8 text: {error.reason} at byte {error.start}"
         return UsageError(problem, where=name, hint="store it as UTF-8")
     reason = error.strerror if isinstance(error, OSError) else "its path has a null character"
     hint = "make it readable for this user" if isinstance(error, PermissionError) else "name a regular file"
-    return UsageError(f"cannot read {what}: {reason}", where=name, hint=hint)
+    return UsageError(f"cannot read {title}: {reason}", where=name, hint=hint)
 
 
 def size_of(file: BinaryIO) -> int:

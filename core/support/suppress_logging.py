@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["quietly"]
+__all__ = ["suppress_logging"]
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def suppress_logging() -> Iterator[None]:
     """Within, nothing is logged, and no warning is heard."""
     root, silent = logging.getLogger(), logging.NullHandler()
     disabled = root.manager.disable

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ..errors import PluginError, UsageError
 from ..support import late_binding
-from ..support.argument_checks import told
+from ..support.formatting import format_value
 from .kind import COMPOSITE, Alias, TargetKind
 from .text import spell, too_deep
 from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, Value, check_label
@@ -59,7 +59,7 @@ class Target:
     ) -> None:
         what: object = {} if attrs is None else attrs
         if not isinstance(what, Mapping) or not all(isinstance(name, str) for name in what):
-            raise UsageError(f"{told(attrs)} are no attributes", hint='for example {"opt": "2"}')
+            raise UsageError(f"{format_value(attrs)} are no attributes", hint='for example {"opt": "2"}')
         given = dict(attrs or {})
         if not isinstance(kind, TargetKind):
             made = kind if isinstance(kind, Target) else _read(kind)

@@ -8,33 +8,33 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ["NotElsewhere", "asked_elsewhere"]
+__all__ = ["NoAnswer", "ask_child_process"]
 
 _SECONDS = 120.0
 
 
-class NotElsewhere(Exception):
+class NoAnswer(Exception):
     """The other process gave no answer; the text says why."""
 
 
-def asked_elsewhere(code: str, given: object) -> Any:
+def ask_child_process(code: str, value: object) -> Any:
     """What Python code prints last, as JSON; what it is given as JSON is its standard input.
 
     Raises:
-        NotElsewhere: it printed nothing that could be read, or did not end within two minutes.
+        NoAnswer: it printed nothing that could be read, or did not end within two minutes.
     """
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     command = [sys.executable, "-c", code]
     try:
         done = subprocess.run(
-            command, input=json.dumps(given), capture_output=True, text=True, env=environment, timeout=_SECONDS
+            command, input=json.dumps(value), capture_output=True, text=True, env=environment, timeout=_SECONDS
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise NotElsewhere(str(error)) from error
+        raise NoAnswer(str(error)) from error
     lines = (done.stdout if done.returncode == 0 else done.stderr).splitlines()
     if done.returncode != 0:
-        raise NotElsewhere(lines[-1] if lines else f"it ended with {done.returncode}")
+        raise NoAnswer(lines[-1] if lines else f"it ended with {done.returncode}")
     try:
         return json.loads(lines[-1])
     except (ValueError, IndexError) as error:
-        raise NotElsewhere(f"what it printed is no JSON: {error}") from error
+        raise NoAnswer(f"what it printed is no JSON: {error}") from error

@@ -42,18 +42,18 @@ class Deadline:
         self._start, self._seconds = time.monotonic(), seconds
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds; below 0 behind it."""
         return self._seconds - (time.monotonic() - self._start)
 
     @property
     def is_over(self) -> bool:
         """Whether it is past."""
-        return self.left <= 0
+        return self.seconds_left <= 0
 
     def part(self, share: float) -> Deadline:
         """One before: from now on, a share of what is left."""
-        return Deadline(max(0.0, share * self.left))
+        return Deadline(max(0.0, share * self.seconds_left))
 
 
 @contextmanager
@@ -84,10 +84,10 @@ def stopped_after(seconds: float) -> Iterator[None]:
 
 def place_in(package: str, traceback: TracebackType | None) -> str:
     """Where code of a package was when it was stopped, as file:line; empty where none of it was running."""
-    found = ""
+    location = ""
     while traceback is not None:
         name = str(traceback.tb_frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] == package:
-            found = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+            location = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return found
+    return location

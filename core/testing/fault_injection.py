@@ -21,7 +21,7 @@ from ..toolchain.compile import CompilationError
 from ..toolchain.discovery import Compiler, find_compiler
 from ..toolchain.subprocesses import excerpt, run
 
-__all__ = ["Access", "Case", "Ending", "Perturbed"]
+__all__ = ["Case", "Ending", "Perturbed", "RegisterAccess"]
 
 _HARNESS = Path(__file__).with_name("csrc") / "uma_perturb.c"
 _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -29,7 +29,7 @@ _PLAIN_S, _BUILD_S, _ALL_S = 120.0, 300.0, 600.0
 _MAIN = "uma_perturb_main.c"
 
 
-class Access(NamedTuple):
+class RegisterAccess(NamedTuple):
     """One access of a driver to a register.
 
     Args:
@@ -121,12 +121,12 @@ class Perturbed:
     ) -> None:
         self._folder.cleanup()
 
-    def _run(self, *arguments: str, given: str = "", seconds: float = _PLAIN_S) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, stdin: str = "", seconds: float = _PLAIN_S) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
         try:
             return subprocess.run(
                 [str(self._program), *arguments],
-                input=given,
+                input=stdin,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -143,26 +143,26 @@ class Perturbed:
         if done.returncode == 0:
             return None
         for line in done.stderr.splitlines():
-            if (found := re.search(r"(?:^|/)([\w.+-]+\.[ch]:\d+)(?::\d+)?: runtime error: (.*)", line)) is not None:
-                return found[2], found[1]
-            if (found := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", line)) is not None:
+            if (match := re.search(r"(?:^|/)([\w.+-]+\.[ch]:\d+)(?::\d+)?: runtime error: (.*)", line)) is not None:
+                return match[2], match[1]
+            if (match := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", line)) is not None:
                 place = re.search(r"#\d+ .* in (\w+) (?:\S*/)?([\w.+-]+\.[ch]:\d+)", done.stderr)
-                return found[1], f"{place[1]}, {place[2]}" if place is not None else ""
+                return match[1], f"{place[1]}, {place[2]}" if place is not None else ""
         said = done.stdout.strip().splitlines()[-1:] or done.stderr.strip().splitlines()[-1:] or [""]
         how = {4: "a device cannot be opened", 5: "a run is stopped", 6: "the runs differ"}
         return f"{how.get(done.returncode, f'the program ends with {done.returncode}')}: {said[0]}".rstrip(": "), ""
 
-    def record(self) -> list[Access] | str:
+    def record(self) -> list[RegisterAccess] | str:
         """What drivers do to the registers of their devices in one run; or, in words, why there is none."""
         done = self._run("record")
         if done.returncode != 0:
             return f"the program ends with {done.returncode} {done.stdout.strip()[-100:]}"
-        found = []
+        accesses = []
         for line in done.stdout.splitlines():
             how, *numbers = line.split()
             device, offset, value, address = map(int, numbers)
-            found.append(Access(how == "w", device, offset, value, bool(address)))
-        return found
+            accesses.append(RegisterAccess(how == "w", device, offset, value, bool(address)))
+        return accesses
 
     def endings(self, cases: Sequence[Case], seconds: int) -> list[Ending]:
         """How each case ends.
@@ -180,22 +180,22 @@ class Perturbed:
             return [one for part in parts for one in part]
 
     def _endings(self, cases: Sequence[Case], seconds: int) -> list[Ending]:
-        given = "".join(f"{one.kind} {one.device} {one.index} {one.offset} {one.value}\n" for one in cases)
-        done = self._run("run", str(seconds), given=given, seconds=_ALL_S)
-        found: list[Ending] = []
+        lines = "".join(f"{one.kind} {one.device} {one.index} {one.offset} {one.value}\n" for one in cases)
+        done = self._run("run", str(seconds), stdin=lines, seconds=_ALL_S)
+        endings: list[Ending] = []
         for line in done.stdout.splitlines():
             if ended := re.search(r"signal (\d+)$", line):
-                found.append(Ending(signal=int(ended[1])))
+                endings.append(Ending(signal=int(ended[1])))
             elif line == "skipped":
-                found.append(Ending(skipped=True))
+                endings.append(Ending(skipped=True))
             elif ended := re.search(r"exit (\d+)$", line):
-                found.append(Ending(signal=-int(ended[1])))
+                endings.append(Ending(signal=-int(ended[1])))
             elif ended := re.fullmatch(r"(-?\d+) (-?\d+) (-?\d+) (-?\d+) (\d)", line):
                 opened, status, _, code, after = map(int, ended.groups())
-                found.append(Ending(opened, code, status, bool(after)))
-        if len(found) != len(cases):
-            raise ToolchainError(f"of {len(cases)} changed runs {len(found)} have an end", where=done.stderr[-200:])
-        return found
+                endings.append(Ending(opened, code, status, bool(after)))
+        if len(endings) != len(cases):
+            raise ToolchainError(f"of {len(cases)} changed runs {len(endings)} have an end", where=done.stderr[-200:])
+        return endings
 
 
 def _compiled(artifact: Artifact, folder: Path, compiler: Compiler, sanitized: bool) -> Path:
@@ -229,7 +229,7 @@ def _compiled(artifact: Artifact, folder: Path, compiler: Compiler, sanitized: b
     )
     status, text = run(command, cwd=folder, timeout_s=_BUILD_S)
     if status != 0:
-        what = f"the program with the devices cannot be compiled\n{excerpt(text)}"
-        error = CompilationError(what, where=shlex.join(command), hint=None, output=text)
+        message = f"the program with the devices cannot be compiled\n{excerpt(text)}"
+        error = CompilationError(message, where=shlex.join(command), hint=None, output=text)
         raise artifact.origins.fault(error, artifact.files) or error
     return folder / "program"

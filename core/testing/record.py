@@ -205,27 +205,27 @@ class _Record:
     never_decisive: Annotated[tuple[str, ...], "clauses that alone refused no layer, as pattern: clause"]
 
 
-def conformance_record(found: Conformance) -> dict[str, Any]:
+def conformance_record(report: Conformance) -> dict[str, Any]:
     """The same as plain data, for JSON, as `conformance_schema` has it."""
-    claims = found.claims
+    claims = report.claims
     faults = tuple(_Fault(code, reason) for code, reason in sorted(claims.faults.items()))
     claimed = _Claims(
         claims.targets, claims.cycles, claims.counter, claims.tolerance, faults, claims.samples is not None
     )
-    never = tuple(f"{count.pattern}: {count.clause}" for count in found.never_decisive)
+    never = tuple(f"{count.pattern}: {count.clause}" for count in report.never_decisive)
     record = _Record(
-        found.distribution,
-        found.version,
-        found.target,
-        found.host,
-        found.seed,
-        found.passed,
+        report.distribution,
+        report.version,
+        report.target,
+        report.host,
+        report.seed,
+        report.passed,
         claimed,
-        found.results,
+        report.results,
         never,
     )
-    made: dict[str, Any] = to_json(record)
-    return made
+    data: dict[str, Any] = to_json(record)
+    return data
 
 
 def conformance_schema() -> dict[str, Any]:

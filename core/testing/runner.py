@@ -84,8 +84,8 @@ def check(
     )
     for subject in subjects[:1]:
         _read_models(subject)
-    found = [_conformance(subject, chosen, progress) for subject in subjects]
-    return tuple(one for one in found if one.results)  # of further targets not everything is checked again
+    reports = [_conformance(subject, chosen, progress) for subject in subjects]
+    return tuple(one for one in reports if one.results)  # of further targets not everything is checked again
 
 
 def repeat(plugin: str, file: str | os.PathLike[str], plugins: PluginHost, progress: Progress = quiet) -> Conformance:
@@ -165,8 +165,8 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
             one.run(outcome, step)
     except OutOfTime as error:
         package = subject.plugin.entry.value.partition(":")[0].partition(".")[0]
-        what = f"a step had no end, and was stopped after {time.perf_counter() - start:.0f} s: {steps[-1]}"
-        outcome.find(one.part, what, place_in(package, error.__traceback__), "end")
+        message = f"a step had no end, and was stopped after {time.perf_counter() - start:.0f} s: {steps[-1]}"
+        outcome.find(one.part, message, place_in(package, error.__traceback__), "end")
     except (UsageError, ToolchainError) as error:
         if outcome.findings or outcome.notes:
             outcome.notes.append(f"could not be ended: {error.what}")
@@ -233,7 +233,7 @@ class BoundCheck:
         Raises:
             UsageError, ModelError, PluginError: as `check`.
         """
-        found = check(
+        reports = check(
             self.plugin,
             self.models,
             target=self.target,
@@ -244,7 +244,7 @@ class BoundCheck:
             plugins=self.plugins,
             seconds=self.seconds,
         )
-        results = [result for one in found for result in one.results]
+        results = [result for one in reports for result in one.results]
         first = results[0]
         return CheckResult(
             self.name,

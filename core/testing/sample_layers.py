@@ -16,7 +16,7 @@ from ..relay.module import IRModule
 from ..relay.visit import post_order
 from .fuzz.acceptance import acceptance_of
 from .fuzz.layer import Layer, module_of
-from .fuzz.seeds import made_up, of_models, of_samples
+from .fuzz.seeds import convert_samples, generate_layers, read_layers
 from .fuzz.values import sizes_of
 from .outcome import Progress
 from .subject import Subject
@@ -38,34 +38,36 @@ def small_layers(subject: Subject, progress: Progress, most: int = 8) -> list[La
         most: how many at most.
     """
     key = f"small layers of {subject.target}"
-    if key not in subject.kept:
-        subject.kept[key] = _found(subject, progress)
-    kept: list[Layer] = subject.kept[key]
-    return kept[:most]
+    if key not in subject.cache:
+        subject.cache[key] = _find_samples(subject, progress)
+    layers: list[Layer] = subject.cache[key]
+    return layers[:most]
 
 
-def _found(subject: Subject, progress: Progress) -> list[Layer]:
+def _find_samples(subject: Subject, progress: Progress) -> list[Layer]:
     import numpy as np
 
     member = subject.member
     acceptance, sizes = acceptance_of(subject), sizes_of(member)
     rng = np.random.default_rng(subject.seed)
-    found: list[list[Layer]] = []
+    groups: list[list[Layer]] = []
     with subject.members.known_ops():
-        given: list[Layer] = []
-        for layer in [*of_models(subject.models, subject.members), *of_samples(_samples(subject))]:
+        samples: list[Layer] = []
+        for layer in [*read_layers(subject.models, subject.members), *convert_samples(_samples(subject))]:
             names = [layer.pattern] if layer.pattern else [pattern.name for pattern in member.patterns]
-            taken = (name for name in names if acceptance.ask(replace(layer, pattern=name), False).is_taken)
-            if (name := next(taken, None)) is not None:
-                given.append(replace(layer, pattern=name))
+            accepted = (name for name in names if acceptance.ask(replace(layer, pattern=name), False).is_taken)
+            if (name := next(accepted, None)) is not None:
+                samples.append(replace(layer, pattern=name))
         for pattern in member.patterns:
             progress(f"layers of {pattern.name}")
-            own = [layer for layer in given if layer.pattern == pattern.name]
-            if len(own) < _PER_PATTERN:
-                own += made_up(pattern, member.target, acceptance, sizes, rng, most=_PER_PATTERN - len(own))[0]
-            found.append(own)
+            matching = [layer for layer in samples if layer.pattern == pattern.name]
+            if len(matching) < _PER_PATTERN:
+                matching += generate_layers(
+                    pattern, member.target, acceptance, sizes, rng, most=_PER_PATTERN - len(matching)
+                )[0]
+            groups.append(matching)
     # Of each pattern one before the second of any.
-    return [layers[turn] for turn in range(max(map(len, found), default=0)) for layers in found if turn < len(layers)]
+    return [layers[turn] for turn in range(max(map(len, groups), default=0)) for layers in groups if turn < len(layers)]
 
 
 def _samples(subject: Subject) -> Sequence[Expr | IRModule]:

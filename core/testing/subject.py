@@ -45,7 +45,7 @@ class Subject:
         is_first: whether it is the first target of its kind that is checked.
         leads: whether it is the first of all of the plugin's.
         seconds: how long a check may take before it leaves out what it has not come to.
-        kept: what one check has made and others of this target may want, by the text of the target and what it is.
+        cache: what one check has made and others of this target may want, by the text of the target and what it is.
     """
 
     plugins: PluginHost
@@ -61,7 +61,7 @@ class Subject:
     is_first: bool = True
     leads: bool = True
     seconds: float = DEFAULT_SECONDS
-    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def member(self) -> Member:
@@ -83,7 +83,7 @@ class Subject:
         """What to build for: the accelerator, then its host."""
         return self.target, self.host
 
-    def of(self, target: Target, host: Target | None = None) -> Subject:
+    def for_target(self, target: Target, host: Target | None = None) -> Subject:
         """The same for another target of the plugin, with another host if one is given.
 
         Raises:
@@ -125,17 +125,17 @@ def find_subjects(
     loaded = _loaded(name, plugins)
     kinds = _kinds(name, loaded)
     if target is not None:
-        wanted = [plugins.target(target)]
-        if wanted[0].kind.name not in loaded.kinds:
+        targets = [plugins.target(target)]
+        if targets[0].kind.name not in loaded.kinds:
             of_it = ", ".join(kind.name for kind in kinds)
             raise UsageError(
                 f"target {shown(target)} is none of {loaded.entry.distribution}",
                 hint=f"it serves {of_it}; name one of them with its attributes",
             )
     else:
-        wanted = [plugins.target(kind.name) for kind in kinds]
-    found: list[Subject] = []
-    for number, one in enumerate(wanted):
+        targets = [plugins.target(kind.name) for kind in kinds]
+    subjects: list[Subject] = []
+    for number, one in enumerate(targets):
         beside = plugins.target(host) if host is not None else _host_of(one, loaded, plugins)
         members = resolve_targets([one, beside], plugins)
         accelerator = members.accelerators[0].target
@@ -155,10 +155,10 @@ def find_subjects(
             leads=number == 0,
             seconds=seconds,
         )
-        found.append(subject)
+        subjects.append(subject)
         if target is None:
-            found += [_claimed(text, subject) for text in claims.targets]
-    return tuple(found)
+            subjects += [_claimed(text, subject) for text in claims.targets]
+    return tuple(subjects)
 
 
 def _claimed(text: str, subject: Subject) -> Subject:
@@ -167,7 +167,7 @@ def _claimed(text: str, subject: Subject) -> Subject:
         target = subject.plugins.target(text)
         if target.kind.name != subject.kind.name:
             raise UsageError(f"it is of kind {target.kind.name}, not {subject.kind.name}")
-        other = subject.of(target)
+        other = subject.for_target(target)
     except UsageError as error:
         raise subject.plugin.fault(f"claims the target {shown(text)}, which cannot be had: {error.what}") from error
     fewer = max(1, subject.layers // _FEWER)

@@ -27,7 +27,7 @@ from ..errors import ToolchainError, UsageError
 from ..support.compiler_flags import native_flags
 from ..support.regular_files import open_plain
 from ..version import __version__
-from .compile import Part
+from .compile import CompileUnit
 from .discovery import host_cpu_id
 from .stack import measuring_flags
 
@@ -42,7 +42,7 @@ _ABANDONED_S = 24 * 3600.0
 
 def library_key(
     files: Mapping[str, str],
-    parts: Sequence[Part],
+    parts: Sequence[CompileUnit],
     libraries: Sequence[Path] = (),
 ) -> str:
     """Digest of all that a compiled library depends on.
@@ -175,9 +175,9 @@ class Cache:
         Raises:
             ToolchainError: the folder has no room, or cannot be written any more.
         """
-        found = self._find(key)
-        if found is not None:
-            return found
+        cached = self._find(key)
+        if cached is not None:
+            return cached
         try:
             with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=self.folder, ignore_cleanup_errors=True) as name:
                 partial = Path(name) / "library.so"

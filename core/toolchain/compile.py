@@ -24,7 +24,7 @@ from .subprocesses import Running, ending, excerpt, no_thread, run
 __all__ = [
     "STACK_SYMBOL",
     "CompilationError",
-    "Part",
+    "CompileUnit",
     "compile_objects",
     "compile_program",
     "compile_shared",
@@ -56,7 +56,7 @@ class CompilationError(ToolchainError):
 
 
 @dataclass(frozen=True)
-class Part:
+class CompileUnit:
     """Sources that are compiled alike.
 
     Args:
@@ -73,7 +73,7 @@ class Part:
 
 
 def compile_shared(
-    parts: Sequence[Part],
+    parts: Sequence[CompileUnit],
     files: Mapping[str, str | bytes],
     output: Path,
     *,
@@ -110,17 +110,17 @@ def compile_shared(
 
     def make(folder: _Folder) -> None:
         objects = folder.compile(parts, ("-fPIC",), jobs)
-        known = None if stack_of is None else stack_bytes(map(folder.measured, objects), stack_of)
-        told = () if known is None else (f"-Wl,--defsym={STACK_SYMBOL}={known}",)
+        nbytes = None if stack_of is None else stack_bytes(map(folder.measured, objects), stack_of)
+        stack_flags = () if nbytes is None else (f"-Wl,--defsym={STACK_SYMBOL}={nbytes}",)
         # Apple's linker refuses undefined symbols by default, and does not know the option.
         defined = ("-Wl,-z,defs",) if complete and sys.platform != "darwin" else ()
-        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *told, *defined), objects, libraries)
+        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *stack_flags, *defined), objects, libraries)
 
     return _made(make, parts, files, output, timeout_s)
 
 
 def compile_program(
-    parts: Sequence[Part],
+    parts: Sequence[CompileUnit],
     files: Mapping[str, str | bytes],
     output: Path,
     *,
@@ -148,7 +148,7 @@ def compile_program(
     return _made(make, parts, files, output)
 
 
-def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> dict[str, Measured]:
+def compile_objects(parts: Sequence[CompileUnit], files: Mapping[str, str | bytes]) -> dict[str, Measured]:
     """Compile `parts`, each source to an object: ``NAME.c`` to ``NAME.c.o``.
 
     Args:
@@ -172,7 +172,7 @@ def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> 
 
 def _made(
     make: Callable[[_Folder], None],
-    parts: Sequence[Part],
+    parts: Sequence[CompileUnit],
     files: Mapping[str, str | bytes],
     output: Path,
     timeout_s: float = _TIMEOUT_S,
@@ -189,7 +189,7 @@ def _made(
     return output
 
 
-def _check(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> None:
+def _check(parts: Sequence[CompileUnit], files: Mapping[str, str | bytes]) -> None:
     if refused := refused_flags([flag for part in parts for flag in part.flags]):
         raise UsageError(
             f"the compiler flag {refused[0]!r} is not allowed",
@@ -223,8 +223,8 @@ class _Folder:
         for name, content in files.items():
             path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def step(self, compiler: Compiler, what: str, arguments: Sequence[str], made: str) -> None:
-        """Run a compiler; ToolchainError where it fails, or does not make the file ``made``."""
+    def step(self, compiler: Compiler, what: str, arguments: Sequence[str], output: str) -> None:
+        """Run a compiler; ToolchainError where it fails, or does not make the file ``output``."""
         command = (*compiler.command, *arguments)
         status, text = run(
             command,
@@ -249,7 +249,7 @@ class _Folder:
                 hint=_hint(text),
                 output=text,
             )
-        product = self.path / made
+        product = self.path / output
         if product.is_symlink() or not product.is_file():
             raise ToolchainError(
                 f"{compiler.name} made no file when it was to {what}",
@@ -269,27 +269,27 @@ class _Folder:
         compiler = replace(compiler, command=compiler.linker or compiler.command)
         self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"), _LINKED)
 
-    def measured(self, made: str) -> Measured:
+    def measured(self, object_name: str) -> Measured:
         """One of the objects, with what its compiler says of the stack."""
-        frames = self.path.joinpath(made).with_suffix(".su")
+        frames = self.path.joinpath(object_name).with_suffix(".su")
         text = frames.read_text(encoding="utf-8", errors="replace") if frames.is_file() else None
-        return Measured(self.path.joinpath(made).read_bytes(), text)
+        return Measured(self.path.joinpath(object_name).read_bytes(), text)
 
-    def compile(self, parts: Sequence[Part], flags: Sequence[str] = (), jobs: int = 2) -> list[str]:
+    def compile(self, parts: Sequence[CompileUnit], flags: Sequence[str] = (), jobs: int = 2) -> list[str]:
         """Compile the sources of `parts`, with `flags` besides their own; gives the names of all objects."""
 
-        def compile_one(part: Part, source: str) -> str:
-            made = f"{source}.o"
+        def compile_one(part: CompileUnit, source: str) -> str:
+            object_name = f"{source}.o"
             # Flags for C mean nothing to an assembler, which clang says of each of them.
             quiet = ("-Wno-unused-command-line-argument",) if source.endswith(".S") else ()
-            told = (*measuring_flags(part.compiler), *part.flags, *flags, *quiet)
-            self.step(part.compiler, f"compile {source}", (*told, "-c", source, "-o", made), made)
-            return made
+            part_flags = (*measuring_flags(part.compiler), *part.flags, *flags, *quiet)
+            self.step(part.compiler, f"compile {source}", (*part_flags, "-c", source, "-o", object_name), object_name)
+            return object_name
 
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             try:
-                made = [pool.submit(compile_one, part, source) for part in parts for source in part.sources]
-                return [*map(_result, made), *(name for part in parts for name in part.objects)]
+                objects = [pool.submit(compile_one, part, source) for part in parts for source in part.sources]
+                return [*map(_result, objects), *(name for part in parts for name in part.objects)]
             except BaseException as error:  # an interrupt must not wait for compilers that may take minutes
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._running.stop()

@@ -53,10 +53,10 @@ def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> No
         UsageError: it has not: running what is compiled would end this process.
     """
     named = names_cpu(flags)
-    own = cpu_features()
-    if not named or not own:
+    features = cpu_features()
+    if not named or not features:
         return
-    missing = sorted(_used(compiler, flags) - own)
+    missing = sorted(_used(compiler, flags) - features)
     if missing:
         raise UsageError(
             f"the model is compiled for a CPU ({' '.join(named)}) with instructions that this machine's has not: "

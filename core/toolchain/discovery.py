@@ -260,13 +260,13 @@ def host_cpu_id() -> str:
     except OSError:
         text = ""
     # x86 then Arm names. Lines repeat per core; unequal cores (big.LITTLE) each add theirs.
-    wanted = (
+    keys = (
         "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
         "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
         "isa", "uarch",
     )  # fmt: skip
     for line in text.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() in wanted:
+        if key.strip() in keys:
             facts.add(f"{key.strip()}={value.strip()}")
     return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()

@@ -98,11 +98,11 @@ def object_calls(data: bytes) -> dict[str, tuple[bool, set[str]]]:
         sections = file.sections()
         symbols = file.symbols(sections)
         inside: dict[int, list[str]] = {}
-        found: dict[str, tuple[bool, set[str]]] = {}
+        calls: dict[str, tuple[bool, set[str]]] = {}
         for symbol in symbols:
             if symbol.kind == _FUNC and _UNDEFINED < symbol.section < _FIRST_RESERVED:
                 inside.setdefault(symbol.section, []).append(symbol.name)
-                found[symbol.name] = symbol.binding != _LOCAL, set()
+                calls[symbol.name] = symbol.binding != _LOCAL, set()
         for section in sections:
             if section.kind not in (_RELA, _REL) or section.info >= len(sections):
                 continue
@@ -110,10 +110,10 @@ def object_calls(data: bytes) -> dict[str, tuple[bool, set[str]]]:
                 for number in file.related(section):
                     symbol = symbols[number]
                     if symbol.kind == _FUNC or (symbol.kind == _NOTYPE and symbol.section == _UNDEFINED):
-                        found[caller][1].add(symbol.name)
+                        calls[caller][1].add(symbol.name)
                     else:  # the beginning of a section, or a place in one
-                        found[caller][1].update(inside.get(symbol.section, ()))
-        return found
+                        calls[caller][1].update(inside.get(symbol.section, ()))
+        return calls
     except (struct.error, OverflowError, ValueError, IndexError) as error:
         raise ToolchainError(f"cannot tell what the functions of an object call: {error}") from error
 
@@ -143,7 +143,7 @@ def definitions(data: bytes) -> list[Definition]:
     try:
         file = _File(data)
         sections = file.sections()
-        found = []
+        result = []
         for symbol in file.symbols(sections):
             inside = sections[symbol.section] if _UNDEFINED < symbol.section < len(sections) else None
             if not symbol.name or symbol.kind not in (_NOTYPE, _OBJECT, _FUNC):
@@ -154,8 +154,8 @@ def definitions(data: bytes) -> list[Definition]:
             is_defined = symbol.section != _UNDEFINED
             if is_defined and inside is None:
                 continue  # a file's name, or an absolute value
-            found.append(Definition(symbol.name, is_defined, symbol.binding != _LOCAL, is_writable))
-        return found
+            result.append(Definition(symbol.name, is_defined, symbol.binding != _LOCAL, is_writable))
+        return result
     except (struct.error, OverflowError, ValueError, IndexError) as error:
         raise ToolchainError(f"cannot read the symbols of an object: {error}") from error
 
@@ -182,12 +182,12 @@ def functions(data: bytes) -> list[tuple[int, int, str]]:
     try:
         file = _File(data)
         clear = ~1 if file.machine == _ARM else ~0
-        found = {
+        addresses = {
             (symbol.value & clear, symbol.size, symbol.name)
             for symbol in file.symbols(file.sections())
             if symbol.kind == _FUNC and symbol.section != _UNDEFINED
         }
-        return sorted(found)
+        return sorted(addresses)
     except (struct.error, OverflowError, ValueError, IndexError) as error:
         raise ToolchainError(f"cannot tell the functions of a program: {error}") from error
 
@@ -241,8 +241,8 @@ def is_object_for(data: bytes, machine: Machine) -> bool:
 
 
 def _is_for(file: _File, machine: Machine) -> bool:
-    wanted = machine.architecture
-    return (file.machine, file.bits, file.order) == (wanted.elf_machine, wanted.bits, "<")
+    architecture = machine.architecture
+    return (file.machine, file.bits, file.order) == (architecture.elf_machine, architecture.bits, "<")
 
 
 @dataclass(frozen=True)
@@ -319,11 +319,11 @@ class _File:
         row_bytes, rows, names = self._unpack("HHH", 58 if self.wide else 46)
         # sh_name, sh_type, sh_flags, sh_offset, sh_size, sh_link, sh_info.
         layout = "IIQ8xQQII" if self.wide else "III4xIIII"
-        found = [self._unpack(layout, table + row * row_bytes) for row in range(rows)]
+        headers = [self._unpack(layout, table + row * row_bytes) for row in range(rows)]
         if names >= rows:
             return []
-        start = found[names][3]
-        return [_Section(self._name(start + name), *fields) for name, *fields in found]
+        start = headers[names][3]
+        return [_Section(self._name(start + name), *fields) for name, *fields in headers]
 
     def symbols(self, sections: Sequence[_Section]) -> list[_Symbol]:
         """The symbols of its table, in order; none where it has no table."""
@@ -331,14 +331,14 @@ class _File:
         if table is None:
             return []
         names = sections[table.link].offset
-        found = []
+        symbols = []
         for at in range(table.offset, table.offset + table.size, 24 if self.wide else 16):
             if self.wide:
                 name, info, section, value, size = self._unpack("IBxHQQ", at)
             else:
                 name, value, size, info, section = self._unpack("IIIBxH", at)
-            found.append(_Symbol(self._name(names + name), info & 15, info >> 4, section, value, size))
-        return found
+            symbols.append(_Symbol(self._name(names + name), info & 15, info >> 4, section, value, size))
+        return symbols
 
     def related(self, section: _Section) -> Iterator[int]:
         """The numbers of the symbols that a section of relocations is about."""

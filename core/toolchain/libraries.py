@@ -37,8 +37,8 @@ def find_library(library: Library, compiler: Compiler | None = None) -> Path | N
     Raises:
         ToolchainError: there is no compiler, or it hung.
     """
-    found = _search(library, compiler or find_compiler())
-    return found if isinstance(found, Path) else None
+    result = _search(library, compiler or find_compiler())
+    return result if isinstance(result, Path) else None
 
 
 def require_library(
@@ -59,16 +59,16 @@ def require_library(
     """
     # Start-up code is the firmware's, and what it needs besides.
     bare = ["-nostartfiles"] if machine is not None and machine.is_bare else []
-    found = _search(library, compiler, [*flags, *bare])
-    if not isinstance(found, Path) and library.make is not None:
+    result = _search(library, compiler, [*flags, *bare])
+    if not isinstance(result, Path) and library.make is not None:
         _make(library, library.make, where)
-        found = _search(library, compiler, [*flags, *bare])
-    if isinstance(found, Path):
-        return found
+        result = _search(library, compiler, [*flags, *bare])
+    if isinstance(result, Path):
+        return result
     remedies = [f"pip install {library.package}"] if library.package else []
     remedies += ["install it with its development files", "name the folder that has it in UMA_LIBRARY_PATH"]
     raise ToolchainError(
-        f"the C library {library.name!r} is missing or cannot be used\n{found}",
+        f"the C library {library.name!r} is missing or cannot be used\n{result}",
         where=where,
         hint="; or ".join(remedies),
     )

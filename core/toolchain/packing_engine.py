@@ -17,7 +17,7 @@ from ..errors import ToolchainError, UsageError
 from ..packing.branch_and_bound import Attempt, Problem
 from ..packing.ejection import Ejected, Engine, weights
 from .cache import Cache, library_key
-from .compile import Part, compile_shared
+from .compile import CompileUnit, compile_shared
 from .discovery import find_compiler
 
 __all__ = ["packing_engine"]
@@ -48,16 +48,16 @@ def packing_engine() -> Engine | None:
     """What searches as `attempt` and `eject` do; None where this machine has no C compiler that works, or nowhere to
     keep what it makes."""
     try:
-        made = _Compiled()
+        compiled = _Compiled()
     except (ToolchainError, UsageError, OSError):
         return None
-    return Engine(made.attempt, made.eject)
+    return Engine(compiled.attempt, compiled.eject)
 
 
 class _Compiled:
     def __init__(self) -> None:
         files = {name: Path(__file__).with_name(name).read_bytes() for name in _SOURCES}
-        parts = [Part(find_compiler(), list(_SOURCES), ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"))]
+        parts = [CompileUnit(find_compiler(), list(_SOURCES), ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"))]
         key = library_key({name: sha256(source).hexdigest() for name, source in files.items()}, parts)
         path = Cache().library(key, lambda output: compile_shared(parts, files, output))
         self._ffi = cffi.FFI()
@@ -71,42 +71,47 @@ class _Compiled:
         if blocks * max(blocks, sections) > _MAX_CELLS:
             return Attempt(None, False, 0, fails.tolist())
         offsets = np.zeros(blocks, np.int64)
-        left = self._ffi.new("int64_t *", work)
-        given = self._given("struct problem", problem, _searched)
-        found = self._library.uma_attempt(
-            given, self._numbers(np.array(rank, np.int64)), limit, left, self._numbers(offsets), self._numbers(fails)
+        remaining_work = self._ffi.new("int64_t *", work)
+        c_problem = self._to_c("struct problem", problem, _searched)
+        status = self._library.uma_attempt(
+            c_problem,
+            self._numbers(np.array(rank, np.int64)),
+            limit,
+            remaining_work,
+            self._numbers(offsets),
+            self._numbers(fails),
         )
-        if found == -2:
+        if status == -2:
             return Attempt(None, False, 0, fails.tolist())
-        return Attempt(offsets.tolist() if found == 1 else None, found >= 0, int(left[0]), fails.tolist())
+        return Attempt(offsets.tolist() if status == 1 else None, status >= 0, int(remaining_work[0]), fails.tolist())
 
     def eject(self, problem: Problem, offsets: Sequence[int], limit: int, work: int, seed: int) -> Ejected:
-        made = np.array(offsets, np.int64)
-        left = self._ffi.new("int64_t *", work)
-        given = self._given("struct blocks", problem, _ejected)
-        found = self._library.uma_eject(given, self._numbers(made), limit, left, seed)
-        if found == -2:
+        new_offsets = np.array(offsets, np.int64)
+        remaining_work = self._ffi.new("int64_t *", work)
+        c_problem = self._to_c("struct blocks", problem, _ejected)
+        status = self._library.uma_eject(c_problem, self._numbers(new_offsets), limit, remaining_work, seed)
+        if status == -2:
             return Ejected(None, 0)
-        return Ejected(made.tolist() if found == 1 else None, int(left[0]))
+        return Ejected(new_offsets.tolist() if status == 1 else None, int(remaining_work[0]))
 
     def _numbers(self, array: Any) -> Any:
         return self._ffi.from_buffer("int64_t[]", array, require_writable=True)
 
-    def _given(
+    def _to_c(
         self, struct: str, problem: Problem, fields: Callable[[Problem], tuple[dict[str, int], dict[str, _Numbers]]]
     ) -> Any:
         """``problem`` as the library sees it."""
-        known = self._known.get(struct)
-        if known is not None and known[0] is problem:
-            return known[1]
+        cached = self._known.get(struct)
+        if cached is not None and cached[0] is problem:
+            return cached[1]
         numbers, rows = fields(problem)
-        given = self._ffi.new(f"{struct} *", numbers)
-        kept = []
+        c_problem = self._ffi.new(f"{struct} *", numbers)
+        arrays = []
         for name, row in rows.items():
-            kept.append(self._numbers(row if isinstance(row, np.ndarray) else np.fromiter(row, np.int64)))
-            setattr(given, name, kept[-1])
-        self._known[struct] = problem, given, kept
-        return given
+            arrays.append(self._numbers(row if isinstance(row, np.ndarray) else np.fromiter(row, np.int64)))
+            setattr(c_problem, name, arrays[-1])
+        self._known[struct] = problem, c_problem, arrays
+        return c_problem
 
 
 def _searched(problem: Problem) -> tuple[dict[str, int], dict[str, _Numbers]]:
@@ -142,9 +147,9 @@ def _above(problem: Problem) -> dict[str, _Numbers]:
     near = np.nonzero(together)[1]
     apart = np.repeat(size, np.diff(near_at))
     for i, pairs in enumerate(problem.pairs):
-        own = near[near_at[i] : near_at[i + 1]]
+        neighbours = near[near_at[i] : near_at[i + 1]]
         for other, below, _ in pairs:
-            apart[near_at[i] + np.searchsorted(own, other)] = below
+            apart[near_at[i] + np.searchsorted(neighbours, other)] = below
     return {"near_at": near_at.astype(np.int64), "near": near.astype(np.int64), "apart": apart}
 
 

@@ -73,15 +73,15 @@ def stacks_below(objects: Iterable[Measured], function: str) -> dict[str, int]:
     shared: dict[str, tuple[int, str]] = {}
     for number, one in enumerate(objects):
         try:
-            found = object_calls(one.content)
+            object_functions = object_calls(one.content)
         except ToolchainError:  # no ELF: nobody knows who calls whom
             return {}
-        if one.frames is None and found:
+        if one.frames is None and object_functions:
             return {}
         for name, size in _frames(one.frames or ""):
             before = frames.get((number, name), 0)
             frames[number, name] = None if size is None or before is None else before + size
-        for name, (is_shared, called) in found.items():
+        for name, (is_shared, called) in object_functions.items():
             base = _base(name)
             calls.setdefault((number, base), set()).update(map(_base, called))
             if is_shared:
@@ -95,11 +95,11 @@ def stacks_below(objects: Iterable[Measured], function: str) -> dict[str, int]:
         caller = waiting.pop()
         if caller in graph:
             continue
-        own = {(caller[0], name) for name in calls[caller] if (caller[0], name) in calls}
+        local_calls = {(caller[0], name) for name in calls[caller] if (caller[0], name) in calls}
         others = {shared[name] for name in calls[caller] if (caller[0], name) not in calls and name in shared}
         if caller[1] in _INTERPRETERS:
             others |= {one for one in calls if one[1].startswith(_INTERPRETED)}
-        graph[caller] = (own | others) - {caller}
+        graph[caller] = (local_calls | others) - {caller}
         waiting.extend(graph[caller])
     depths: dict[tuple[int, str], int] = {}
     try:

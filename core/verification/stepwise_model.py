@@ -30,7 +30,7 @@ from ..relay.module import Signature
 from ..relay.op import Bounds
 from ..relay.types import TensorType
 from ..relay.visit import post_order
-from ..tir.form.symbolic_dims import valued
+from ..tir.form.symbolic_dims import substitute_symbols
 from ..toolchain.packing_engine import packing_engine
 from .operand_ranges import ranges
 from .results import Bound, Difference, KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop
@@ -401,7 +401,7 @@ class Inspected:
         """A value of ``type_`` of what its buffer holds: of open extents these are the first elements."""
         if not type_.is_open:
             return array.reshape(type_.shape)
-        return array.reshape(type_.bound.shape)[tuple(map(slice, valued(type_.shape, self._values())))]
+        return array.reshape(type_.bound.shape)[tuple(map(slice, substitute_symbols(type_.shape, self._values())))]
 
     def _whole(self, unit: Unit, results: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What a unit gives, as its buffers hold it."""
@@ -410,7 +410,7 @@ class Inspected:
         made = []
         for result, type_ in zip(results, tensors_of(unit.function.body.type), strict=True):
             whole = np.zeros(type_.bound.shape, result.dtype) if type_.is_open else result
-            self._cut(whole, type_)[...] = result.reshape(valued(type_.shape, self._values()))
+            self._cut(whole, type_)[...] = result.reshape(substitute_symbols(type_.shape, self._values()))
             made.append(whole)
         return made
 

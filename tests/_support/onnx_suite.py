@@ -243,7 +243,7 @@ def _apart(one: _Imported, number: int) -> tuple[Function, list[str]]:
         return one.model.module.main, []
     assert one.model.module.signature is not None
     held = [new[info.name].name for info in one.model.module.signature.outputs if info.name in new]
-    extents = {name: Extent.of(symbol) for name, symbol in new.items()}
+    extents = {name: Extent.from_symbol(symbol) for name, symbol in new.items()}
     return with_extents(one.model.module, extents).main, held
 
 

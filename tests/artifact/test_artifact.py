@@ -28,7 +28,7 @@ from tests._support.tools import skip_without
 from uma.artifact import Artifact, ArtifactRecord, CallTime, Peaks, Ticks, load, local_build, schema
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE, SCHEMA_VERSION
-from uma.artifact.record_verifier import problem
+from uma.artifact.record_verifier import first_error
 from uma.errors import InternalError, ModelError, ToolchainError, UsageError
 from uma.support import json_record
 from uma.toolchain.cache import Cache
@@ -166,7 +166,7 @@ class TestUnsound:
     )
     def test_metadata(self, path: str, value: Any, reason: str) -> None:
         table = {name: json_record.to_json(row) for name, row in file_table(dict.fromkeys(FILES, b"")).items()}
-        found = problem({**changed(path, value), "files": table})
+        found = first_error({**changed(path, value), "files": table})
         assert found is not None
         assert reason in found
 

@@ -18,7 +18,7 @@ from tests._support.scale_artifact import artifact_of
 from uma.artifact import Artifact, PartCounts, load
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE
-from uma.artifact.record_verifier import problem
+from uma.artifact.record_verifier import first_error
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, PartCounters
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
@@ -227,7 +227,7 @@ def test_sources_of_other_devices() -> None:
     ],
 )
 def test_metadata_that_is_not_sound(record: dict[str, Any], reason: str) -> None:
-    found = problem({**record, "files": to_json(file_table(dict.fromkeys(FILES, b"")))})
+    found = first_error({**record, "files": to_json(file_table(dict.fromkeys(FILES, b"")))})
     assert found is not None and reason in found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from uma import artifact
-from uma.support.json_schema import KEYWORDS, problem
+from uma.support.json_schema import KEYWORDS, first_error
 
 ITEM = {"type": "object", "additionalProperties": {"type": "integer"}}
 
@@ -30,7 +30,7 @@ ITEM = {"type": "object", "additionalProperties": {"type": "integer"}}
     ],
 )
 def test_holds(value: Any, schema: dict[str, Any]) -> None:
-    assert problem(value, schema) is None
+    assert first_error(value, schema) is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_holds(value: Any, schema: dict[str, Any]) -> None:
     ],
 )
 def test_says_what_and_where(value: Any, schema: dict[str, Any], message: str) -> None:
-    found = problem(value, schema)
+    found = first_error(value, schema)
     assert found is not None
     assert found.startswith(message)
 

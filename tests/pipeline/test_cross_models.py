@@ -36,7 +36,7 @@ from uma.runtime import emulator
 from uma.runtime.emulator import EmulatedModel
 from uma.runtime.emulator_image import make_image
 from uma.support.machines import RUNNERS, Machine
-from uma.toolchain.compile import Part
+from uma.toolchain.compile import CompileUnit
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import check_machine
 from uma.verification.models import verify
@@ -338,7 +338,7 @@ def test_a_stack_that_is_too_small_stops_the_run(runner: str, machine: str, flag
     needs(f"{machine.partition(' ')[0]}-gcc", RUNNERS[runner].program)
     compiler = find_compiler(None, Machine.parse(machine))
     header = (Path(emulator.__file__).parent / "csrc" / "uma_runtime.h").read_bytes()
-    part = Part(compiler, ["m.c"], [*flags, "-O1", "-std=c99"])
+    part = CompileUnit(compiler, ["m.c"], [*flags, "-O1", "-std=c99"])
     for depth, fits in ((40, True), (62, False), (70, False), (400, False)):
         files = {"m.c": RUNAWAY.replace("DEPTH", str(depth)).encode(), "uma_runtime.h": header}
         image = make_image([part], files, RUNNERS[runner], where="model runaway")

@@ -16,7 +16,15 @@ import uma
 from uma.hookspecs import Extern, Routine, Runtime
 from uma.plugins import PluginHost
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call, const
-from uma.support.float_environment import DEFAULT, default_mode, kept_mode, put_back, read_mode, saved, shown
+from uma.support.float_environment import (
+    DEFAULT,
+    default_mode,
+    describe_mode,
+    preserving_mode,
+    read_mode,
+    restore_mode,
+    save_mode,
+)
 from uma.tir import Buffer, Param
 
 pytestmark = pytest.mark.skipif(
@@ -44,9 +52,9 @@ SOURCE = f"""\
 @pytest.fixture(autouse=True)
 def back() -> Iterator[None]:
     """A test that fails leaves the mode as it was."""
-    environment = saved()
+    environment = save_mode()
     yield
-    put_back(environment)
+    restore_mode(environment)
 
 
 def set_rounding(mode: int) -> None:
@@ -55,11 +63,11 @@ def set_rounding(mode: int) -> None:
 
 def flush() -> None:
     """Flushes to zero, as what gcc links with -ffast-math does."""
-    environment = saved()
+    environment = save_mode()
     at, bits = (28, 0x8040) if X86 else (0, 1 << 24)
     word = int.from_bytes(environment.raw[at : at + 4], "little") | bits
     environment[at : at + 4] = word.to_bytes(4, "little")
-    put_back(environment)
+    restore_mode(environment)
 
 
 def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar]:
@@ -83,15 +91,15 @@ def host(**more: Any) -> PluginHost:
 
 
 def test_modes_are_told_apart() -> None:
-    assert read_mode() == DEFAULT and shown(DEFAULT) == "the default"
+    assert read_mode() == DEFAULT and describe_mode(DEFAULT) == "the default"
     for name, number in ROUNDINGS.items():
         set_rounding(number)
-        assert read_mode() == (name, False) and shown(read_mode()) == f"rounding {name}"
+        assert read_mode() == (name, False) and describe_mode(read_mode()) == f"rounding {name}"
         with default_mode():
             assert read_mode() == DEFAULT
         assert read_mode() == (name, False)
     flush()
-    assert read_mode()[1] and shown(read_mode()).endswith(" and flushing small numbers to zero")
+    assert read_mode()[1] and describe_mode(read_mode()).endswith(" and flushing small numbers to zero")
     with default_mode():
         assert read_mode() == DEFAULT
         flush()
@@ -99,7 +107,7 @@ def test_modes_are_told_apart() -> None:
 
 
 def test_who_changes_the_mode_is_named() -> None:
-    with pytest.warns(RuntimeWarning) as caught, kept_mode("it"):
+    with pytest.warns(RuntimeWarning) as caught, preserving_mode("it"):
         flush()
     assert str(caught[0].message) == (
         "it changed the mode of floating-point arithmetic (flushing small numbers to zero); it was put back as it was"
@@ -126,13 +134,13 @@ def test_whoever_builds_and_runs_in_another_mode_gets_what_others_get(target: li
     expected = uma.build(MODEL, target, plugins=plugins)
     (wanted,) = expected.run(GIVEN).values()
     for change in (flush, *(lambda number=number: set_rounding(number) for number in ROUNDINGS.values())):
-        environment = saved()
+        environment = save_mode()
         change()
         made = uma.build(MODEL, target, plugins=plugins)
         with made.session() as session:
             (got,) = session.run(GIVEN).values()
         assert read_mode() != DEFAULT
-        put_back(environment)
+        restore_mode(environment)
         assert made.files == expected.files and got.tobytes() == wanted.tobytes()
 
 

@@ -222,7 +222,7 @@ def test_a_recurrent_layer_of_as_many_steps_as_a_run_has(op: str) -> None:
 
 def test_lengths_beyond_an_open_number_of_steps_are_that() -> None:
     """As the reference has it, which knows no more steps than there are."""
-    n = Extent.of(Symbol("n", 1, 4))
+    n = Extent.from_symbol(Symbol("n", 1, 4))
     types = {"g": ((n, 1, 2), "float32"), "w": ((2, 2), "float32"), "h": ((1, 2), "float32"), "k": ((1,), "int32")}
     g, w, h, k = (Var(name, TensorType(*type_)) for name, type_ in types.items())
     made = call("nn.rnn", g, w, h, k, reverse=True)
@@ -247,7 +247,7 @@ def test_a_recurrent_layer_of_an_open_batch_is_refused_by_its_layer() -> None:
 
 
 def test_a_branch_with_open_extents_is_refused_by_its_layer() -> None:
-    n = Extent.of(Symbol("n", 1, 4))
+    n = Extent.from_symbol(Symbol("n", 1, 4))
     x, go = Var("x", TensorType((n, 2), "float32")), Var("go", TensorType((), "bool"))
     held = Var("n", TensorType((1,), "int32"))
     branches = {name: Function([x], call(op, x)) for name, op in (("yes", "nn.relu"), ("no", "tanh"))}
@@ -313,12 +313,12 @@ def test_a_lowered_form_with_open_extents_is_not_verified(tmp_path: Path) -> Non
 
 
 def test_an_extent_is_a_parameter_of_the_module() -> None:
-    n = Extent.of(Symbol("n", 1, 4))
+    n = Extent.from_symbol(Symbol("n", 1, 4))
     x = Var("x", TensorType((n, 2), "float32"))
     with pytest.raises(uma.errors.InternalError) as caught:
         uma.build(IRModule.from_functions({"main": Function([x], call("nn.relu", x))}), "c")
     assert "there is no parameter 'n' of int32 (1,) for the extent n[1:4]" in caught.value.what
-    held, wider = Var("n", TensorType((1,), "int32")), Extent.of(Symbol("n", 1, 5))
+    held, wider = Var("n", TensorType((1,), "int32")), Extent.from_symbol(Symbol("n", 1, 5))
     y = Var("y", TensorType((wider, 2), "float32"))
     with pytest.raises(uma.errors.InternalError) as other:
         uma.build(IRModule.from_functions({"main": Function([x, y, held], call("nn.relu", x))}), "c")

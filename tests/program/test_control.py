@@ -27,7 +27,7 @@ from uma.program import (
     verify_plan,
 )
 from uma.program.control_flow import blocks, live_after
-from uma.program.race_check import Event, order_faults
+from uma.program.race_check import Event, find_races
 from uma.program.text import parse_program, print_program
 from uma.tir.form import nodes as tir
 
@@ -199,11 +199,11 @@ def test_programs_that_are_wrong(what: str) -> None:
 def test_nothing_is_unfinished_where_a_branch_begins() -> None:
     launch, end = Event("k", "d", "q"), Event("wait", "d", "q", 0)
     barrier = Event("branch", is_barrier=True)
-    found = [what for _, what in order_faults([launch, barrier, end], {("d", "q"): 2})]
+    found = [what for _, what in find_races([launch, barrier, end], {("d", "q"): 2})]
     assert found == [
         "a branch or a loop begins or ends while step 0 (k) on queue 'q' of 'd' may go on: a wait is missing"
     ]
-    assert not list(order_faults([launch, end, barrier], {("d", "q"): 2}))
+    assert not list(find_races([launch, end, barrier], {("d", "q"): 2}))
 
 
 def test_where_blocks_are() -> None:

@@ -11,7 +11,7 @@ from tests._support.programs import kernel
 
 from uma.errors import InternalError, TextError
 from uma.program import Buffer, Call, Program, Queue, Step, Wait, live_ranges, place_waits, plan, verify, verify_plan
-from uma.program.race_check import Event, Touch, order_faults
+from uma.program.race_check import Event, MemoryAccess, find_races
 from uma.program.text import parse_program, print_program
 from uma.program.verify import faults
 from uma.program.wait_insertion import finish_positions
@@ -157,7 +157,7 @@ class TestLives:
 class TestOrder:
     """The checker, on its own."""
 
-    A = Event("A", "npu", "a", touches=(Touch("t", "ram", 0, 16, True),))
+    A = Event("A", "npu", "a", touches=(MemoryAccess("t", "ram", 0, 16, True),))
     DEPTHS: ClassVar = {("npu", "a"): 1, ("npu", "b"): 1}
 
     @pytest.mark.parametrize(
@@ -165,22 +165,22 @@ class TestOrder:
         [(16, 32, True, False), (15, 32, False, True), (0, 1, True, True)],
     )
     def test_bytes_overlap(self, low: int, high: int, writes: bool, found: bool) -> None:
-        host = Event("B", touches=(Touch("u", "ram", low, high, writes),))
-        whats = [what for _, what in order_faults([self.A, host, Event("w", "npu", "a", 0)], self.DEPTHS)]
+        host = Event("B", touches=(MemoryAccess("u", "ram", low, high, writes),))
+        whats = [what for _, what in find_races([self.A, host, Event("w", "npu", "a", 0)], self.DEPTHS)]
         assert bool(whats) == found
 
     def test_two_readers_do_not_mind_each_other(self) -> None:
-        reads = replace(self.A, touches=(Touch("t", "ram", 0, 16, False),))
-        host = Event("B", touches=(Touch("t", "ram", 0, 16, False),))
-        assert not list(order_faults([reads, host, Event("w", "npu", "a", 0)], self.DEPTHS))
+        reads = replace(self.A, touches=(MemoryAccess("t", "ram", 0, 16, False),))
+        host = Event("B", touches=(MemoryAccess("t", "ram", 0, 16, False),))
+        assert not list(find_races([reads, host, Event("w", "npu", "a", 0)], self.DEPTHS))
 
     def test_other_spaces_are_apart(self) -> None:
-        host = Event("B", touches=(Touch("t", "the array t", 0, 16, True),))
-        assert not list(order_faults([self.A, host, Event("w", "npu", "a", 0)], self.DEPTHS))
+        host = Event("B", touches=(MemoryAccess("t", "the array t", 0, 16, True),))
+        assert not list(find_races([self.A, host, Event("w", "npu", "a", 0)], self.DEPTHS))
 
     def test_all_that_is_wrong(self) -> None:
         alone = Event("C", "npu")
-        found = list(order_faults([self.A, self.A, alone], self.DEPTHS))
+        found = list(find_races([self.A, self.A, alone], self.DEPTHS))
         assert found == [
             (1, "queue 'a' of 'npu' takes 1 launches: a wait is missing"),
             (2, "device 'npu' may still be at step 1 (A) on its queue 'a': a wait is missing"),

@@ -13,7 +13,7 @@ from uma.program import Buffer, Program, print_program, verify
 from uma.program.text import parse_program
 from uma.tir.form.symbolic_dims import Extent, Symbol
 
-N, WIDE = Extent.of(Symbol("n", 1, 4)), Extent.of(Symbol("n", 1, 8))
+N, WIDE = Extent.from_symbol(Symbol("n", 1, 4)), Extent.from_symbol(Symbol("n", 1, 8))
 HELD = Buffer("in_n", "input", (1,), "int32")
 OTHER = Buffer("z", "input", (8,), "int8", extents=(WIDE,))
 

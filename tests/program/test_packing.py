@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from uma.packing.branch_and_bound import Problem
-from uma.packing.ejection import EngineSource, eject, lowered
+from uma.packing.ejection import EngineSource, eject, lower_peak
 from uma.packing.greedy_by_start import alternate, lowest, place_over_time, tightest
 from uma.packing.offsets import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
 from uma.toolchain.packing_engine import packing_engine
@@ -167,7 +167,7 @@ def test_the_largest_block_is_a_bound() -> None:
 def test_what_no_packing_is_below_is_not_looked_for() -> None:
     """Below the size of its largest block no packing can be; to look for one would be no work, for ever."""
     blocks = [Block(0, 1, 8, 1), Block(2, 2, 4, 1)]
-    assert lowered(Problem(blocks, {}, 1), eject, [0, 0], 0, 1000) == ([0, 0], 1000)
+    assert lower_peak(Problem(blocks, {}, 1), eject, [0, 0], 0, 1000) == ([0, 0], 1000)
 
 
 @pytest.mark.soak

@@ -14,7 +14,7 @@ from uma.relay.module import Signature, TensorInfo
 from uma.relay.verify import faults
 from uma.tir.form.symbolic_dims import Extent, OpenExtentError, Symbol
 
-N = Extent.of(Symbol("n", 0, 6))
+N = Extent.from_symbol(Symbol("n", 0, 6))
 X = Var("x", TensorType((6,), "float32"))
 COUNT = Var("count", TensorType((1,), "int32"))
 FOUND = call("nonzero", X)
@@ -59,7 +59,7 @@ def test_types_of_cuts() -> None:
     for count, extent, what in (
         (X, N, "the count must be"),
         (COUNT, N + 1, "is computed of others"),
-        (COUNT, Extent.of(Symbol("m", 0, 7)), "are no part of"),
+        (COUNT, Extent.from_symbol(Symbol("m", 0, 7)), "are no part of"),
     ):
         with pytest.raises(ModelError, match=what):
             call("cut", X, count, axis=0, extent=extent)
@@ -98,13 +98,13 @@ def test_what_is_not_defined_of_nothing(name: str, attrs: dict[str, object]) -> 
 
 
 def test_only_what_is_computed_may_be_nothing() -> None:
-    for extent in (Extent.of(Symbol("n", 1, 6)) - 1, N - 1):
+    for extent in (Extent.from_symbol(Symbol("n", 1, 6)) - 1, N - 1):
         with pytest.raises(ModelError, match="not a positive integer"):
             TensorType((extent,), "float32")
 
 
 def test_a_cut_of_what_a_caller_leaves_open_has_the_bound_of_what_is_there() -> None:
-    rows = Extent.of(Symbol("rows", 1, 3))
+    rows = Extent.from_symbol(Symbol("rows", 1, 3))
     given, x = Var("rows", TensorType((1,), "int32")), Var("x", TensorType((rows, 2), "float32"))
     found = call("nonzero", x)
     cut = call("cut", TupleGetItem(found, 0), TupleGetItem(found, 1), axis=1, extent=N)

@@ -23,7 +23,7 @@ from uma.relay.op import Op
 from uma.relay.tensors import tensor_function
 from uma.relay.types import TensorType
 from uma.tir.form.interp import interpret
-from uma.tir.form.symbolic_dims import Extent, OpenExtentError, Symbol, bound, valued
+from uma.tir.form.symbolic_dims import Extent, OpenExtentError, Symbol, substitute_symbols, upper_bounds
 from uma.tir.proofs.obligations import unproven
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.simplify import simplify
@@ -38,7 +38,7 @@ def opened(made: Call, name: str = "n") -> Iterator[Function]:
     for axis, extent in enumerate(shapes[0]):
         if extent < 2:
             continue
-        symbol = Extent.of(Symbol(name, 1, extent + 1))
+        symbol = Extent.from_symbol(Symbol(name, 1, extent + 1))
         equal = [
             (arg, d)
             for arg, shape in enumerate(shapes)
@@ -91,7 +91,7 @@ def check(function: Function, seed: int) -> bool:
         fields = wanted if isinstance(wanted, tuple) else (wanted,)
         lying = []
         for param, array in zip(function.params, arrays, strict=True):
-            whole = random_array(bound(param.shape), param.dtype, 99)
+            whole = random_array(upper_bounds(param.shape), param.dtype, 99)
             whole[tuple(map(slice, array.shape))] = array
             lying.append(whole)
         lying += [np.array([n], np.int32) for _ in kernel.symbols]
@@ -101,7 +101,7 @@ def check(function: Function, seed: int) -> bool:
         taken |= {b.name: a for b, a in zip(func.buffers("constant"), kernel.bind({}), strict=True)}
         got = interpret(func, taken)
         for result, field, type_ in zip(got.values(), fields, tensors_of(function.body.type), strict=True):
-            part = result.reshape(bound(type_.shape))[tuple(map(slice, valued(type_.shape, values)))]
+            part = result.reshape(upper_bounds(type_.shape))[tuple(map(slice, substitute_symbols(type_.shape, values)))]
             message = f"{call.op_name} {[str(p.type) for p in function.params]} {call.attrs.items} at {n}"
             assert part.shape == field.shape, message
             if field.dtype.kind != "f":
@@ -139,7 +139,7 @@ TAUGHT: Sequence[tuple[str, Sequence[tuple[Shape, str]], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "types", "attrs"), TAUGHT)
 def test_what_is_taught_takes_an_open_extent(name: str, types: Any, attrs: Any) -> None:
-    n = Extent.of(Symbol("n", 1, 6))
+    n = Extent.from_symbol(Symbol("n", 1, 6))
 
     def with_n(extents: Any) -> Any:
         return tuple(n if extent == 5 else extent for extent in extents) if isinstance(extents, tuple) else extents
@@ -152,7 +152,7 @@ def test_what_is_taught_takes_an_open_extent(name: str, types: Any, attrs: Any) 
 
 
 def test_all_extents_of_one_are_dropped_of_no_shape_that_may_have_more() -> None:
-    n, more = Extent.of(Symbol("n", 1, 6)), Extent.of(Symbol("n", 2, 6))
+    n, more = Extent.from_symbol(Symbol("n", 1, 6)), Extent.from_symbol(Symbol("n", 2, 6))
     with pytest.raises(OpenExtentError) as caught:
         on("squeeze", ((1, n), "float32"), axis=())
     assert "whether n[1:6] is 1 depends on the extent" in caught.value.what
@@ -161,7 +161,7 @@ def test_all_extents_of_one_are_dropped_of_no_shape_that_may_have_more() -> None
 
 
 def test_a_reshape_leaves_what_is_around_an_open_extent() -> None:
-    n = Extent.of(Symbol("n", 1, 6))
+    n = Extent.from_symbol(Symbol("n", 1, 6))
     assert on("reshape", ((n, 2, 3), "float32"), newshape=(2 * n, 3)).shape == (2 * n, 3)
     for shape, asked in (((2, n, 3), (2 * n, 3)), ((2, n), (n, 2)), ((2, n), (n * 2,))):
         with pytest.raises(OpenExtentError) as caught:
@@ -170,7 +170,7 @@ def test_a_reshape_leaves_what_is_around_an_open_extent() -> None:
 
 
 def test_an_operator_with_loops_of_its_own_is_refused() -> None:
-    n = Extent.of(Symbol("n", 1, 6))
+    n = Extent.from_symbol(Symbol("n", 1, 6))
     x = Var("x", TensorType((n, 2), "float32"))
 
     def never(*given: Any) -> Any:

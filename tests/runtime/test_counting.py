@@ -15,7 +15,7 @@ from uma.runtime.emulator import EmulatedModel, EmulatedSession
 from uma.runtime.emulator_image import make_image
 from uma.runtime.instruction_counting import marks_of, read_counts
 from uma.support.machines import RUNNERS, Machine
-from uma.toolchain.compile import Part
+from uma.toolchain.compile import CompileUnit
 from uma.toolchain.discovery import find_compiler
 
 MODEL = """\
@@ -83,7 +83,9 @@ def session_of(name: str, nops: int = 40, included: tuple[str, ...] = ("steps.c"
         b'#define UMA_STEP_ENDS(step)\n#include "steps.c"\n',
         "uma_graph.c": b'#include "steps.c"\n',
     }
-    part = Part(find_compiler(compiler, Machine.parse(machine)), ["model.c"], ["-std=gnu99", "-O2", "-Wall", *flags])
+    part = CompileUnit(
+        find_compiler(compiler, Machine.parse(machine)), ["model.c"], ["-std=gnu99", "-O2", "-Wall", *flags]
+    )
     image = make_image([part], files, RUNNERS[name], where="model net", counted=included)
     return EmulatedModel(image, RUNNERS[name], "net", (), (), (), (), (), (), 0, is_counted=True).session()
 

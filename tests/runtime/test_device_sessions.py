@@ -22,7 +22,7 @@ from uma.codegen.devices import Device
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
 from uma.runtime.native import DeviceInfo, NativeModel, Session
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 
 X = np.array([1, -2, 3, 2**30], np.int32)
@@ -35,7 +35,7 @@ class Built:
         files = emit_model(program, plan(program), devices)
         sources = [*files.sources, files.entry]
         self.path = compile_shared(
-            [Part(find_compiler(), sources, ["-O1", "-std=c99"])], files.contents, folder / "m.so"
+            [CompileUnit(find_compiler(), sources, ["-O1", "-std=c99"])], files.contents, folder / "m.so"
         )
         ffi = cffi.FFI()
         ffi.cdef("extern char fake_log[1024];")
@@ -81,7 +81,7 @@ def test_a_simulator_without_registers_is_its_own_driver(tmp_path: Path) -> None
     assert not any("fake_driver.c" in name or "machine" in name for name in files.contents)
     sources = [*files.sources, files.entry]
     strict = ["-O1", "-std=c99", "-Wall", "-Wextra", "-Werror"]
-    path = compile_shared([Part(find_compiler(), sources, strict)], files.contents, tmp_path / "m.so")
+    path = compile_shared([CompileUnit(find_compiler(), sources, strict)], files.contents, tmp_path / "m.so")
     infos = [DeviceInfo(label, "fake, direct", runtime.faults) for label in ("a", "b")]
     session = Session(NativeModel(path, devices=infos, layers=[step.layers for step in program.steps]))
     np.testing.assert_array_equal(session.run(X)["y"], 4 * X)

@@ -28,7 +28,7 @@ from uma.runtime.emulator_image import make_image
 from uma.runtime.state import SessionState
 from uma.runtime.tensors import TensorInfo
 from uma.support.machines import RUNNERS, Machine
-from uma.toolchain.compile import Part
+from uma.toolchain.compile import CompileUnit
 from uma.toolchain.discovery import find_compiler
 
 SH = shutil.which("sh")
@@ -83,7 +83,9 @@ def modelled(program: Program, **failing: tuple[str, int]) -> EmulatedModel:
     devices = fake.devices(**{label: fake.runtime(*failing.get(label, ())) for label in program.devices})
     files = emit_model(program, plan(program), devices)
     contents = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.contents.items()}
-    part = Part(find_compiler(), [*files.sources, files.entry], ["-O1", "-std=c99", "-Wall", "-Wextra", "-Werror"])
+    part = CompileUnit(
+        find_compiler(), [*files.sources, files.entry], ["-O1", "-std=c99", "-Wall", "-Wextra", "-Werror"]
+    )
     return EmulatedModel(
         make_image([part], contents, LINUX, where="model net"),
         LINUX,
@@ -171,7 +173,9 @@ class TestRunning:
 @pytest.mark.parametrize("header", [b"", b"#define UMA_ABI_VERSION 1\n"])
 def test_a_model_of_another_version(header: bytes) -> None:
     with pytest.raises(ModelError, match=r"the model has version \d of the ABI, this UMA reads version \d"):
-        make_image([Part(find_compiler(), ["m.c"])], {"m.c": b"", "uma_runtime.h": header}, LINUX, where="model m")
+        make_image(
+            [CompileUnit(find_compiler(), ["m.c"])], {"m.c": b"", "uma_runtime.h": header}, LINUX, where="model m"
+        )
 
 
 @pytest.mark.few(1)
@@ -337,7 +341,7 @@ class TestBoards:
         header = (Path(emulator.__file__).parent / "csrc" / "uma_runtime.h").read_bytes()
         files = {"m.c": (MAIN + extra).encode(), "uma_runtime.h": header}
         flags = ["-mcpu=cortex-m0", "-mthumb", "-Os", "-std=c99"]
-        return make_image([Part(compiler, ["m.c"], flags)], files, RUNNERS["qemu-microbit"], where="model m")
+        return make_image([CompileUnit(compiler, ["m.c"], flags)], files, RUNNERS["qemu-microbit"], where="model m")
 
     def test_what_fits(self) -> None:
         assert self.image("").is_file()

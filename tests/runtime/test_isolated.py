@@ -28,7 +28,7 @@ from uma.pipeline.loading import LoadedModel
 from uma.relay import Var, call, const
 from uma.relay.types import TensorType
 from uma.runtime.model_process import Image, IsolatedModel, Isolation
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 
 X = Var("x", TensorType((2, 4), "int32"))
@@ -160,7 +160,7 @@ LOOP = "const void *uma_model_entry(void);\nconst void *uma_model_entry(void) { 
 
 def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     """Even if that is killed, and has no time for anything, and what it runs has no end."""
-    library = compile_shared([Part(find_compiler(), ["m.c"])], {"m.c": LOOP}, tmp_path / "m.so")
+    library = compile_shared([CompileUnit(find_compiler(), ["m.c"])], {"m.c": LOOP}, tmp_path / "m.so")
     with subprocess.Popen([sys.executable, "-c", PARENT, str(library)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())

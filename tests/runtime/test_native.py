@@ -25,7 +25,7 @@ from hypothesis.extra import numpy as hnp
 import uma.runtime
 from uma.errors import InternalError, ModelError, ToolchainError, UsageError
 from uma.runtime.native import NativeModel, Session, SessionState, TensorInfo
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 
 RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
@@ -102,7 +102,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def build(**changes: str) -> Path:
         files = {"m.c": MODEL % (DEFAULTS | changes), "uma_runtime.h": RUNTIME_H}
         output = tmp_path_factory.mktemp("model") / "m.so"
-        return compile_shared([Part(find_compiler(), ["m.c"], ["-O1", "-std=c99"])], files, output)
+        return compile_shared([CompileUnit(find_compiler(), ["m.c"], ["-O1", "-std=c99"])], files, output)
 
     return build
 
@@ -185,7 +185,7 @@ class TestModel:
             assert error.value.where == str(tmp_path / name)
 
     def test_library_without_a_model(self, tmp_path: Path) -> None:
-        path = compile_shared([Part(find_compiler(), ["m.c"])], {"m.c": "int x;\n"}, tmp_path / "m.so")
+        path = compile_shared([CompileUnit(find_compiler(), ["m.c"])], {"m.c": "int x;\n"}, tmp_path / "m.so")
         with pytest.raises(ToolchainError, match=r"cannot load the compiled model: .*uma_model_entry"):
             NativeModel(path)
 

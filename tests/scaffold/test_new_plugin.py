@@ -46,7 +46,7 @@ def written(kind: str, folder: Path, lowering: str = "loops", dtype: str = "int8
 
 @pytest.mark.parametrize("given", ["acme_npu", "acme-npu", "uma-acme-npu", "uma_acme_npu"])
 def test_all_names_follow_from_one(given: str) -> None:
-    names = Names.of(given)
+    names = Names.from_text(given)
     assert (names.kind, names.package) == ("acme_npu", "uma_acme_npu")
     assert (names.distribution, names.dashed) == ("uma-acme-npu", "acme-npu")
     assert names.put("uma-my-npu uma_my_npu MY_NPU_ID my_npu.conv2d") == (
@@ -80,11 +80,11 @@ def test_all_names_follow_from_one(given: str) -> None:
 )
 def test_names_that_do_not_work(given: str, why: str, better: str) -> None:
     with pytest.raises(UsageError) as refused:
-        Names.of(given, kinds=["taken"], commands=COMMANDS)
+        Names.from_text(given, kinds=["taken"], commands=COMMANDS)
     assert why in refused.value.what
     hint = refused.value.hint or ""
     assert hint.startswith(f"{better} would do; a name is that of a vendor or chip: ")
-    assert Names.of(better, kinds=["taken"], commands=COMMANDS).kind == better
+    assert Names.from_text(better, kinds=["taken"], commands=COMMANDS).kind == better
 
 
 # --- Folders ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from uma.testing.fuzz import check_graphs, check_layers, repeat
 from uma.testing.fuzz.interpreter_runs import NotLoops, interpreted
 from uma.testing.fuzz.layer import Layer
 from uma.testing.fuzz.reproducers import read_file, write_file
-from uma.testing.fuzz.triage import Fault, difference
+from uma.testing.fuzz.triage import LayerFailure, difference
 from uma.testing.record import Part
 from uma.testing.subject import Subject
 from uma.tir.form.nodes import Buffer, Param
@@ -89,7 +89,7 @@ def test_what_was_found_is_written_and_repeated(tmp_path: Path) -> None:
         subject_of(planted(tmp_path / name, "uma_matrix_unit", edits), "uma-matrix-unit", tmp_path / "found")
         for name, edits in (("wrong", [edit]), ("honest", []))
     )
-    fault = Fault(Layer(Function([x], body), "matrix_unit.dense"), "lowering", "bias", "it differs")
+    fault = LayerFailure(Layer(Function([x], body), "matrix_unit.dense"), "lowering", "bias", "it differs")
     path = write_file(fault, wrong, "layers")
     assert list((tmp_path / "found").iterdir()) == [path]
     assert [one.part for one in repeat(path, wrong, quiet).findings] == ["lowering"]
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     x = Var("x", TensorType((2, 2), "int8"))
     layer = Layer(Function([x], call("nn.relu", x)), "matrix_unit.dense")
     with pytest.raises(UsageError, match="cannot be written"):
-        write_file(Fault(layer, "machine", "other", "it differs"), subject, "layers")
+        write_file(LayerFailure(layer, "machine", "other", "it differs"), subject, "layers")
 
 
 def test_what_is_no_loops_has_no_interpreter() -> None:

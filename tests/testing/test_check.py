@@ -20,8 +20,8 @@ from uma.plugins import PluginHost
 from uma.relay.pattern import op, wildcard
 from uma.targets import Attribute, ListOf, MapOf, Target, TargetKind
 from uma.testing import Conformance, Finding
-from uma.testing.child_process import NotElsewhere, asked_elsewhere
-from uma.testing.fault_injection import Access
+from uma.testing.child_process import NoAnswer, ask_child_process
+from uma.testing.fault_injection import RegisterAccess
 from uma.testing.fingerprint import fingerprint, first_difference
 from uma.testing.suite.faults import cases_of
 from uma.testing.suite.limits import limits_of, wrong_values
@@ -301,11 +301,11 @@ class TestC:
 class TestFaults:
     def test_changes_are_of_what_a_driver_did(self) -> None:
         run = [
-            Access(False, 0, 0, 0x1234, False),
-            Access(True, 0, 8, 3, False),
-            Access(True, 0, 16, 0x1000, True),
-            Access(True, 0, 20, 0, True),
-            Access(True, 0, 24, 5, False),
+            RegisterAccess(False, 0, 0, 0x1234, False),
+            RegisterAccess(True, 0, 8, 3, False),
+            RegisterAccess(True, 0, 16, 0x1000, True),
+            RegisterAccess(True, 0, 20, 0, True),
+            RegisterAccess(True, 0, 24, 5, False),
         ]
         cases = list(cases_of(run, 8, seed=0, reads=True))
         assert cases == list(cases_of(run, 8, seed=0, reads=True))
@@ -355,13 +355,13 @@ class TestElsewhere:
         ],
     )
     def test_a_process_that_gives_no_answer_is_told(self, code: str, said: str) -> None:
-        with pytest.raises(NotElsewhere, match=said):
-            asked_elsewhere(code, None)
+        with pytest.raises(NoAnswer, match=said):
+            ask_child_process(code, None)
 
     def test_a_process_that_cannot_be_started_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
-        with pytest.raises(NotElsewhere, match="No such file"):
-            asked_elsewhere("print(1)", None)
+        with pytest.raises(NoAnswer, match="No such file"):
+            ask_child_process("print(1)", None)
 
 
 class TestCost:

@@ -23,7 +23,7 @@ from uma.relay.op import Op
 from uma.relay.pattern import Match, any_, any_of, op, optional, where, wildcard
 from uma.relay.pattern.terms import Term
 from uma.runtime.model_process import Isolation
-from uma.support.json_schema import problem
+from uma.support.json_schema import first_error
 from uma.targets import Target
 from uma.testing import CheckResult, Conformance
 from uma.testing.fuzz import triage
@@ -233,7 +233,7 @@ def test_a_check_that_had_nothing_to_do_says_so_everywhere(tmp_path: Path) -> No
     assert "  nothing was checked  graphs: no part of a graph ran on the target" in list(text_lines(one))
     assert summary([one]) == "1 target: no findings, nothing was checked by 1"
     record = json.loads(json.dumps(conformance_record(one)))
-    assert problem(record, conformance_schema()) is None
+    assert first_error(record, conformance_schema()) is None
     assert record["results"][0]["unchecked"] == "no part of a graph ran on the target"
     assert ">nothing was checked<" in as_html([one]) and ">ok<" not in as_html([one])
     assert 'skipped message="nothing was checked: no part' in as_junit([one])

@@ -21,7 +21,7 @@ from uma.errors import PluginError, UsageError, VerificationError
 from uma.hookspecs import Claims, Cost, Library, Runtime
 from uma.plugins import PluginHost, default_host
 from uma.plugins.entry import PluginEntry
-from uma.support.json_schema import problem
+from uma.support.json_schema import first_error
 from uma.targets import Target
 from uma.testing import ClauseCount, Conformance, Finding
 from uma.testing.deadline import OutOfTime, place_in, stopped_after
@@ -75,7 +75,7 @@ def test_the_text_names_claims_findings_and_what_was_skipped() -> None:
 
 def test_the_json_keeps_to_its_schema() -> None:
     record = json.loads(json.dumps(conformance_record(FOUND)))
-    assert problem(record, conformance_schema()) is None
+    assert first_error(record, conformance_schema()) is None
     assert record["claims"]["faults"][0]["code"] == 7 and record["never_decisive"] == ["npu.relu: even"]
 
 
@@ -116,7 +116,7 @@ def test_the_command_gives_an_answer_in_each_form(
     files = ["--junit", "out.xml", "--html", "out.html"]
     assert main(["check", "null_unit", "--only", "registration", *files, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["passed"] and problem(record["targets"][0], conformance_schema()) is None
+    assert record["passed"] and first_error(record["targets"][0], conformance_schema()) is None
     assert (tmp_path / "out.xml").read_text().startswith("<?xml") and (tmp_path / "out.html").is_file()
     assert main(["check", "null_unit", "--only", "registration"]) == 0
     assert "1 target: no findings" in capsys.readouterr().out

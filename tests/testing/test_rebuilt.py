@@ -8,7 +8,7 @@ from uma.relay import Expr, FixedPoint, Function, TensorType, Var, call, const
 from uma.testing.fuzz.acceptance_nudges import fitting
 from uma.testing.fuzz.inputs import feeds, zero_points
 from uma.testing.fuzz.layer import Layer, calls_in, with_body
-from uma.testing.fuzz.layer_rebuild import Changes, Place, fitted, leaves_of, rebuilt
+from uma.testing.fuzz.layer_rebuild import Changes, OperandPosition, fitted, leaves_of, rebuilt
 from uma.testing.fuzz.mutations import mutations
 from uma.testing.fuzz.shrinking import measure, reductions
 from uma.testing.fuzz.values import Sizes
@@ -25,13 +25,13 @@ def conv(groups: int = 1) -> Expr:
     return call("clip", call("qnn.requantize", sums, scale=scale, dtype="int8", axis=-1), a_min=-90.0, a_max=90.0)
 
 
-def with_extent(body: Expr, place: Place, shape: tuple[int, ...]) -> Expr | None:
+def with_extent(body: Expr, place: OperandPosition, shape: tuple[int, ...]) -> Expr | None:
     return rebuilt(body, Changes(leaves={place: fitted(leaves_of(body)[place], shape)}))
 
 
 def test_weights_bias_scales_and_residual_follow_channels() -> None:
     body = conv()
-    data, weight = Place(0, 0), Place(0, 1)
+    data, weight = OperandPosition(0, 0), OperandPosition(0, 1)
     assert leaves_of(body)[data].shape == (1, 6, 6, 4) and leaves_of(body)[weight].shape == (3, 3, 4, 4)
     made = with_extent(body, data, (2, 5, 7, 3))
     assert made is not None and made.shape == (2, 5, 7, 4)
@@ -42,7 +42,7 @@ def test_weights_bias_scales_and_residual_follow_channels() -> None:
 
 
 def test_groups_follow_the_channels_of_a_depthwise_convolution() -> None:
-    made = with_extent(conv(4), Place(0, 0), (1, 6, 6, 7))
+    made = with_extent(conv(4), OperandPosition(0, 0), (1, 6, 6, 7))
     assert made is not None and made.shape == (1, 6, 6, 7)
     assert calls_in(made)[0].attrs.groups == 7
 

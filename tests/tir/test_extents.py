@@ -18,18 +18,18 @@ from uma.tir.form.symbolic_dims import (
     Extent,
     OpenExtentError,
     Symbol,
-    bound,
     bounds_of,
+    format_extents,
     parse_extent,
     parse_extents,
-    shown,
+    substitute_symbols,
     symbols_of,
-    valued,
+    upper_bounds,
 )
 from uma.tir.form.visit import substitute
 
 N, M = Symbol("n", 1, 4), Symbol("m", 2, 3)
-n, m = Extent.of(N), Extent.of(M)
+n, m = Extent.from_symbol(N), Extent.from_symbol(M)
 VALUES = [{"n": a, "m": b} for a in range(1, 5) for b in (2, 3)]
 
 
@@ -46,7 +46,7 @@ def extents(draw: st.DrawFn) -> Any:
 
 
 def at(extent: Any, values: dict[str, int]) -> int:
-    return valued([extent], values)[0]
+    return substitute_symbols([extent], values)[0]
 
 
 @given(
@@ -89,7 +89,7 @@ def test_what_is_equal_is_so_for_every_value(a: Any, b: Any) -> None:
 def test_bounds_hold_every_value_and_text_is_read_back(a: Any) -> None:
     low, high = bounds_of(a)
     assert all(low <= at(a, values) <= high for values in VALUES)
-    assert bound([a]) == (high,)
+    assert upper_bounds([a]) == (high,)
     assert parse_extent(str(a)) == a
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_extent_is_refused(text: str) -> None:
 
 
 def test_extents_are_one_text() -> None:
-    assert parse_extents(shown((1, n, 3 * m + 2))) == (1, n, 3 * m + 2)
+    assert parse_extents(format_extents((1, n, 3 * m + 2))) == (1, n, 3 * m + 2)
     assert symbols_of((1, n * m, m)) == (M, N)
     with pytest.raises(ModelError) as caught:
         parse_extents("1, 2")
@@ -150,4 +150,4 @@ def test_a_symbol_has_several_values(bounds: tuple[int, int]) -> None:
 def test_a_symbol_is_known_by_name_and_bounds() -> None:
     assert Symbol("n", 1, 4) is N
     assert Symbol("n", 1, 5) is not N
-    assert Extent.of(Symbol("n", 1, 5)) != n
+    assert Extent.from_symbol(Symbol("n", 1, 5)) != n

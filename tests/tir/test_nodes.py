@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from uma.errors import InternalError
-from uma.support.interning import remembered
+from uma.support.interning import cached_on_node
 from uma.tir.form.fields import gathered
 from uma.tir.form.nodes import (
     Alloc,
@@ -94,7 +94,7 @@ def test_what_follows_from_a_node_is_kept_with_it_alone() -> None:
 
     asked: list[str] = []
 
-    @remembered
+    @cached_on_node
     def dtype(node: Expr) -> str:
         asked.append(node.dtype)
         return node.dtype

@@ -19,7 +19,7 @@ from uma.tir.form.nodes import Expr, Imm, PrimFunc, maximum, minimum
 from uma.tir.form.text import print_func
 from uma.tir.form.verify import verify
 from uma.tir.proofs.obligations import unproven
-from uma.tir.te.finalisation import finished
+from uma.tir.te.finalisation import finalise_kernel
 
 
 def expect(function: PrimFunc, text: str) -> None:
@@ -35,7 +35,7 @@ def plain(computation: Computation) -> te.Kernel:
 def test_the_plain_form_computes_what_the_expressions_mean(computation: Computation) -> None:
     kernel = plain(computation)
     expected = [meaning(output, computation.contents) for output in computation.outputs]
-    for function in (kernel.func, finished(kernel.func)):
+    for function in (kernel.func, finalise_kernel(kernel.func)):
         verify(function)
         found = interpret(function, computation.arguments(kernel))
         for buffer, array in zip(function.buffers("output"), expected, strict=True):
@@ -147,7 +147,7 @@ def test_what_does_not_fit_the_stack_is_in_workspaces() -> None:
     second = te.compute((3000,), lambda i: x[i] + first[i % 1000] * first[0], "second")
     y = te.compute((2000,), lambda i: second[i] + second[i + 1000], "y")
     kernel = te.plain([x], [y], keep=[first, second])
-    made = finished(kernel.func)
+    made = finalise_kernel(kernel.func)
     assert [(p.buffer.name, p.role, p.buffer.alignment) for p in made.params[2:]] == [("a1", "workspace", 16)]
     assert made.buffers("workspace")[0].shape == (3000,)
     assert "a0 = alloc(float32, (1000,), align(64))" in print_func(made, "f")
@@ -169,14 +169,14 @@ def test_each_round_of_a_parallel_loop_has_memory_of_its_own() -> None:
                     y[i, k] = row[k]
         """
     )
-    assert finished(parallel).body is parallel.body
+    assert finalise_kernel(parallel).body is parallel.body
 
 
 def test_what_is_computed_twice_has_a_name_and_outputs_may_alias_anew() -> None:
     x = te.placeholder((4,), "float32", "x")
     root = te.compute((4,), lambda i: maximum(x[i] + 1.0, 0.0), "root")
     y = te.compute((4,), lambda i: minimum(root[i] * root[i], 6.0) * root[i], "y")
-    made = finished(replace(te.plain([x], [y]).func, may_alias=()))
+    made = finalise_kernel(replace(te.plain([x], [y]).func, may_alias=()))
     assert made.may_alias == (("out0", "x0"),)
     expect(
         replace(made, may_alias=()),

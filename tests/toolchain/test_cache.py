@@ -18,7 +18,7 @@ import pytest
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.toolchain import cache as cache_module
 from uma.toolchain.cache import Cache, default_folder, library_key, on_trial
-from uma.toolchain.compile import Part
+from uma.toolchain.compile import CompileUnit
 from uma.toolchain.discovery import Compiler
 
 KEY = "ab" * 32
@@ -52,7 +52,7 @@ class TestKey:
     def key(self, **changes: Any) -> str:
         files = changes.pop("files", {"a.c": "11", "b.h": "22"})
         part: dict[str, Any] = {"sources": ["a.c"], "flags": ["-O3"], "compiler": GCC}
-        return library_key(files, [Part(**(part | changes))])
+        return library_key(files, [CompileUnit(**(part | changes))])
 
     def test_everything_counts(self) -> None:
         other = Compiler(("/usr/bin/gcc",), "gcc", "gcc", "13", "x86_64-linux-gnu")
@@ -66,8 +66,12 @@ class TestKey:
             self.key(flags=["-O3", "-g"]),
             self.key(flags=[]),
             self.key(compiler=other),
-            library_key({"a.c": "11", "b.h": "22"}, [Part(GCC, ["a.c"], ["-O3"]), Part(GCC, ["b.h"], ["-O3"])]),
-            library_key({"a.c": "11", "b.h": "22"}, [Part(GCC, ["a.c"], ["-O3"]), Part(other, ["b.h"], ["-O3"])]),
+            library_key(
+                {"a.c": "11", "b.h": "22"}, [CompileUnit(GCC, ["a.c"], ["-O3"]), CompileUnit(GCC, ["b.h"], ["-O3"])]
+            ),
+            library_key(
+                {"a.c": "11", "b.h": "22"}, [CompileUnit(GCC, ["a.c"], ["-O3"]), CompileUnit(other, ["b.h"], ["-O3"])]
+            ),
         ]
         assert len(set(keys)) == len(keys)
 

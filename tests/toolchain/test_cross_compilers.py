@@ -11,7 +11,7 @@ from tests._support import tools
 from uma.errors import ToolchainError
 from uma.support.machines import Machine
 from uma.toolchain import discovery as toolchain
-from uma.toolchain.compile import Part, compile_objects, compile_program, refused_program
+from uma.toolchain.compile import CompileUnit, compile_objects, compile_program, refused_program
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import check_machine
 
@@ -42,7 +42,7 @@ def needs(program: str) -> pytest.MarkDecorator:
 )
 def test_zig_takes_the_triples_of_gcc(triple: str, flags: list[str]) -> None:
     machine = Machine.parse(triple)
-    made = compile_objects([Part(find_compiler("ziglang", machine), ["root.c"], ["-O2", *flags])], FILES)
+    made = compile_objects([CompileUnit(find_compiler("ziglang", machine), ["root.c"], ["-O2", *flags])], FILES)
     for name, measured in made.items():
         check_machine(measured.content, machine, name)
 
@@ -52,7 +52,9 @@ def test_zig_takes_the_triples_of_gcc(triple: str, flags: list[str]) -> None:
 def test_clang_without_an_operating_system_has_the_headers_and_the_linker_of_gcc(tmp_path: Path) -> None:
     compiler = find_compiler("clang", BOARD)
     assert compiler.kind == "clang" and compiler.linker is not None
-    part = Part(compiler, ["root.c"], ["-O2", "-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-Wall", "-Werror"])
+    part = CompileUnit(
+        compiler, ["root.c"], ["-O2", "-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-Wall", "-Werror"]
+    )
     made = compile_program([part], FILES, tmp_path / "program", flags=["--specs=nosys.specs"])
     check_machine(made.read_bytes(), BOARD, "program")
 
@@ -74,7 +76,7 @@ def test_clang_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_picolibc_is_found(tmp_path: Path) -> None:
     compiler = find_compiler(None, RISC_V)
     flags = ["-O2", "-march=rv64imac", "-mabi=lp64", "-mcmodel=medany", "-Wall", "-Werror"]
-    made = compile_program([Part(compiler, ["root.c"], flags)], FILES, tmp_path / "program")
+    made = compile_program([CompileUnit(compiler, ["root.c"], flags)], FILES, tmp_path / "program")
     check_machine(made.read_bytes(), RISC_V, "program")
 
 

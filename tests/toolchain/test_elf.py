@@ -12,7 +12,7 @@ from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
 from uma.support.machines import Machine
-from uma.toolchain.compile import Part, compile_objects, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_objects, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import functions, loaded_bytes, section_bytes, text_bytes
 
@@ -45,7 +45,7 @@ def test_agrees_with_binutils(tmp_path: Path) -> None:
     if size is None:
         pytest.skip("binutils are not installed")
     source = "int f(int x) { return x * x; }\n"
-    path = compile_shared([Part(find_compiler(), ["x.c"], ["-O2"])], {"x.c": source}, tmp_path / "x.so")
+    path = compile_shared([CompileUnit(find_compiler(), ["x.c"], ["-O2"])], {"x.c": source}, tmp_path / "x.so")
     report = subprocess.run([size, "-A", path], capture_output=True, text=True, check=True).stdout
     [row] = [line.split() for line in report.splitlines() if line.startswith(".text ")]
     assert text_bytes(path) == int(row[1])
@@ -76,7 +76,7 @@ def test_functions_and_sections_of_a_program() -> None:
     source = "int g(int x);\nint v = 3, z;\nint g(int x) { return x * v + z; }\n"
     compiler = find_compiler("arm-none-eabi-gcc", Machine.parse("arm-none-eabi cortex-m4"))
     flags = ("-O2", "-mcpu=cortex-m4", "-mthumb")
-    [made] = compile_objects([Part(compiler, ["x.c"], flags)], {"x.c": source}).values()
+    [made] = compile_objects([CompileUnit(compiler, ["x.c"], flags)], {"x.c": source}).values()
     [(address, size, name)] = functions(made.content)
     assert (address, name) == (0, "g"), "without the bit that tells Thumb code"
     assert 4 < size <= 32

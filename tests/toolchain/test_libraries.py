@@ -20,7 +20,7 @@ from uma.support import package_metadata
 from uma.support.machines import Machine
 from uma.toolchain import find_library, libraries
 from uma.toolchain.cache import locked
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.libraries import require_library
 
@@ -181,7 +181,9 @@ def test_what_is_linked_finds_its_libraries_where_they_were(
     for name in compilers:
         output = tmp_path / f"{name}.so"
         libraries = [other, twice]
-        compile_shared([Part(find_compiler(name), ["m.c"], ["-O1"])], {"m.c": source}, output, libraries=libraries)
+        compile_shared(
+            [CompileUnit(find_compiler(name), ["m.c"], ["-O1"])], {"m.c": source}, output, libraries=libraries
+        )
         assert ctypes.CDLL(str(output)).run(20) == 45, shlex.join(map(str, libraries))
 
 

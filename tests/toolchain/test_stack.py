@@ -9,7 +9,7 @@ from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError
 from uma.support.machines import Machine
-from uma.toolchain.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
+from uma.toolchain.compile import STACK_SYMBOL, CompileUnit, compile_objects, compile_shared
 from uma.toolchain.discovery import Compiler, find_compiler
 from uma.toolchain.elf import object_calls, symbol_value
 from uma.toolchain.stack import Measured, measuring_flags, stack_bytes
@@ -61,7 +61,7 @@ def compiler_of(name: str) -> Compiler:
 
 
 def measured(name: str, files: dict[str, str] = FILES, flags: tuple[str, ...] = ("-O2",)) -> list[Measured]:
-    return [*compile_objects([Part(compiler_of(name), [*files], flags)], files).values()]
+    return [*compile_objects([CompileUnit(compiler_of(name), [*files], flags)], files).values()]
 
 
 @pytest.mark.parametrize("name", COMPILERS)
@@ -91,7 +91,7 @@ def test_what_is_not_known_is_not_guessed() -> None:
 
 
 def test_the_library_tells(tmp_path: Path) -> None:
-    part = Part(find_compiler(), [*FILES], ["-O2"])
+    part = CompileUnit(find_compiler(), [*FILES], ["-O2"])
     path = compile_shared([part], FILES, tmp_path / "a.so", stack_of="run")
     value = symbol_value(path, STACK_SYMBOL)
     assert value is not None and 1350 < value < 1900

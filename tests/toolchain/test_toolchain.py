@@ -20,7 +20,7 @@ from uma.errors import ToolchainError, UsageError
 from uma.support.compiler_flags import native_flags, refused_file_names, refused_flags
 from uma.support.machines import Machine
 from uma.toolchain import discovery as toolchain
-from uma.toolchain.compile import Part, compile_objects, compile_program, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_objects, compile_program, compile_shared
 from uma.toolchain.discovery import Compiler, find_compiler, host_cpu_id
 from uma.toolchain.elf import check_machine, code_bytes, segments
 from uma.toolchain.subprocesses import run as run_tool
@@ -230,7 +230,7 @@ class TestOtherMachines:
 
     def test_objects(self) -> None:
         real("arm-none-eabi-gcc")
-        part = Part(find_compiler(None, ARM), ["a.c", "b.c"], ["-mcpu=cortex-m4", "-mthumb", "-O1"])
+        part = CompileUnit(find_compiler(None, ARM), ["a.c", "b.c"], ["-mcpu=cortex-m4", "-mthumb", "-O1"])
         made = compile_objects([part], {"a.c": ADD, "b.c": ADD.replace("add", "plus")})
         assert list(made) == ["a.c.o", "b.c.o"]
         for name, one in made.items():
@@ -250,7 +250,7 @@ class TestOtherMachines:
 
     def test_a_program(self, tmp_path: Path) -> None:
         files = {"a.c": ADD, "b.c": "int add(int a, int b);\nint main(void) { return add(40, 2); }\n"}
-        program = compile_program([Part(find_compiler(), [*files], ["-O1"])], files, tmp_path / "program")
+        program = compile_program([CompileUnit(find_compiler(), [*files], ["-O1"])], files, tmp_path / "program")
         assert subprocess.run([program], check=False).returncode == 42
         assert segments(program.read_bytes())
 
@@ -260,7 +260,7 @@ class TestOtherMachines:
 
         monkeypatch.setattr("tempfile.TemporaryDirectory", full)
         with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes: No space left"):
-            compile_objects([Part(find_compiler(), ["a.c"])], {"a.c": ADD})
+            compile_objects([CompileUnit(find_compiler(), ["a.c"])], {"a.c": ADD})
 
 
 class TestZiglang:
@@ -399,7 +399,7 @@ class TestCompiling:
         }
         output = tmp_path / "lib.so"
         assert (
-            compile_shared([Part(find_compiler(name), ["a.c", "b.c", "w.c"], ["-O2", "-Wall"])], files, output)
+            compile_shared([CompileUnit(find_compiler(name), ["a.c", "b.c", "w.c"], ["-O2", "-Wall"])], files, output)
             == output
         )
         library = ctypes.CDLL(str(output))
@@ -413,7 +413,7 @@ class TestCompiling:
         with pytest.raises(
             ToolchainError, match=r"could not compile bad.c \(exit status 1\)\n\s+bad.c:2:9: error"
         ) as error:
-            compile_shared([Part(find_compiler(), ["good.c", "bad.c"], ["-O1"])], files, output)
+            compile_shared([CompileUnit(find_compiler(), ["good.c", "bad.c"], ["-O1"])], files, output)
         assert "-O1 -fPIC -c bad.c" in str(error.value)
         assert os.listdir(tmp_path) == ["lib.so"]
         assert output.read_text() == "old"
@@ -421,18 +421,20 @@ class TestCompiling:
     def test_long_messages_are_cut(self, tmp_path: Path) -> None:
         text = "".join(f"int a{i} = undeclared{i};\n" for i in range(100))
         with pytest.raises(ToolchainError, match=r"\.\.\. \d+ more lines") as error:
-            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": text}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(find_compiler(), ["x.c"])], {"x.c": text}, tmp_path / "lib.so")
         assert len(str(error.value).splitlines()) < 20
 
     def test_link_error(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=r"could not link the library.*\n.*add"):
-            compile_shared([Part(find_compiler(), ["a.c", "b.c"])], {"a.c": ADD, "b.c": ADD}, tmp_path / "lib.so")
+            compile_shared(
+                [CompileUnit(find_compiler(), ["a.c", "b.c"])], {"a.c": ADD, "b.c": ADD}, tmp_path / "lib.so"
+            )
         assert os.listdir(tmp_path) == []
 
     def test_missing_c_library(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", "echo 'x.c:1:10: fatal error: stdint.h: No such file or directory'; exit 1")
         with pytest.raises(ToolchainError) as error:
-            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
         assert error.value.hint is not None
         assert "libc6-dev" in error.value.hint
 
@@ -452,7 +454,7 @@ class TestCompiling:
         (tmp_path / "message").write_text(message)
         path = fake("cc", f'while read line; do echo "$line"; done < {tmp_path}/message; echo "$line"; exit 1')
         with pytest.raises(ToolchainError) as error:
-            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
         assert error.value.what == "cc does not know the CPU 'haswel'"
         suggestion = f"did you mean '{near}'? " if near else ""
         assert error.value.hint == f"{suggestion}-mcpu takes native, or a CPU that this compiler knows"
@@ -460,16 +462,20 @@ class TestCompiling:
     def test_disk_full_for_the_compiler(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", "echo 'x.o: write failed: No space left on device'; exit 1")
         with pytest.raises(ToolchainError, match="hint: the disk is full"):
-            raise_as_text(lambda: compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so"))
+            raise_as_text(
+                lambda: compile_shared([CompileUnit(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            )
 
     def test_killed_compiler(self, fake: Fake, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=r"could not compile x.c \(killed by signal 9\)"):
-            compile_shared([Part(as_compiler(fake("cc", "kill -9 $$")), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared(
+                [CompileUnit(as_compiler(fake("cc", "kill -9 $$")), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so"
+            )
 
     def test_hanging_compiler(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", f"{SLEEP} 100")
         with pytest.raises(ToolchainError, match=r"did not finish within 0.2 s"):
-            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
+            compile_shared([CompileUnit(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
         assert os.listdir(tmp_path) == ["bin"]
 
     def test_temporary_files_of_a_compiler_that_is_stopped(
@@ -479,28 +485,28 @@ class TestCompiling:
         monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
         path = fake("cc", f"echo > $TMPDIR/cc.s; {SLEEP} 100")
         with pytest.raises(ToolchainError, match=r"did not finish within 0.2 s"):
-            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
+            compile_shared([CompileUnit(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
         assert sorted(os.listdir(tmp_path)) == ["bin", "tmp"] and not os.listdir(tmp_path / "tmp")
 
     def test_vanished_compiler(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot start gone: No such file"):
-            compile_shared([Part(as_compiler(tmp_path / "gone"), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(as_compiler(tmp_path / "gone"), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     @pytest.mark.parametrize("script", ["exit 0", f"{shutil.which('mkdir')} x.c.o", f"{shutil.which('mkfifo')} x.c.o"])
     def test_compiler_that_makes_no_file(self, fake: Fake, tmp_path: Path, script: str) -> None:
         with pytest.raises(ToolchainError, match=r"^cc made no file when it was to compile x\.c"):
-            compile_shared([Part(as_compiler(fake("cc", script)), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(as_compiler(fake("cc", script)), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes") as error:
-            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "no" / "lib.so")
+            compile_shared([CompileUnit(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "no" / "lib.so")
         assert error.value.where == str(tmp_path / "no")
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
     def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
         with pytest.raises(ToolchainError, match="Permission denied"):
-            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(self: Path, data: bytes) -> int:
@@ -508,19 +514,19 @@ class TestCompiling:
 
         monkeypatch.setattr(Path, "write_bytes", full)
         with pytest.raises(ToolchainError, match="No space left on device"):
-            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+            compile_shared([CompileUnit(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
         assert os.listdir(tmp_path) == []
 
     def test_refusals(self, tmp_path: Path) -> None:
         compiler, output = find_compiler(), tmp_path / "lib.so"
         with pytest.raises(UsageError, match="'-fplugin=x' is not allowed"):
-            compile_shared([Part(compiler, ["x.c"], ["-fplugin=x"])], {"x.c": ADD}, output)
+            compile_shared([CompileUnit(compiler, ["x.c"], ["-fplugin=x"])], {"x.c": ADD}, output)
         with pytest.raises(UsageError, match=r"'\.\./x\.c' is not an allowed name"):
-            compile_shared([Part(compiler, ["../x.c"])], {"../x.c": ADD}, output)
+            compile_shared([CompileUnit(compiler, ["../x.c"])], {"../x.c": ADD}, output)
         with pytest.raises(UsageError, match=r"'y\.c' is not among the files"):
-            compile_shared([Part(compiler, ["y.c"])], {"x.c": ADD}, output)
+            compile_shared([CompileUnit(compiler, ["y.c"])], {"x.c": ADD}, output)
         with pytest.raises(UsageError, match="no source"):
-            compile_shared([Part(compiler, [])], {"x.c": ADD}, output)
+            compile_shared([CompileUnit(compiler, [])], {"x.c": ADD}, output)
         assert os.listdir(tmp_path) == []
 
 

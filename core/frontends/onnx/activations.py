@@ -44,13 +44,13 @@ def _prelu(c: Context) -> Expr:
     data, slope = c.expr(0), c.expr(1)
     if is_float(data.dtype):
         above, below = c.call("nn.relu", data), c.call("minimum", data, c.scalar(0, data))
-        made = c.call("add", above, c.call("multiply", below, slope))
+        result = c.call("add", above, c.call("multiply", below, slope))
     else:
         is_below = c.call("less", data, c.scalar(0, data))
-        made = c.call("where", is_below, c.call("multiply", data, slope), data)
-    if made.shape != data.shape:
+        result = c.call("where", is_below, c.call("multiply", data, slope), data)
+    if result.shape != data.shape:
         raise ModelError(f"its slope of shape {slope.shape} does not fit data of shape {data.shape}")
-    return made
+    return result
 
 
 def _exponential(alpha: Callable[[Context], float], divided: bool = False, gamma: float = 1.0) -> Converter:
@@ -64,8 +64,8 @@ def _exponential(alpha: Callable[[Context], float], divided: bool = False, gamma
                 raise ModelError("its alpha is 0, by which it divides")
             below = c.call("divide", below, c.scalar(slope, data))
         curve = c.scaled(c.call("expm1", below), slope)
-        made = c.call("where", c.call("greater", data, c.scalar(0, data)), data, curve)
-        return c.scaled(made, c.node.real("gamma", gamma)) if gamma != 1 else made
+        result = c.call("where", c.call("greater", data, c.scalar(0, data)), data, curve)
+        return c.scaled(result, c.node.real("gamma", gamma)) if gamma != 1 else result
 
     return convert
 
@@ -123,13 +123,13 @@ def _power(c: Context) -> Expr:
         return c.call("power", base, c.cast(exponent, base.dtype))
     if base.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
-    given = c.value(1)
-    known: Any = None if isinstance(given, Expr) or given.size != 1 else given.item()
-    count = int(known) if known in range(1, 64) else 0
+    value = c.value(1)
+    constant: Any = None if isinstance(value, Expr) or value.size != 1 else value.item()
+    count = int(constant) if constant in range(1, 64) else 0
     if not count:
-        made = c.call("power", c.cast(base, "float64"), c.cast(exponent, "float64"))
+        power = c.call("power", c.cast(base, "float64"), c.cast(exponent, "float64"))
         # (0 to a negative power is infinite, which saturates.)
-        return c.cast(made, base.dtype)
+        return c.cast(power, base.dtype)
     product: Expr | None = None
     square = base
     while count:
@@ -170,12 +170,12 @@ def _is_inf(c: Context) -> Expr:
 
 
 def _mean(c: Context) -> Expr:
-    made = c.expr(0)
+    total = c.expr(0)
     for index in range(1, len(c.values)):
-        made = c.call("add", made, c.expr(index))
-    if not is_float(made.dtype):
-        raise ModelError(f"it takes floats, not {made.dtype}")
-    return c.scaled(made, 1 / len(c.values))
+        total = c.call("add", total, c.expr(index))
+    if not is_float(total.dtype):
+        raise ModelError(f"it takes floats, not {total.dtype}")
+    return c.scaled(total, 1 / len(c.values))
 
 
 ACTIVATIONS: Mapping[str, Converter] = {

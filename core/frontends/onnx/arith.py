@@ -79,17 +79,17 @@ def _variadic(op: str) -> Converter:
 
 def _clip(c: Context) -> Expr:
     data = c.expr(0)
-    given = [c.expr(index) if c.has(index) else None for index in (1, 2)]
-    for limit in given:
+    limits = [c.expr(index) if c.has(index) else None for index in (1, 2)]
+    for limit in limits:
         if limit is not None and limit.tensor.size != 1:
             raise ModelError(f"its limits are scalars, not {limit.type}")
     # A limit that is left out is the smallest or largest finite number. One that is NaN limits nothing, as in
     # onnxruntime. (One that is computed, and NaN then, makes everything NaN.)
     if is_float(data.dtype):
         largest = _largest(c, data)
-        given = [c.scalar(end, data) if x is None else x for x, end in zip(given, (-largest, largest), strict=True)]
-    low, high = given = [None if _is_nan(limit) else limit for limit in given]
-    if all(limit is None or isinstance(limit, Constant) for limit in given):
+        limits = [c.scalar(end, data) if x is None else x for x, end in zip(limits, (-largest, largest), strict=True)]
+    low, high = limits = [None if _is_nan(limit) else limit for limit in limits]
+    if all(limit is None or isinstance(limit, Constant) for limit in limits):
         least = low.data.item() if isinstance(low, Constant) else -math.inf
         greatest = high.data.item() if isinstance(high, Constant) else math.inf
         if is_integer(data.dtype):
@@ -124,8 +124,8 @@ def _matmul(c: Context) -> Expr:
         return c.call("nn.dense", a, c.permute(b, (1, 0)))
     left = c.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = c.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
-    made = c.call("matmul", left, right) if is_float(a.dtype) else _integer_product(c, left, right)
-    return without_ones(c, made, a, b)
+    product = c.call("matmul", left, right) if is_float(a.dtype) else _integer_product(c, left, right)
+    return without_ones(c, product, a, b)
 
 
 _WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -135,22 +135,22 @@ _WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
 def _integer_product(c: Context, a: Expr, b: Expr) -> Expr:
     """Return the product of (..., m, k) and (..., k, n) in the integers' own dtype, in which it wraps around."""
     if a.dtype != b.dtype or a.dtype not in _WIDE_INTEGERS:
-        what = f"it multiplies {a.dtype} and {b.dtype}: floats of one dtype"
-        raise ModelError(f"{what}, or one of {', '.join(_WIDE_INTEGERS)}, are supported")
+        message = f"it multiplies {a.dtype} and {b.dtype}: floats of one dtype"
+        raise ModelError(f"{message}, or one of {', '.join(_WIDE_INTEGERS)}, are supported")
     if a.shape[-1] != b.shape[-2]:
         raise ModelError(f"it multiplies matrices of shapes {a.shape} and {b.shape}, which do not fit")
     rows, columns = c.reshape(a, (*a.shape, 1)), c.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
     return c.call("sum", c.call("multiply", rows, columns), axis=(-2,), keepdims=False)
 
 
-def without_ones(c: Context, made: Expr, a: Expr, b: Expr) -> Expr:
+def without_ones(c: Context, product: Expr, a: Expr, b: Expr) -> Expr:
     """A product of matrices without the dimensions of 1 that operands of one dimension had for it."""
-    shape = list(made.shape)
+    shape = list(product.shape)
     if len(b.shape) == 1:
         del shape[-1]
     if len(a.shape) == 1:
         del shape[-1 if len(b.shape) == 1 else -2]
-    return c.reshape(made, shape)
+    return c.reshape(product, shape)
 
 
 def _gemm(c: Context) -> Expr:
@@ -162,20 +162,20 @@ def _gemm(c: Context) -> Expr:
     if node.integer("transA", 0):
         a = c.permute(a, (1, 0))
     transposed = bool(node.integer("transB", 0))
-    made: Expr
+    product: Expr
     if not is_float(a.dtype):
-        made = _integer_product(c, a, c.permute(b, (1, 0)) if transposed else b)
+        product = _integer_product(c, a, c.permute(b, (1, 0)) if transposed else b)
     elif is_constant(b):
         weight = b if transposed else c.permute(b, (1, 0))
         if alpha != 1 and isinstance(weight, Constant):
             weight, alpha = c.constant((weight.data * alpha).astype(weight.dtype)), 1.0
-        made = c.call("nn.dense", a, weight)
+        product = c.call("nn.dense", a, weight)
     else:
-        made = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
+        product = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
     if alpha != 1:
-        made = c.call("multiply", made, c.scalar(alpha, made))
+        product = c.call("multiply", product, c.scalar(alpha, product))
     if not c.has(2) or beta == 0:
-        return made
+        return product
     added = c.expr(2)
     if beta != 1:
         scale = c.scalar(beta, added)
@@ -183,9 +183,9 @@ def _gemm(c: Context) -> Expr:
             added = c.constant(added.data * scale.data)
         else:
             added = c.call("multiply", added, scale)
-    result = c.call("add", made, added)
-    if result.shape != made.shape:
-        raise ModelError(f"its addend of shape {added.shape} does not fit its product of shape {made.shape}")
+    result = c.call("add", product, added)
+    if result.shape != product.shape:
+        raise ModelError(f"its addend of shape {added.shape} does not fit its product of shape {product.shape}")
     return result
 
 

@@ -23,8 +23,8 @@ def _triangle(c: Context) -> Expr:
     diagonal = max(-data.shape[-2], min(diagonals[0], data.shape[-1]))
     keep = np.triu if c.node.integer("upper", 1) else np.tril
     c.reserve(*data.shape[-2:])
-    kept = keep(np.ones(data.shape[-2:], bool), diagonal)
-    return c.call("where", c.constant(kept), data, c.scalar(0, data))
+    mask = keep(np.ones(data.shape[-2:], bool), diagonal)
+    return c.call("where", c.constant(mask), data, c.scalar(0, data))
 
 
 COMPOSED: Mapping[str, Converter] = {

@@ -25,9 +25,9 @@ class Counts:
         apart: how many functions the nodes that are converted are within, which extents do not leave.
     """
 
-    def __init__(self, taken: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self.apart = 0
-        self._taken = [*taken]
+        self._taken = [*names]
         self._symbols: dict[Expr, Symbol] = {}
         self._counts: dict[str, Expr] = {}
 
@@ -49,7 +49,7 @@ class Counts:
             symbol = Symbol(variable_names([*self._taken, f"{name}_count"])[-1], low, high)
             self._taken.append(symbol.name)
             self._symbols[count], self._counts[symbol.name] = symbol, count
-        return Extent.of(self._symbols[count])
+        return Extent.from_symbol(self._symbols[count])
 
     def __contains__(self, symbol: Symbol) -> bool:
         """Whether the model computes it."""
@@ -59,18 +59,18 @@ class Counts:
         """Whether the model computes an extent, or what it depends on."""
         return any(symbol in self for symbol in symbols_of([extent]))
 
-    def require_founded(self, made: Iterable[Expr]) -> None:
+    def require_founded(self, exprs: Iterable[Expr]) -> None:
         """That what has such an extent is made of what has it: else nothing says that its value is there.
 
         Raises:
             OpenExtentError: one of the expressions is not.
         """
-        known = {symbol.name: (symbol, count) for count, symbol in self._symbols.items()}
-        for expr in made if known else ():
-            for symbol in unfounded(expr, known):
+        counts = {symbol.name: (symbol, count) for count, symbol in self._symbols.items()}
+        for expr in exprs if counts else ():
+            for symbol in unfounded(expr, counts):
                 raise OpenExtentError(f"it has the extent {symbol}, and nothing that it is made of has")
 
-    def of(self, *types: TensorType) -> list[Symbol]:
+    def symbols_in(self, *types: TensorType) -> list[Symbol]:
         """The extents of tensors that the model computes, by name."""
         return [symbol for symbol in symbols_of(extent for type_ in types for extent in type_.shape) if symbol in self]
 
@@ -81,7 +81,7 @@ class Counts:
             OpenExtentError: the extent is no computed one.
         """
         symbols = symbols_of([extent])
-        if len(symbols) != 1 or symbols[0] not in self or extent != Extent.of(symbols[0]):
+        if len(symbols) != 1 or symbols[0] not in self or extent != Extent.from_symbol(symbols[0]):
             raise OpenExtentError(f"{extent} elements are needed where the extent is computed")
         axis = normalise_axis(axis, len(data.shape))
         return call("cut", data, self._counts[symbols[0].name], axis=axis, extent=extent)

@@ -63,9 +63,9 @@ def computed_resize(c: Context, data: Expr, mode: str, coordinates: str, roundin
     """
     declared = c.declared[0] if c.declared else None
     if declared is None or len(declared) != len(data.shape):
-        what = "its scales, sizes or roi are computed at run time"
+        message = "its scales, sizes or roi are computed at run time"
         computed = next(c.expr(index) for index in (1, 2, 3) if c.has(index) and not c.is_known(index))
-        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result", computed)
+        raise ComputedAtRunTime(f"{message}, and the model does not say the shape of its result", computed)
     outside: Expr | None = None
     for axis in _axes(c, data.shape, declared, coordinates):
         at = _coordinates(c, axis, coordinates, mode == "nearest")
@@ -187,8 +187,8 @@ def _rounded(c: Context, at: Expr, rounding: str) -> Expr:
     return c.call("ceil", c.call("subtract", at, c.scalar(0.5, at)))
 
 
-def _place(c: Context, whole: Expr, extent: int) -> Expr:
-    return c.cast(c.call("clip", whole, a_min=0.0, a_max=extent - 1.0), "int32")
+def _place(c: Context, position: Expr, extent: int) -> Expr:
+    return c.cast(c.call("clip", position, a_min=0.0, a_max=extent - 1.0), "int32")
 
 
 def _interpolated(c: Context, data: Expr, axis: _Axis, at: Expr, mode: str) -> Expr:
@@ -208,21 +208,21 @@ def _interpolated(c: Context, data: Expr, axis: _Axis, at: Expr, mode: str) -> E
         distance = c.call("abs", c.call("subtract", c.scalar(tap, share), share))
         distance = distance if scale is None else c.call("multiply", distance, scale)
         weight = _weight(c, distance, mode)
-        whole = c.call("add", first, c.scalar(tap, first))
+        position = c.call("add", first, c.scalar(tap, first))
         if c.node.integer("exclude_outside", 0):
-            held = c.call("greater_equal", whole, c.scalar(0, whole))
-            inside = c.call("logical_and", held, c.call("less", whole, c.scalar(axis.extent, whole)))
+            is_after_start = c.call("greater_equal", position, c.scalar(0, position))
+            inside = c.call("logical_and", is_after_start, c.call("less", position, c.scalar(axis.extent, position)))
             weight = c.call("where", inside, weight, c.scalar(0, weight))
         total = weight if total is None else c.call("add", total, weight)
-        parts.append((_place(c, whole, axis.extent), weight))
+        parts.append((_place(c, position, axis.extent), weight))
     assert total is not None
-    made: Expr | None = None
+    result: Expr | None = None
     for place, weight in parts:
         wide = _along(c, c.cast(c.call("divide", weight, total), data.dtype), axis, len(data.shape))
         part = c.call("multiply", c.call("take", data, place, axis=axis.number), wide)
-        made = part if made is None else c.call("add", made, part)
-    assert made is not None
-    return made
+        result = part if result is None else c.call("add", result, part)
+    assert result is not None
+    return result
 
 
 def _weight(c: Context, distance: Expr, mode: str) -> Expr:
@@ -232,10 +232,10 @@ def _weight(c: Context, distance: Expr, mode: str) -> Expr:
         return c.scalar(value, distance)
 
     def polynomial(*factors: float) -> Expr:
-        made: Expr = number(factors[0])
+        total: Expr = number(factors[0])
         for factor in factors[1:]:
-            made = c.call("add", c.call("multiply", made, distance), number(factor))
-        return made
+            total = c.call("add", c.call("multiply", total, distance), number(factor))
+        return total
 
     if mode == "linear":
         return c.call("maximum", c.call("subtract", number(1), distance), number(0))

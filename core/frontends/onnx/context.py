@@ -71,7 +71,7 @@ class Context(Builder):
     built: list[Expr] = field(default_factory=list)
     replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
 
-    def of(self, *values: Value | None) -> Context:
+    def with_inputs(self, *values: Value | None) -> Context:
         """The same node with other inputs; what it becomes is this node's."""
         return replace(self, values=values)
 
@@ -104,15 +104,15 @@ class Context(Builder):
         """Numbers that depend on open extents, computed at run time."""
         from .symbolic_values import computed
 
-        made = computed(numbers)
-        self.built.append(made)
-        return made
+        expr = computed(numbers)
+        self.built.append(expr)
+        return expr
 
     def known(self, index: int) -> np.ndarray:
         """Input ``index``, an array, dequantised where need be; ModelError where it is computed at run time."""
         value = self.value(index)
-        if isinstance(value, Expr) and (known := constant_value(value)) is not None:
-            return known
+        if isinstance(value, Expr) and (array := constant_value(value)) is not None:
+            return array
         if isinstance(value, Expr):
             raise ComputedAtRunTime(f"its input {self.node.inputs[index]!r} is computed at run time", value)
         return value
@@ -127,8 +127,8 @@ class Context(Builder):
         scalar."""
         array = self.known(index)
         if array.dtype.kind not in "iuO" or array.ndim > 1:
-            given = f"{array.dtype} of shape {array.shape}"
-            raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
+            description = f"{array.dtype} of shape {array.shape}"
+            raise ModelError(f"its input {self.node.inputs[index]!r} is {description}, not a list of integers")
         # As numbers of Python, in a tuple, in an attribute and in the key of that.
         require_memory(256 * array.size)
         return tuple(array.reshape(-1).tolist())
@@ -139,21 +139,21 @@ class Context(Builder):
 
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
         """A call that this node becomes."""
-        made = call(op, *args, **attrs)
-        self.built.append(made)
-        return made
+        result = call(op, *args, **attrs)
+        self.built.append(result)
+        return result
 
     def cut(self, data: Expr, axis: int, extent: Dim) -> Expr:
         """The first elements of ``data`` along an axis, as many as the model computes: see `Counts.cut`."""
-        made = self.counts.cut(data, axis, extent)
-        self.built.append(made)
-        return made
+        expr = self.counts.cut(data, axis, extent)
+        self.built.append(expr)
+        return expr
 
-    def field(self, of: Expr, index: int) -> Expr:
+    def field(self, tuple_expr: Expr, index: int) -> Expr:
         """A field of a tuple that this node becomes."""
-        made = TupleGetItem(of, index)
-        self.built.append(made)
-        return made
+        item = TupleGetItem(tuple_expr, index)
+        self.built.append(item)
+        return item
 
     def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
         """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""

@@ -96,22 +96,24 @@ def _activated(c: Context, data: Expr, parameters: Callable[[tuple[str, ...]], M
 
 def _fused_conv(c: Context) -> Expr:
     """Conv, plus a tensor Z of the result's shape, then an activation."""
-    result = _one(WINDOWS["Conv"](c.of(*(_float(c, i) if c.has(i) else None for i in range(min(3, len(c.values)))))))
+    result = _one(
+        WINDOWS["Conv"](c.with_inputs(*(_float(c, i) if c.has(i) else None for i in range(min(3, len(c.values))))))
+    )
     if c.has(3):
         result = c.call("add", result, _require_shape("addend Z", _float(c, 3), result.shape))
 
     def parameters(names: tuple[str, ...]) -> Mapping[str, float]:
-        given = c.node.reals("activation_params") if c.node.has("activation_params") else ()
-        if len(given) != len(names):
-            raise ModelError(f"it has {len(given)} activation_params; {c.node.text('activation')} has {len(names)}")
-        return dict(zip(names, given, strict=True))
+        values = c.node.reals("activation_params") if c.node.has("activation_params") else ()
+        if len(values) != len(names):
+            raise ModelError(f"it has {len(values)} activation_params; {c.node.text('activation')} has {len(names)}")
+        return dict(zip(names, values, strict=True))
 
     return _activated(c, result, parameters)
 
 
 def _fused_gemm(c: Context) -> Expr:
     """Gemm, then an activation, whose parameters are those of ONNX's operator unless the node has others."""
-    result = _one(ARITH["Gemm"](c.of(*(_float(c, i) if c.has(i) else None for i in range(len(c.values))))))
+    result = _one(ARITH["Gemm"](c.with_inputs(*(_float(c, i) if c.has(i) else None for i in range(len(c.values))))))
 
     def parameters(names: tuple[str, ...]) -> Mapping[str, float]:
         return {n: c.node.real(f"activation_{n}") for n in names if c.node.has(f"activation_{n}")}
@@ -134,7 +136,7 @@ def _fused_matmul(c: Context) -> Expr:
     a, b, alpha = operand(0, "A"), operand(1, "B"), c.node.real("alpha", 1.0)
     if isinstance(b, Constant):
         b, alpha = c.constant((b.data * alpha).astype(b.dtype)), 1.0
-    return c.scaled(_one(ARITH["MatMul"](c.of(a, b))), alpha)
+    return c.scaled(_one(ARITH["MatMul"](c.with_inputs(a, b))), alpha)
 
 
 def _biased(c: Context) -> Expr:
@@ -195,7 +197,7 @@ def _embedding(c: Context) -> Sequence[Value]:
     def rows(table: int, indices: Expr) -> Expr:
         if len(c.value(table).shape) != 2 or c.value(table).shape[1] != c.value(2).shape[-1]:
             raise ModelError(f"its table {c.node.inputs[table]!r} has the shape {c.value(table).shape}")
-        return _one(MOVES["Gather"](c.of(_float(c, table), indices)))
+        return _one(MOVES["Gather"](c.with_inputs(_float(c, table), indices)))
 
     total = rows(2, ids)
     if c.has(8):
@@ -242,7 +244,7 @@ def _attention(c: Context) -> Expr:
         or any(size < 1 or size % heads for size in sizes)
     ):
         raise ModelError(f"its weights of shape {weight.shape} do not divide into sizes {sizes} of {heads} heads")
-    joint = _one(ARITH["MatMul"](c.of(data, weight)))
+    joint = _one(ARITH["MatMul"](c.with_inputs(data, weight)))
     if c.has(2):
         joint = c.call("add", joint, _require_shape("bias", c.expr(2), weight.shape[1:]))
     parts = c.call("split", joint, indices=(sizes[0], sizes[0] + sizes[1]), axis=2)
@@ -290,18 +292,18 @@ def _masked(c: Context, batch: int, length: int) -> Expr | None:
     if mask.shape in ((batch,), (2 * batch,)):
         place = positions(c, length, 4, 3)
         ends = c.call("strided_slice", mask, begin=(0,), end=(batch,), strides=(1,))
-        kept = c.call("less", place, c.reshape(ends, (batch, 1, 1, 1)))
+        is_inside = c.call("less", place, c.reshape(ends, (batch, 1, 1, 1)))
         if mask.shape == (batch,):
-            return kept
+            return is_inside
         begins = c.call("strided_slice", mask, begin=(batch,), end=(2 * batch,), strides=(1,))
-        return c.call("logical_and", kept, c.call("greater_equal", place, c.reshape(begins, (batch, 1, 1, 1))))
+        return c.call("logical_and", is_inside, c.call("greater_equal", place, c.reshape(begins, (batch, 1, 1, 1))))
     if mask.shape in ((batch, length), (batch, length, length)):
-        kept = c.call("greater", mask, c.scalar(0, mask))
-        return c.reshape(kept, (batch, *(1 for _ in range(4 - len(mask.shape))), *mask.shape[1:]))
+        is_inside = c.call("greater", mask, c.scalar(0, mask))
+        return c.reshape(is_inside, (batch, *(1 for _ in range(4 - len(mask.shape))), *mask.shape[1:]))
     if mask.shape in ((batch, 1), (1, 1)):
         return None  # the same is added to all scores, which changes nothing
-    what = f"its mask_index has the shape {mask.shape} for {batch} sequences of {length}"
-    raise ModelError(what, hint="(B), (2 B), (B, S) and (B, S, S) are supported")
+    message = f"its mask_index has the shape {mask.shape} for {batch} sequences of {length}"
+    raise ModelError(message, hint="(B), (2 B), (B, S) and (B, S, S) are supported")
 
 
 # --- weights of few bits ---------------------------------------------------------------------------------------------
@@ -331,8 +333,8 @@ def _matmul_nbits(c: Context) -> Expr:
     if c.node.integer("weight_prepacked", 0):
         raise ModelError("its weight is prepacked for a GPU, which is not supported")
     if bits not in (2, 4, 8) or block < 16 or block & (block - 1) or rows < 1 or depth < 1:
-        what = f"it has {rows} rows of {depth} weights of {bits} bits in blocks of {block}"
-        raise ModelError(what, hint="bits are 2, 4 or 8, block_size is a power of 2 from 16 on")
+        message = f"it has {rows} rows of {depth} weights of {bits} bits in blocks of {block}"
+        raise ModelError(message, hint="bits are 2, 4 or 8, block_size is a power of 2 from 16 on")
     if not data.shape or data.shape[-1] != depth:
         raise ModelError(f"its data has the shape {data.shape}, its weights {depth} columns")
     blocks = -(-depth // block)
@@ -352,7 +354,7 @@ def _matmul_nbits(c: Context) -> Expr:
         elif zeros.dtype != data.dtype or zeros.size != rows * blocks:
             raise ModelError(f"its zero points are {zeros.dtype} of shape {zeros.shape} for {rows, blocks} blocks")
     parameters = (c.constant(array.reshape(rows, blocks)) for array in (scales, zeros))
-    weight = dequantized(c.of(data, *parameters), c.constant(codes), 1, 1)
+    weight = dequantized(c.with_inputs(data, *parameters), c.constant(codes), 1, 1)
     result: Expr = c.call("nn.dense", data, weight)
     return c.call("add", result, _require_shape("bias", c.expr(5), (rows,))) if c.has(5) else result
 

@@ -29,7 +29,7 @@ _COUNT = TensorType((), "int64")
 class Importing(Protocol):
     """What the importer does for control flow."""
 
-    def converted(self, node: Node, body: Body, given: Sequence[Value]) -> list[Value]:
+    def converted(self, node: Node, body: Body, arguments: Sequence[Value]) -> list[Value]:
         """What the nodes of a body give; they belong to layers within that of ``node``.
 
         Raises:
@@ -62,40 +62,40 @@ def _closed(
         body: may be computed from what is around the function.
         is_given: whether something around it is handed to it; where it is not, the function computes it too.
     """
-    own = set(params)
+    inner = set(params)
 
-    def taken(expr: Expr) -> bool:
-        return expr not in own and isinstance(expr.type, TensorType) and (isinstance(expr, Var) or is_given(expr))
+    def is_captured(expr: Expr) -> bool:
+        return expr not in inner and isinstance(expr.type, TensorType) and (isinstance(expr, Var) or is_given(expr))
 
     done: dict[Expr, Expr] = {param: param for param in params}
-    given: dict[Expr, Var] = {}
-    for expr in post_order(body, known=lambda e: e in own or taken(e)):
-        done[expr] = with_children(expr, [_inner(child, done, given, importing) for child in children(expr)])
+    captured: dict[Expr, Var] = {}
+    for expr in post_order(body, known=lambda e: e in inner or is_captured(e)):
+        done[expr] = with_children(expr, [_inner(child, done, captured, importing) for child in children(expr)])
         importing.record_rewrite(expr, done[expr])
-    result = _inner(body, done, given, importing)
-    return Function([*params, *given.values()], result), list(given)
+    result = _inner(body, done, captured, importing)
+    return Function([*params, *captured.values()], result), list(captured)
 
 
-def _inner(expr: Expr, done: dict[Expr, Expr], given: dict[Expr, Var], importing: Importing) -> Expr:
+def _inner(expr: Expr, done: dict[Expr, Expr], captured: dict[Expr, Var], importing: Importing) -> Expr:
     """What an expression is within a function: one of its own, else a parameter."""
     if expr in done:
         return done[expr]
     assert isinstance(expr.type, TensorType)
-    if expr not in given:
-        given[expr] = importing.variable(expr.type)
-    return given[expr]
+    if expr not in captured:
+        captured[expr] = importing.variable(expr.type)
+    return captured[expr]
 
 
 def _as_expr(value: Value) -> Expr:
     return value if isinstance(value, Expr) else const(value)
 
 
-def _scalar(value: Value, dtype: str, what: str) -> Value:
+def _scalar(value: Value, dtype: str, role: str) -> Value:
     """One element of a dtype, as a scalar."""
-    given = value.dtype if isinstance(value, Expr) else value.dtype.name
+    actual = value.dtype if isinstance(value, Expr) else value.dtype.name
     size = value.tensor.size if isinstance(value, Expr) else value.size
-    if given != dtype or size != 1:
-        raise ModelError(f"its {what} is {given} of shape {tuple(value.shape)}, not one {dtype}")
+    if actual != dtype or size != 1:
+        raise ModelError(f"its {role} is {actual} of shape {tuple(value.shape)}, not one {dtype}")
     if isinstance(value, Expr):
         return value if value.shape == () else call("reshape", value, newshape=())
     return value.reshape(())
@@ -134,13 +134,13 @@ def branches(
         if one.type is not two.type:
             raise ModelError(f"result {position} is {one.type} of one branch and {two.type} of the other")
     # One function for both, so that both take the same.
-    both, given = _closed(importing, (), Tuple([*then, *other]), lambda expr: expr in outside)
+    both, captured = _closed(importing, (), Tuple([*then, *other]), lambda expr: expr in outside)
     fields = children(both.body)
-    made = [
+    functions = [
         importing.function(name, Function(both.params, Tuple(part)))
         for name, part in (("then", fields[: len(then)]), ("otherwise", fields[len(then) :]))
     ]
-    chosen = Call(If(*made), [flag, *given])
+    chosen = Call(If(*functions), [flag, *captured])
     importing.note(chosen, node.layer)
     return [TupleGetItem(chosen, position) for position in range(len(node.outputs))]
 
@@ -179,8 +179,8 @@ def loop(
     """
     graph = node.graph("body")
     count = max(0, len(node.inputs) - 2)
-    made = len(graph.output) - 1 - count
-    if len(graph.input) != count + 2 or made < 0 or any(value is None for value in values[2:]):
+    scan_count = len(graph.output) - 1 - count
+    if len(graph.input) != count + 2 or scan_count < 0 or any(value is None for value in values[2:]):
         raise ModelError(
             f"it carries {count} values by a body of {len(graph.input)} inputs, {len(graph.output)} results"
         )
@@ -195,8 +195,8 @@ def loop(
     def turn(index: Value, carried: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
         import numpy as np
 
-        given = [_ranked(index, ranks[0]), np.ones((1,) * min(ranks[1], 1), bool), *carried]
-        results = importing.converted(node, body, given)
+        arguments = [_ranked(index, ranks[0]), np.ones((1,) * min(ranks[1], 1), bool), *carried]
+        results = importing.converted(node, body, arguments)
         goes_on = _scalar(results[0], "bool", "condition of a turn")
         return goes_on, results[1 : 1 + count], results[1 + count :]
 
@@ -209,14 +209,14 @@ def loop(
     if goes is not None and not isinstance(goes, Expr):
         turns, goes = (turns, None) if bool(goes) else (0, None)
     try:
-        return _looped(node, importing, turned, first, limit, turns, goes, (0,) * made, (False,) * made)
+        return _looped(node, importing, turned, first, limit, turns, goes, (0,) * scan_count, (False,) * scan_count)
     except ModelError:
         if turns is None or turns > MAX_TURNS or goes is not None:
             raise
-        found = _unrolled(importing, node, turn, first, turns, made)
-        if found is None:
+        unrolled = _unrolled(importing, node, turn, first, turns, scan_count)
+        if unrolled is None:
             raise
-        return found
+        return unrolled
 
 
 def _ranked(value: Value, rank: int) -> Value:
@@ -300,13 +300,13 @@ def _looped(
     if turns == 0:
         shapes = [_gathered(part, axis, 0) for part, axis in zip(parts, out_axes, strict=True)]
         return [*first, *(np.empty(shape, part.dtype) for shape, part in zip(shapes, parts, strict=True))]
-    made: list[Expr] = []
+    exprs: list[Expr] = []
 
     def note(op: str, *args: Expr, **attrs: Any) -> Expr:
-        made.append(call(op, *args, **attrs))
-        return made[-1]
+        exprs.append(call(op, *args, **attrs))
+        return exprs[-1]
 
-    outs, kept = [], []
+    outs, filled = [], []
     for part, axis, backwards in zip(parts, out_axes, out_backwards, strict=True):
         assert turns is not None
         shape = _gathered(part, axis, turns)
@@ -315,30 +315,30 @@ def _looped(
         out = importing.variable(TensorType(shape, part.dtype))
         place: Expr = note("subtract", const(np.array(turns - 1, np.int64)), index) if backwards else index
         places = np.arange(turns, dtype=np.int64).reshape([-1 if d == at else 1 for d in range(len(shape))])
-        whole = note("reshape", part, newshape=tuple(1 if d == at else extent for d, extent in enumerate(shape)))
+        slice_ = note("reshape", part, newshape=tuple(1 if d == at else extent for d, extent in enumerate(shape)))
         outs.append(out)
-        kept.append(note("where", note("equal", const(places), place), whole, out))
+        filled.append(note("where", note("equal", const(places), place), slice_, out))
     if limit is None and one.goes_on is None and goes is None:
         raise ModelError("it has no number of turns, and its condition always holds: it would never end")
     step = note("add", index, const(np.array(1, np.int64)))
     goes_on = one.goes_on
     if limit is not None:
-        within = note("less", step, _as_expr(limit))
-        goes_on = within if goes_on is None else note("logical_and", goes_on, within)
+        is_below_limit = note("less", step, _as_expr(limit))
+        goes_on = is_below_limit if goes_on is None else note("logical_and", goes_on, is_below_limit)
         starts_now = note("less", const(np.array(0, np.int64)), _as_expr(limit))
         goes = starts_now if goes is None else note("logical_and", goes, starts_now)
     goes_on = const(np.array(True)) if goes_on is None else goes_on
     goes = const(np.array(True)) if goes is None else goes
     params = [go, index, *carried, *outs]
-    body = Tuple([goes_on, step, *after, *kept])
-    own, folding = _depending(body, params)
-    for expr in made:
+    body = Tuple([goes_on, step, *after, *filled])
+    dependent, folding = _depending(body, params)
+    for expr in exprs:
         importing.note(expr, node.layer)
-    function, given = _closed(importing, params, body, lambda expr: expr not in own and expr not in folding)
+    function, captured = _closed(importing, params, body, lambda expr: expr not in dependent and expr not in folding)
     empty = [const(np.zeros(out.shape, out.dtype)) for out in outs]
     looped = Call(
         Loop(importing.function("loop", function), len(params)),
-        [goes, const(np.array(0, np.int64)), *starts, *empty, *given],
+        [goes, const(np.array(0, np.int64)), *starts, *empty, *captured],
     )
     importing.note(looped, node.layer)
     return [TupleGetItem(looped, position) for position in range(2, len(params))]
@@ -352,14 +352,14 @@ def _gathered(part: Expr, axis: int, turns: int) -> tuple[int, ...]:
 
 def _depending(body: Expr, params: Sequence[Var]) -> tuple[set[Expr], set[Expr]]:
     """The expressions that are computed from the parameters, and those that are from constants alone."""
-    found, folding = set[Expr](params), set[Expr]()
+    dependent, folding = set[Expr](params), set[Expr]()
     for expr in post_order(body):
         parts = children(expr)
-        if any(child in found for child in parts):
-            found.add(expr)
+        if any(child in dependent for child in parts):
+            dependent.add(expr)
         elif isinstance(expr, Constant) or (parts and all(child in folding for child in parts)):
             folding.add(expr)
-    return found, folding
+    return dependent, folding
 
 
 def _unrolled(
@@ -368,13 +368,13 @@ def _unrolled(
     turn: Callable[[Value, Sequence[Value]], tuple[Value, list[Value], list[Value]]],
     first: Sequence[Value],
     turns: int,
-    made: int,
+    scan_count: int,
 ) -> list[Value] | None:
     """The results of a loop of few turns written one after the other; None where a run says how many there are."""
     import numpy as np
 
     carried = list(first)
-    parts: list[list[Value]] = [[] for _ in range(made)]
+    parts: list[list[Value]] = [[] for _ in range(scan_count)]
     for number in range(turns):
         goes_on, carried, gathered = turn(np.array(number, np.int64), carried)
         for so_far, part in zip(parts, gathered, strict=True):
@@ -383,7 +383,7 @@ def _unrolled(
             return None
         if not bool(goes_on):
             break
-    wholes: list[Value] = []
+    results: list[Value] = []
     for gathered in parts:
         if not gathered:
             return None  # nobody knows the shape of what there is none of
@@ -392,10 +392,10 @@ def _unrolled(
             raise ModelError(f"its turns give parts of the shapes {' and '.join(map(str, shapes))} for one result")
         if not any(isinstance(part, Expr) for part in gathered):
             require_memory(sum(part.nbytes for part in gathered if not isinstance(part, Expr)))
-            wholes.append(np.stack([part for part in gathered if not isinstance(part, Expr)]))
+            results.append(np.stack([part for part in gathered if not isinstance(part, Expr)]))
             continue
         rows = [call("reshape", expr, newshape=(1, *expr.shape)) for expr in map(_as_expr, gathered)]
-        whole = call("concatenate", *rows, axis=0)
-        importing.note(whole, node.layer)
-        wholes.append(whole)
-    return [*carried, *wholes]
+        stacked = call("concatenate", *rows, axis=0)
+        importing.note(stacked, node.layer)
+        results.append(stacked)
+    return [*carried, *results]

@@ -65,11 +65,11 @@ class _Window:
     @property
     def padding_with_excess(self) -> tuple[int, ...]:
         rank = len(self.kernel)
-        after = (own + more for own, more in zip(self.padding[rank:], self.excess, strict=True))
+        after = (end + more for end, more in zip(self.padding[rank:], self.excess, strict=True))
         return (*self.padding[:rank], *after)
 
 
-def moved_window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _Window:
+def read_window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _Window:
     """What the attributes that convolutions and pools share say. ModelError where they are malformed."""
     node, rank = c.node, len(extents)
     ones = (1,) * rank
@@ -125,8 +125,8 @@ def _conv(c: Context) -> Expr:
     kernel = c.node.integers("kernel_shape", weight.shape[2:])
     if kernel != weight.shape[2:]:
         raise ModelError(f"it has kernel_shape {kernel} and a weight of shape {weight.shape}")
-    window = moved_window(c, data.shape[2:], kernel)
-    made: Expr = c.call(
+    window = read_window(c, data.shape[2:], kernel)
+    conv: Expr = c.call(
         f"nn.conv{rank}d",
         x,
         c.permute(weight, (*range(2, rank + 2), 1, 0)),
@@ -139,26 +139,26 @@ def _conv(c: Context) -> Expr:
         bias = c.expr(2)
         if bias.shape != (weight.shape[0],):
             raise ModelError(f"it has a bias of shape {bias.shape} for {weight.shape[0]} channels")
-        made = c.call("add", made, bias)
-    return channels_first(c, made)
+        conv = c.call("add", conv, bias)
+    return channels_first(c, conv)
 
 
 def _max_pool(c: Context) -> Expr | Sequence[Expr]:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    window = read_window(c, data.shape[2:], c.node.integers("kernel_shape"))
     if len(c.node.outputs) > 1 and c.node.outputs[1]:
-        return [channels_first(c, made) for made in _greatest(c, x, window)]
+        return [channels_first(c, pooled) for pooled in _greatest(c, x, window)]
     if set(window.dilation) != {1}:
         return channels_first(c, _dilated_max(c, x, window))
-    made = c.call(
+    pooled = c.call(
         f"nn.max_pool{len(window.kernel)}d",
         x,
         pool_size=window.kernel,
         strides=window.strides,
         padding=window.padding_with_excess,
     )
-    return channels_first(c, made)
+    return channels_first(c, pooled)
 
 
 def _tap_slices(c: Context, x: Expr, window: _Window) -> Iterator[tuple[tuple[int, ...], Expr]]:
@@ -188,9 +188,9 @@ def _dilated_max(c: Context, x: Expr, window: _Window) -> Expr:
 
     for d in range(rank):
         padding = only(d, window.padding, 0)
-        own = only(d, window.kernel, 1), only(d, window.strides, 1), only(d, window.dilation, 1)
+        sizes = only(d, window.kernel, 1), only(d, window.strides, 1), only(d, window.dilation, 1)
         greatest: Expr | None = None
-        for _, part in _tap_slices(c, x, _Window(*own, padding, only(d, window.excess, 0))):
+        for _, part in _tap_slices(c, x, _Window(*sizes, padding, only(d, window.excess, 0))):
             greatest = _larger(c, part, greatest)
         assert greatest is not None
         x = greatest
@@ -225,11 +225,11 @@ def _greatest(c: Context, x: Expr, window: _Window) -> tuple[Expr, Expr]:
     value: Expr | None = None
     place: Expr | None = None
     for first, part in _tap_slices(c, x, window):
-        taken = [
+        slices = [
             np.clip(f - window.padding[d] + np.arange(part.shape[d + 1]) * window.strides[d], 0, space[d] - 1)
             for d, f in enumerate(first)
         ]
-        here = c.constant(numbers[np.ix_(*taken)][None, ..., None])
+        here = c.constant(numbers[np.ix_(*slices)][None, ..., None])
         if value is None or place is None:
             value, place = _larger(c, part, None), c.call("broadcast_to", here, shape=part.shape)
             continue
@@ -274,7 +274,7 @@ def _dilated_average(c: Context, x: Expr, window: _Window, counted: bool) -> Exp
 def _average_pool(c: Context) -> Expr:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    window = read_window(c, data.shape[2:], c.node.integers("kernel_shape"))
     rank = len(window.kernel)
     counted = bool(c.node.integer("count_include_pad", 0))
     if set(window.dilation) != {1}:
@@ -285,7 +285,7 @@ def _average_pool(c: Context) -> Expr:
         before, after = window.padding[:rank], window.padding[rank:]
         x = c.call("nn.pad", x, pad_width=(0, *before, 0, 0, *after, 0))
         padding = (*(0 for _ in before), *window.excess)
-    made = c.call(
+    pooled = c.call(
         f"nn.avg_pool{rank}d",
         x,
         pool_size=window.kernel,
@@ -293,7 +293,7 @@ def _average_pool(c: Context) -> Expr:
         padding=padding,
         count_include_pad=counted and not any(window.excess),
     )
-    return channels_first(c, made)
+    return channels_first(c, pooled)
 
 
 def _global(op: str) -> Converter:
@@ -349,9 +349,9 @@ def _fold_into_conv(c: Context, data: Expr, factor: np.ndarray, offset: np.ndarr
     if isinstance(bias, Constant):
         offset = offset + bias.data * factor
     weight = c.constant((weight.data * factor).astype(weight.dtype))
-    made = c.call(conv.op_name, conv.args[0], weight, **dict(conv.attrs.items))
-    c.replaced.append((conv, made))
-    return channels_first(c, c.call("add", made, c.constant(offset.astype(data.dtype))))
+    scaled = c.call(conv.op_name, conv.args[0], weight, **dict(conv.attrs.items))
+    c.replaced.append((conv, scaled))
+    return channels_first(c, c.call("add", scaled, c.constant(offset.astype(data.dtype))))
 
 
 WINDOWS: Mapping[str, Converter] = {

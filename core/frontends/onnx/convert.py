@@ -27,7 +27,7 @@ from ...support.import_budget import (
     importing_within,
     spend_memory,
 )
-from ...tir.form.symbolic_dims import OpenExtentError, bound, is_open, symbols_of
+from ...tir.form.symbolic_dims import OpenExtentError, is_open, symbols_of, upper_bounds
 from ..dynamic_shapes import AskedShape
 from ..fixed_inputs import Fixed, check_fixed, fixed_array
 from ..import_summary import Simplified
@@ -47,7 +47,7 @@ from .data_movement import MOVES
 from .declared_shape_ops import FRAMING
 from .determinants import DETERMINANTS
 from .dynamic_lstm import BODIES
-from .dynamic_shapes import Open, leaves_open, proposed, resolved
+from .dynamic_shapes import UnknownShape, leaves_open, proposed, resolved
 from .einsum import EINSUM
 from .fold import FOLDERS, OF_SHAPES, fold, limited
 from .fourier import FOURIER
@@ -65,7 +65,7 @@ from .qonnx import QONNX
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
-from .requested_shapes import Asked
+from .requested_shapes import RequestedShapes
 from .resize import RESIZE
 from .roi_ops import AREAS
 from .roi_pool import POOLED_REGIONS
@@ -180,27 +180,27 @@ def from_onnx(
         importer = _Importer(graph, shapes or {}, constants or {}, custom, import_limit)
         try:
             imported = importer.run()
-        except Open as error:
-            given, fixed = shapes or {}, constants or {}
+        except UnknownShape as error:
+            asked, fixed = shapes or {}, constants or {}
             open_ = [
                 value
                 for value in graph.inputs
-                if value.name not in given and leaves_open(value) and not hasattr(fixed.get(value.name), "shape")
+                if value.name not in asked and leaves_open(value) and not hasattr(fixed.get(value.name), "shape")
             ]
-            tried = proposed(open_, lambda more: _Importer(graph, {**given, **more}, fixed, custom, import_limit).run())
-            raise error.told(tried) from None
+            tried = proposed(open_, lambda more: _Importer(graph, {**asked, **more}, fixed, custom, import_limit).run())
+            raise error.to_error(tried) from None
         with importing_within(importer.budget):
             module, notes = to_integers(imported)
             initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
     module, literal = (keep_states(one, states or {}, initial) for one in (module, imported))
-    told = importer.simplified.sentences()
-    return ImportedModel(module, notes, importer.constants, told, literal)
+    sentences = importer.simplified.sentences()
+    return ImportedModel(module, notes, importer.constants, sentences, literal)
 
 
 def _initial(graph: Graph, value: Input) -> np.ndarray:
     """What an input begins with that an initialiser gives a value."""
     array = graph.constant(value.name)
-    return array if value.narrow is None else value.narrow.kept(array)
+    return array if value.narrow is None else value.narrow.to_stored(array)
 
 
 class _Importer:
@@ -222,7 +222,7 @@ class _Importer:
         self._graph = graph
         self._custom = custom
         self._declared = dict(graph.shapes)
-        self._shapes = Asked(graph.inputs, shapes)
+        self._shapes = RequestedShapes(graph.inputs, shapes)
         self._symbols: list[str] = []
         self._values: dict[str, Value] = {}
         # Of tensors that are of a narrow type.
@@ -255,7 +255,7 @@ class _Importer:
         self._counts = Counts((*self._taken_params, *self._taken, *names))
         self._convert_all()
         results = [self._result(name) for name in self._graph.outputs]
-        computed = self._counts.of(*(result.tensor for result in results))
+        computed = self._counts.symbols_in(*(result.tensor for result in results))
         results = self._with_counts([*results, *map(self._counts.value, computed)])
         body = results[0] if len(results) == 1 else Tuple(results)
         outputs = [replace(self._info(old), name=new) for old, new in zip(self._graph.outputs, names, strict=True)]
@@ -270,12 +270,12 @@ class _Importer:
 
     def _with_counts(self, results: list[Expr]) -> list[Expr]:
         """``results`` with what computes extents in the place of the variables that stand for these."""
-        known: dict[Expr, Expr] = {}
+        replacements: dict[Expr, Expr] = {}
         for var, count in self._counts.values.items():
-            known[var] = rewrite(count, lambda old: known.get(old), self._spans.record_rewrite)
+            replacements[var] = rewrite(count, lambda old: replacements.get(old), self._spans.record_rewrite)
         return (
-            [rewrite(result, lambda old: known.get(old), self._spans.record_rewrite) for result in results]
-            if known
+            [rewrite(result, lambda old: replacements.get(old), self._spans.record_rewrite) for result in results]
+            if replacements
             else results
         )
 
@@ -284,12 +284,12 @@ class _Importer:
 
         params = []
         names = variable_names([*(value.name for value in self._graph.inputs), *self._shapes.symbols])
-        known = dict(zip(self._shapes.symbols, names[len(self._graph.inputs) :], strict=True))
+        symbol_names = dict(zip(self._shapes.symbols, names[len(self._graph.inputs) :], strict=True))
         used: dict[str, Var] = {}
         for value, name in zip(self._graph.inputs, names, strict=False):
             fixed = self._fixed.get(value.name)
-            told = getattr(fixed, "shape", None) if leaves_open(value) else None
-            shape = resolved(value, self._shapes.of(value, known) or told)
+            fixed_shape = getattr(fixed, "shape", None) if leaves_open(value) else None
+            shape = resolved(value, self._shapes.shape_for(value, symbol_names) or fixed_shape)
             used.update((s.name, Var(s.name, TensorType((1,), "int32"))) for s in symbols_of(shape))
             if value.narrow is not None:
                 self._narrow[value.name] = value.narrow
@@ -298,26 +298,26 @@ class _Importer:
                     raise ModelError("it is a constant, and its shape is open")
                 if fixed is None and 0 in shape:
                     # There is nothing to feed, and all is known of it.
-                    self.constants[value.name] = np.empty(limited(bound(shape), value.dtype), value.dtype)
-                    held = value.dtype if value.narrow is None else value.narrow.held
-                    self._values[value.name] = np.empty(bound(shape), held)
+                    self.constants[value.name] = np.empty(limited(upper_bounds(shape), value.dtype), value.dtype)
+                    held_dtype = value.dtype if value.narrow is None else value.narrow.value_dtype
+                    self._values[value.name] = np.empty(upper_bounds(shape), held_dtype)
                     continue
                 type_ = TensorType(shape, value.dtype)
                 if fixed is not None:
-                    self._fix(value, fixed, bound(shape))
+                    self._fix(value, fixed, upper_bounds(shape))
                     continue
                 params.append(Var(name, type_))
                 self._inputs_of[params[-1]] = value.name
             except ModelError as error:
                 raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
             self._values[value.name] = widened(params[-1], value.narrow)
-        self._symbols = [symbol for symbol, name in known.items() if name in used]
-        return [*params, *(used[known[symbol]] for symbol in self._symbols)]
+        self._symbols = [symbol for symbol, name in symbol_names.items() if name in used]
+        return [*params, *(used[symbol_names[symbol]] for symbol in self._symbols)]
 
     def _fix(self, value: Input, fixed: Fixed, shape: tuple[int, ...]) -> None:
         narrow = value.narrow
         if narrow is not None and isinstance(fixed, (bool, int, float)):
-            array = narrow.kept(fixed_array(value.name, fixed, narrow.held, shape))
+            array = narrow.to_stored(fixed_array(value.name, fixed, narrow.value_dtype, shape))
         else:
             array = fixed_array(value.name, fixed, value.dtype, shape)
         self.constants[value.name] = array
@@ -329,9 +329,9 @@ class _Importer:
             if is_open_value(value) and not isinstance(value, Expr):
                 return computed(value)
             value = value if isinstance(value, Expr) else const(value)
-            made = stored(value, self._narrow.get(name))
-            self._spans.record_rewrite(value, made)
-            return made
+            result = stored(value, self._narrow.get(name))
+            self._spans.record_rewrite(value, result)
+            return result
         except ModelError as error:
             raise ModelError(error.what, where=f"output {name!r}", hint=error.hint) from error
 
@@ -349,9 +349,9 @@ class _Importer:
         faults = self._convert_nodes(self._graph.nodes)
         if faults:
             many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
-            what = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
+            message = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
             raise ModelError(
-                what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else self._constants_hint()
+                message, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else self._constants_hint()
             )
 
     def _convert_nodes(self, nodes: Sequence[Node]) -> dict[str, str]:
@@ -386,10 +386,10 @@ class _Importer:
                 hint = f" ({error.hint})" if error.hint else ""
                 if isinstance(error, OpenExtentError) and "open extents" not in error.what:
                     error.what = f"it takes no such open extents: {error.what}"
-                within = f" within {node.within[0]}" if node.within else ""
-                fault = clean_text(f"  {node.layer!r} ({node.described}{within}): {error.what}{hint}")
+                location = f" within {node.enclosing[0]}" if node.enclosing else ""
+                fault = clean_text(f"  {node.layer!r} ({node.described}{location}): {error.what}{hint}")
                 # What follows from the first fault of a body says nothing more.
-                faults.setdefault(node.layer if node.within else fault, fault)
+                faults.setdefault(node.layer if node.enclosing else fault, fault)
             failed.update(filter(None, node.outputs))
             if not at_import:
                 computed.update(filter(None, node.outputs))
@@ -408,7 +408,7 @@ class _Importer:
         for cause in self._causes:
             variables = free_vars(cause)
             names = [self._inputs_of.get(variable, "") for variable in variables]
-            if all(names) and sum(math.prod(bound(v.shape)) for v in variables) <= MAX_FIXED_NUMBERS:
+            if all(names) and sum(math.prod(upper_bounds(v.shape)) for v in variables) <= MAX_FIXED_NUMBERS:
                 named.update(dict.fromkeys(names))
         if not named:
             return None
@@ -453,28 +453,28 @@ class _Importer:
         """Convert an If, a Loop or a Scan whose branches or turns a run decides."""
         _check_attributes(node)
         values, opsets = self._inputs(node), self._graph.opsets
-        made: Sequence[Value]
+        results: Sequence[Value]
         if node.op == "If":
             condition = self._value(node.inputs[0]) if node.inputs and node.inputs[0] else None
             if len(node.inputs) != 1 or not isinstance(condition, Expr):
                 raise ModelError("its condition is missing")
-            made = branches(node, condition, self._values, opsets, self)
+            results = branches(node, condition, self._values, opsets, self)
         elif node.op == "Loop":
-            made = loop(node, values, opsets, self)
+            results = loop(node, values, opsets, self)
         else:
             form = scan_form(node, values)
-            made = scan_loop(node, form, [value for value in values if value is not None], opsets, self)
-        if len(node.outputs) > len(made):
-            raise ModelError(f"it has {len(node.outputs)} results of {len(made)}")
-        for name, value in zip(node.outputs, made, strict=False):  # optional results may be left out
+            results = scan_loop(node, form, [value for value in values if value is not None], opsets, self)
+        if len(node.outputs) > len(results):
+            raise ModelError(f"it has {len(node.outputs)} results of {len(results)}")
+        for name, value in zip(node.outputs, results, strict=False):  # optional results may be left out
             self._values[name] = value
 
-    def converted(self, node: Node, body: Body, given: Sequence[Value]) -> list[Value]:
+    def converted(self, node: Node, body: Body, arguments: Sequence[Value]) -> list[Value]:
         """What the nodes of a body give: see `control.Importing`."""
-        if len(node.within) >= MAX_DEPTH:
+        if len(node.enclosing) >= MAX_DEPTH:
             raise ModelError(f"bodies are within bodies, over {MAX_DEPTH} deep")
         formals, results = tuple(map(self._fresh, body.inputs)), tuple(map(self._fresh, body.outputs))
-        self._values.update(zip(formals, given, strict=True))
+        self._values.update(zip(formals, arguments, strict=True))
         self._counts.apart += 1
         nodes = expanded(replace(node, inputs=formals, outputs=results), body, self._fresh, is_apart=True)
         with_arguments(nodes, self._declared)
@@ -512,9 +512,9 @@ class _Importer:
 
     def _expanded(self, node: Node, body: Body) -> tuple[Node, ...]:
         # (Branches and turns are graphs within graphs: they have an end.)
-        if body.what in node.within and node.op not in ("If", "Scan"):
+        if body.what in node.enclosing and node.op not in ("If", "Scan"):
             raise ModelError(f"{body.what} is a part of its own body")
-        if len(node.within) >= MAX_DEPTH:
+        if len(node.enclosing) >= MAX_DEPTH:
             raise ModelError(f"bodies are within bodies, over {MAX_DEPTH} deep")
         nodes = expanded(node, body, self._fresh)
         with_arguments(nodes, self._declared)
@@ -566,18 +566,20 @@ class _Importer:
             context = modern(context)
             converter = at_run_time(context, converter)
         kinds = narrow_results(node, narrow)
-        made = self._made(context, converter)
+        results = self._apply_converter(context, converter)
         self._counts.require_founded(context.built)
-        made = [fitted(context, value, kind) for value, kind in zip(made, kinds, strict=False)]  # results are left out
+        results = [
+            fitted(context, value, kind) for value, kind in zip(results, kinds, strict=False)
+        ]  # results are left out
         self._narrow.update((name, kind) for name, kind in zip(node.outputs, kinds, strict=True) if kind is not None)
-        for position, name in enumerate(node.outputs[len(made) :], len(made)):
+        for position, name in enumerate(node.outputs[len(results) :], len(results)):
             if name and self._uses[name]:
                 raise ModelError(f"its result {position} is used, which is not supported")
-        for name, value in zip(node.outputs, made, strict=False):  # optional results may be left out
+        for name, value in zip(node.outputs, results, strict=False):  # optional results may be left out
             self._values[name] = value
-        if not any(isinstance(value, Expr) for value in made):
+        if not any(isinstance(value, Expr) for value in results):
             self.simplified.computed.update([node.op] if node.op != "Constant" else [])
-        elif any(made[0] is value for value in context.values) and not any(
+        elif any(results[0] is value for value in context.values) and not any(
             self._uses[n] for n in node.outputs[1:] if n
         ):
             self.simplified.idle.append((node.layer, node.op))
@@ -589,33 +591,33 @@ class _Importer:
         for old, new in context.replaced:
             self._spans.record_rewrite(old, new)
 
-    def _made(self, context: Context, converter: Converter | None) -> Sequence[Value]:
+    def _apply_converter(self, context: Context, converter: Converter | None) -> Sequence[Value]:
         op, is_own = context.node.op, not context.node.domain
-        known = fold(context) if is_own else None
-        if known is not None:
-            return [known]
+        folded = fold(context) if is_own else None
+        if folded is not None:
+            return [folded]
         of_open = any(map(is_open_value, context.values))
         if converter is None and of_open:
             converter = OPEN_CONVERTERS.get(op)
         if converter is None:
             raise ModelError(f"it has {len(context.node.outputs)} results; one is supported")
-        made = converter(context)
+        results = converter(context)
         known_only = not of_open and not any(isinstance(value, Expr) for value in context.values)
         is_core = is_own or converter is OTHER_DOMAINS.get(context.node.domain, {}).get(op, (None,))[0]
         if is_core and op not in _KEPT_QUANTISED and known_only:
-            made = _computed(context, made)
+            results = _computed(context, results)
         if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
-            given = parameters(context) if are_known(context) else None
-            known_already = self._parameters.setdefault(stored, given)
-            self._parameters[stored] = given if known_already == given else None
-        return made if isinstance(made, Sequence) else [made]
+            quantisation = parameters(context) if are_known(context) else None
+            known_already = self._parameters.setdefault(stored, quantisation)
+            self._parameters[stored] = quantisation if known_already == quantisation else None
+        return results if isinstance(results, Sequence) else [results]
 
     def _info(self, name: str) -> TensorInfo:
-        given = self._parameters.get(name)
-        if given is None or len(given.scale) > 1:
+        quantisation = self._parameters.get(name)
+        if quantisation is None or len(quantisation.scale) > 1:
             return TensorInfo(name)
-        return TensorInfo(name, given.scale[0], given.zero_point[0])
+        return TensorInfo(name, quantisation.scale[0], quantisation.zero_point[0])
 
 
 def _check_attributes(node: Node) -> None:
@@ -624,20 +626,20 @@ def _check_attributes(node: Node) -> None:
 
     # (An operator that another domain shares has a version that is not ONNX's.)
     opset = node.opset if node.opset in OPSETS else OPSETS[-1]
-    known = _attributes(node.op, opset)
-    if known is not None:
+    names = _attributes(node.op, opset)
+    if names is not None:
         hint = None
         if onnx.defs.onnx_opset_version() < opset:
             hint = f"the package 'onnx' that is installed knows opsets to {onnx.defs.onnx_opset_version()}: update it"
-        _require_attributes(node, known, hint)
+        _require_attributes(node, names, hint)
 
 
-def _require_attributes(node: Node, known: Collection[str], hint: str | None = None) -> None:
-    """ModelError where a node has an attribute that is not among ``known``, with ``hint`` or the nearest name."""
+def _require_attributes(node: Node, names: Collection[str], hint: str | None = None) -> None:
+    """ModelError where a node has an attribute that is not among ``names``, with ``hint`` or the nearest name."""
     for name in node.attributes:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            nearest = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known)) or 'none'}"
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            nearest = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names)) or 'none'}"
             raise ModelError(f"it has no attribute {name!r} in this opset", hint=hint or nearest)
 
 
@@ -661,9 +663,9 @@ def _is_quantised(node: Node) -> bool:
     return node.domain in ("", "com.microsoft") and node.op.startswith(_QUANTISED)
 
 
-def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value]:
+def _computed(context: Context, converted: Value | Sequence[Value]) -> Sequence[Value]:
     """What a node makes of what is known: arrays, unless they are too large to be computed at import."""
-    results = made if isinstance(made, Sequence) else [made]
+    results = converted if isinstance(converted, Sequence) else [converted]
     for result in results:
         if not isinstance(result, Expr) and not any(result is value for value in context.values):
             spend_memory(result.nbytes)
@@ -682,5 +684,5 @@ def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value
 def _declared_bytes(graph: Graph) -> int:
     """The size of the inputs, and of the tensors whose shapes the file declares, which have four bytes an element."""
     inputs = (value.dims for value in graph.inputs)
-    known = [[dim for dim in dims if isinstance(dim, int)] for dims in inputs if dims is not None]
-    return 4 * sum(math.prod(shape) for shape in (*known, *graph.shapes.values()))
+    extents = [[dim for dim in dims if isinstance(dim, int)] for dims in inputs if dims is not None]
+    return 4 * sum(math.prod(shape) for shape in (*extents, *graph.shapes.values()))

@@ -20,16 +20,16 @@ def convert_custom(importer: CustomImporter, context: Context) -> Sequence[Expr]
     inputs = tuple(_tensor(context, index) if context.has(index) else None for index in range(len(node.inputs)))
     outputs = tuple(CustomTensor(name) for name in node.outputs)
     attributes = {name: _attribute(node, name) for name in node.attributes}
-    made = importer(CustomLayer(node.layer, f"{node.domain}::{node.op}", inputs, outputs, attributes=attributes))
-    results = [made] if isinstance(made, Expr) else made
+    returned = importer(CustomLayer(node.layer, f"{node.domain}::{node.op}", inputs, outputs, attributes=attributes))
+    results = [returned] if isinstance(returned, Expr) else returned
     if len(results) > len(outputs):
         raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
-    known = {tensor.value for tensor in inputs if tensor is not None}
-    stack = [result for result in results if result not in known]
+    visited = {tensor.value for tensor in inputs if tensor is not None}
+    stack = [result for result in results if result not in visited]
     while stack:
         expr = stack.pop()
-        if expr not in known:
-            known.add(expr)
+        if expr not in visited:
+            visited.add(expr)
             context.built.append(expr)
             stack.extend(children(expr))
     return results

@@ -20,8 +20,8 @@ __all__ = ["DETECTION"]
 
 def _places(c: Context, data: Expr) -> Expr:
     """Where data is not zero: int64 (dimensions, as many as there are)."""
-    made = c.call("nonzero", data)
-    places, count = c.field(made, 0), c.field(made, 1)
+    nonzero = c.call("nonzero", data)
+    places, count = c.field(nonzero, 0), c.field(nonzero, 1)
     extent = c.counts.extent(count, 0, bounds_of(places.shape[1])[1], c.node.outputs[0])
     return c.cut(places, 1, extent)
 
@@ -47,10 +47,10 @@ def _compress(c: Context) -> Expr:
             raise ModelError(f"its condition has {condition.shape[0]} elements, and its axis {data.shape[axis]}")
         places = _places(c, condition)
         return c.call("take", data, c.reshape(places, places.shape[1:]), axis=axis)
-    taken = np.flatnonzero(condition.data)
-    if not len(taken) or taken[-1] >= data.shape[axis]:
-        raise ModelError(f"it takes the elements {tuple(map(int, taken))} of {data.shape[axis]}")
-    return c.call("take", data, c.constant(taken.astype(np.int32)), axis=axis)
+    positions = np.flatnonzero(condition.data)
+    if not len(positions) or positions[-1] >= data.shape[axis]:
+        raise ModelError(f"it takes the elements {tuple(map(int, positions))} of {data.shape[axis]}")
+    return c.call("take", data, c.constant(positions.astype(np.int32)), axis=axis)
 
 
 def _non_max_suppression(c: Context) -> Value:
@@ -72,8 +72,8 @@ def _non_max_suppression(c: Context) -> Value:
         raise ModelError(f"its iou_threshold is {_one(c, 3, 0)}, which is 0 to 1")
     most, overlap = _operand(c, 2, "int64", 0), _operand(c, 3, "float32", 0)
     score = _operand(c, 4, "float32", math.nan)
-    made = c.call("nn.non_max_suppression", boxes, scores, most, overlap, score, limit=limit, center=bool(center))
-    rows, count = c.field(made, 0), c.field(made, 1)
+    selection = c.call("nn.non_max_suppression", boxes, scores, most, overlap, score, limit=limit, center=bool(center))
+    rows, count = c.field(selection, 0), c.field(selection, 1)
     return c.cut(rows, 0, c.counts.extent(count, 0, rows.shape[0], c.node.outputs[0]))
 
 
@@ -81,10 +81,10 @@ def _one(c: Context, index: int, default: float) -> int:
     """A parameter that is known; ``default`` where it is left out."""
     if not c.has(index):
         return int(default)
-    known: np.ndarray = c.known(index)
-    if known.size != 1:
-        raise ModelError(f"its input {c.node.inputs[index]!r} has {known.size} elements, not one")
-    number: int = known.reshape(()).item()
+    array: np.ndarray = c.known(index)
+    if array.size != 1:
+        raise ModelError(f"its input {c.node.inputs[index]!r} has {array.size} elements, not one")
+    number: int = array.reshape(()).item()
     return number
 
 
@@ -94,10 +94,10 @@ def _operand(c: Context, index: int, dtype: str, default: float) -> Expr:
 
     if not c.has(index):
         return c.constant(np.array([default], dtype))
-    given = c.expr(index)
-    if math.prod(given.shape) != 1 or given.dtype != dtype:
-        raise ModelError(f"its input {c.node.inputs[index]!r} is {given.type}, not one number of {dtype}")
-    return c.reshape(given, (1,))
+    operand = c.expr(index)
+    if math.prod(operand.shape) != 1 or operand.dtype != dtype:
+        raise ModelError(f"its input {c.node.inputs[index]!r} is {operand.type}, not one number of {dtype}")
+    return c.reshape(operand, (1,))
 
 
 DETECTION: Mapping[str, Converter] = {

@@ -33,10 +33,10 @@ def _tile(c: Context) -> Expr:
 
 
 def _gather(c: Context) -> Expr:
-    return _taken(c, c.expr(0), c.expr(1), c.node.integer("axis", 0))
+    return _take_checked(c, c.expr(0), c.expr(1), c.node.integer("axis", 0))
 
 
-def _taken(c: Context, data: Expr, indices: Expr, axis: int) -> Expr:
+def _take_checked(c: Context, data: Expr, indices: Expr, axis: int) -> Expr:
     extent = data.shape[normalise_axis(axis, len(data.shape))]
     if isinstance(indices, Constant) and not -extent <= indices.data.min() <= indices.data.max() < extent:
         raise ModelError(f"its indices leave the {extent} elements of axis {axis}")

@@ -16,8 +16,8 @@ __all__ = ["FRAMING"]
 def _declared(c: Context) -> tuple[int, ...]:
     shape = c.declared[0] if c.declared else None
     if shape is None:
-        what = f"its input {c.node.inputs[1]!r} is computed at run time"
-        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result", c.expr(1))
+        message = f"its input {c.node.inputs[1]!r} is computed at run time"
+        raise ComputedAtRunTime(f"{message}, and the model does not say the shape of its result", c.expr(1))
     return shape
 
 
@@ -67,8 +67,8 @@ def _affine_grid(c: Context) -> Expr:
     grid = np.meshgrid(*along, indexing="ij")
     # The last dimension comes first.
     places = np.stack([*grid[::-1], np.ones(space)], axis=-1).reshape(-1, rank + 1).astype(theta.dtype)
-    made = c.call("nn.dense", theta, c.constant(places))
-    return c.reshape(c.permute(made, (0, 2, 1)), (theta.shape[0], *space, rank))
+    product = c.call("nn.dense", theta, c.constant(places))
+    return c.reshape(c.permute(product, (0, 2, 1)), (theta.shape[0], *space, rank))
 
 
 FRAMING: Mapping[str, Converter] = {"AffineGrid": _affine_grid, "CenterCropPad": _center}

@@ -248,8 +248,8 @@ def _step(
             value = add("Add", value, add("Mul", row, cell))
         return activated("gate", value)
 
-    kept = add("Mul", gate(2, 2, "cell"), "cell")
-    cell = add("Add", kept, add("Mul", gate(0, 0, "cell"), activated("candidate", gates[3])))
+    remembered = add("Mul", gate(2, 2, "cell"), "cell")
+    cell = add("Add", remembered, add("Mul", gate(0, 0, "cell"), activated("candidate", gates[3])))
     hidden = add("Mul", gate(1, 1, cell), activated("output", cell))
     carried = [hidden, cell]
     if lengths is not None:

@@ -8,7 +8,7 @@ from ...errors import ModelError, UsageError
 from ...tir.form.symbolic_dims import Dim
 from .proto import Input
 
-__all__ = ["Open", "leaves_open", "proposed", "resolved"]
+__all__ = ["UnknownShape", "leaves_open", "proposed", "resolved"]
 
 
 def leaves_open(value: Input) -> bool:
@@ -16,7 +16,7 @@ def leaves_open(value: Input) -> bool:
     return value.dims is None or not all(isinstance(dim, int) for dim in value.dims)
 
 
-def resolved(value: Input, given: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
+def resolved(value: Input, shape: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
     """The shape of an input.
 
     Raises:
@@ -24,31 +24,31 @@ def resolved(value: Input, given: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
         UsageError: what is given contradicts the model.
     """
     dims = value.dims
-    if given is not None:
+    if shape is not None:
         open_ = dims is None or (
-            len(dims) == len(given)
-            and all(not isinstance(dim, int) or dim == extent for dim, extent in zip(dims, given, strict=True))
+            len(dims) == len(shape)
+            and all(not isinstance(dim, int) or dim == extent for dim, extent in zip(dims, shape, strict=True))
         )
         if not open_:
-            what = f"the shape {given} does not fit input {value.name!r}, which is {_shown(dims)}"
+            message = f"the shape {shape} does not fit input {value.name!r}, which is {_shown(dims)}"
             raise UsageError(
-                what, hint="give other sizes only for open dimensions, or export the model again with them"
+                message, hint="give other sizes only for open dimensions, or export the model again with them"
             )
-        return given
-    known = tuple(dim for dim in dims or () if isinstance(dim, int))
-    if dims is not None and len(known) == len(dims):
-        return known
-    raise Open(value)
+        return shape
+    extents = tuple(dim for dim in dims or () if isinstance(dim, int))
+    if dims is not None and len(extents) == len(dims):
+        return extents
+    raise UnknownShape(value)
 
 
-class Open(Exception):
+class UnknownShape(Exception):
     """The model leaves the shape of an input open, and nothing is given. It never leaves the front-end."""
 
     def __init__(self, value: Input) -> None:
         super().__init__(value.name)
         self.value = value
 
-    def told(self, proposed: Mapping[str, Sequence[int]]) -> ModelError:
+    def to_error(self, proposed: Mapping[str, Sequence[int]]) -> ModelError:
         """What a user is told, with shapes on which the network runs; none if there are no known ones."""
         name, dims = self.value.name, self.value.dims
         options = [f"--shape {name}={','.join(map(str, shape))}" for name, shape in proposed.items()]
@@ -71,12 +71,12 @@ def proposed(
         attempt: imports the network with these shapes, or raises what a user would be told.
     """
     for size in _SIZES:
-        made = {value.name: _filled(value.dims, size) for value in open_}
+        shapes = {value.name: _filled(value.dims, size) for value in open_}
         try:
-            attempt(made)
+            attempt(shapes)
         except (ModelError, UsageError):
             continue
-        return made
+        return shapes
     return {}
 
 

@@ -28,15 +28,15 @@ class _Term:
 def _einsum(c: Context) -> Expr:
     equation = c.node.text("equation")
     operands = [c.expr(index) for index in range(len(c.values))]
-    given, output = _labels(equation, [len(operand.shape) for operand in operands])
-    terms = [_without_repeats(c, data, labels) for data, labels in zip(operands, given, strict=True)]
+    terms_labels, output = _labels(equation, [len(operand.shape) for operand in operands])
+    terms = [_without_repeats(c, data, labels) for data, labels in zip(operands, terms_labels, strict=True)]
     _check_extents(equation, terms)
-    made = terms[0]
+    product = terms[0]
     for index, term in enumerate(terms[1:], 1):
         later = {label for other in terms[index + 1 :] for label in other.labels}
-        made = _product(c, made, term, later.union(output))
-    made = _summed(c, made, output)
-    return _ordered(c, made, output).data
+        product = _product(c, product, term, later.union(output))
+    product = _summed(c, product, output)
+    return _ordered(c, product, output).data
 
 
 def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -46,7 +46,7 @@ def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
     wrong = ModelError(f"its equation {equation!r} does not fit operands of {', '.join(map(str, ranks))} dimensions")
     if len(sides) > 2 or len(parts) != len(ranks):
         raise wrong
-    given: list[tuple[str, ...]] = []
+    operand_labels: list[tuple[str, ...]] = []
     for part, rank in zip(parts, ranks, strict=True):
         count = rank - len(part.replace("...", "", 1))
         if not _is_plain(part) or count < 0 or (count and "..." not in part):
@@ -54,22 +54,22 @@ def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
         before, _, after = part.partition("...")
         # The last of what dots stand for are the same in all operands.
         dots = [str(number) for number in reversed(range(count))] if "..." in part else []
-        given.append((*before, *dots, *after))
-    longest = max((sum(label.isdigit() for label in labels) for labels in given), default=0)
+        operand_labels.append((*before, *dots, *after))
+    longest = max((sum(label.isdigit() for label in labels) for labels in operand_labels), default=0)
     dots = [str(number) for number in reversed(range(longest))]
     if len(sides) == 2:
         if not _is_plain(sides[1]):
             raise wrong
-        before, found, after = sides[1].partition("...")
-        if longest and not found:
+        before, has_dots, after = sides[1].partition("...")
+        if longest and not has_dots:
             raise wrong
-        output = (*before, *(dots if found else ()), *after)
+        output = (*before, *(dots if has_dots else ()), *after)
     else:
-        seen = [label for labels in given for label in labels if not label.isdigit()]
+        seen = [label for labels in operand_labels for label in labels if not label.isdigit()]
         output = (*dots, *sorted(label for label in set(seen) if seen.count(label) == 1))
-    if len(set(output)) != len(output) or not set(output) <= {label for labels in given for label in labels}:
+    if len(set(output)) != len(output) or not set(output) <= {label for labels in operand_labels for label in labels}:
         raise wrong
-    return given, output
+    return operand_labels, output
 
 
 def _is_plain(part: str) -> bool:
@@ -105,13 +105,13 @@ def _without_repeats(c: Context, data: Expr, labels: tuple[str, ...]) -> _Term:
     return _Term(data, labels)
 
 
-def _summed(c: Context, term: _Term, kept: Collection[str]) -> _Term:
+def _summed(c: Context, term: _Term, labels: Collection[str]) -> _Term:
     """Without the dimensions that are not kept."""
-    axes = tuple(d for d, label in enumerate(term.labels) if label not in kept)
+    axes = tuple(d for d, label in enumerate(term.labels) if label not in labels)
     if not axes:
         return term
     data = c.call("sum", term.data, axis=axes, keepdims=False)
-    return _Term(data, tuple(label for label in term.labels if label in kept))
+    return _Term(data, tuple(label for label in term.labels if label in labels))
 
 
 def _ordered(c: Context, term: _Term, labels: Sequence[str]) -> _Term:
@@ -122,15 +122,15 @@ def _ordered(c: Context, term: _Term, labels: Sequence[str]) -> _Term:
     return _Term(c.permute(term.data, axes), tuple(labels))
 
 
-def _product(c: Context, a: _Term, b: _Term, kept: Collection[str]) -> _Term:
+def _product(c: Context, a: _Term, b: _Term, remaining: Collection[str]) -> _Term:
     """The sum of products of two over what is not kept."""
-    a, b = _summed(c, a, {*kept, *b.labels}), _summed(c, b, {*kept, *a.labels})
+    a, b = _summed(c, a, {*remaining, *b.labels}), _summed(c, b, {*remaining, *a.labels})
     both = [label for label in a.labels if label in b.labels]
-    steps = [label for label in both if label not in kept and a.extent(label) == b.extent(label)]
+    steps = [label for label in both if label not in remaining and a.extent(label) == b.extent(label)]
     if not steps or not is_float(a.data.dtype) or a.data.dtype != b.data.dtype:
         labels = (*a.labels, *(label for label in b.labels if label not in a.labels))
         wide = [_spread(c, term, labels) for term in (a, b)]
-        return _summed(c, _Term(c.call("multiply", *wide), labels), kept)
+        return _summed(c, _Term(c.call("multiply", *wide), labels), remaining)
     batch = [label for label in both if label not in steps]
     rows = [label for label in a.labels if label not in both]
     columns = [label for label in b.labels if label not in both]
@@ -140,12 +140,12 @@ def _product(c: Context, a: _Term, b: _Term, kept: Collection[str]) -> _Term:
     first = c.reshape(left.data, (*left.data.shape[: len(batch)], m, depth))
     second = _matrices(c, right.data, (*right.data.shape[: len(batch)], depth, n))
     if not batch and is_constant(second):
-        made = c.call("nn.dense", first, c.permute(second, (1, 0)))
+        product = c.call("nn.dense", first, c.permute(second, (1, 0)))
     else:
-        made = c.call("matmul", first, second)
+        product = c.call("matmul", first, second)
     extents = [term.extent(label) for term, labels in ((a, rows), (b, columns)) for label in labels]
-    term = _Term(c.reshape(made, (*made.shape[: len(batch)], *extents)), (*batch, *rows, *columns))
-    return _summed(c, term, kept)
+    term = _Term(c.reshape(product, (*product.shape[: len(batch)], *extents)), (*batch, *rows, *columns))
+    return _summed(c, term, remaining)
 
 
 def _matrices(c: Context, data: Expr, shape: Sequence[int]) -> Expr:
@@ -157,8 +157,8 @@ def _matrices(c: Context, data: Expr, shape: Sequence[int]) -> Expr:
 
 def _spread(c: Context, term: _Term, labels: Sequence[str]) -> Expr:
     """With a dimension for each of ``labels``, of extent 1 for those that it has not."""
-    own = _ordered(c, term, [label for label in labels if label in term.labels])
-    return c.reshape(own.data, [own.extent(label) if label in own.labels else 1 for label in labels])
+    ordered = _ordered(c, term, [label for label in labels if label in term.labels])
+    return c.reshape(ordered.data, [ordered.extent(label) if label in ordered.labels else 1 for label in labels])
 
 
 EINSUM: Mapping[str, Converter] = {"Einsum": _einsum}

@@ -71,33 +71,33 @@ def find_external(
             than a shape says; or the model asks for more than they have, all in all.
     """
     sizes: dict[str, int] = {}
-    found: dict[str, Stored] = {}
-    taken = 0
+    initializers: dict[str, Stored] = {}
+    total_bytes = 0
     for tensor in graph.initializer:
         if tensor.data_location != EXTERNAL:
             continue
-        what = repr(tensor.name)
+        title = repr(tensor.name)
         if folder is None:
-            raise ModelError(f"{what} is stored in another file", hint="give the model's path, or save it as one file")
+            raise ModelError(f"{title} is stored in another file", hint="give the model's path, or save it as one file")
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
-        path = _opened(lambda: _measured(folder, location, what, sizes), f"{what} is stored in {location!r}")  # noqa: B023 - called at once
-        offset = _number(entries.get("offset", "0"), what)
-        length = _number(entries.get("length", str(max(sizes[path] - offset, 0))), what)
-        taken += length
-        if offset + length > sizes[path] or taken > sum(sizes.values()):
-            raise _too_short(what, location)
-        wanted = size_of_tensor(tensor, what)
-        if length != wanted:
-            raise ModelError(f"{what} has {length} bytes in {location!r}, its shape {tuple(tensor.dims)} {wanted}")
-        if taken > MAX_FILE_BYTES:
+        path = _opened(lambda: _measured(folder, location, title, sizes), f"{title} is stored in {location!r}")  # noqa: B023 - called at once
+        offset = _number(entries.get("offset", "0"), title)
+        length = _number(entries.get("length", str(max(sizes[path] - offset, 0))), title)
+        total_bytes += length
+        if offset + length > sizes[path] or total_bytes > sum(sizes.values()):
+            raise _too_short(title, location)
+        expected = size_of_tensor(tensor, title)
+        if length != expected:
+            raise ModelError(f"{title} has {length} bytes in {location!r}, its shape {tuple(tensor.dims)} {expected}")
+        if total_bytes > MAX_FILE_BYTES:
             raise ModelError("the files beside the model are larger than 2 GiB")
-        found[tensor.name] = Stored(what, location, path, offset, length)
-    return found
+        initializers[tensor.name] = Stored(title, location, path, offset, length)
+    return initializers
 
 
-def _too_short(what: str, location: str) -> ModelError:
-    return ModelError(f"{what} needs more bytes than {location!r} has", hint="is it complete?")
+def _too_short(title: str, location: str) -> ModelError:
+    return ModelError(f"{title} needs more bytes than {location!r} has", hint="is it complete?")
 
 
 def _opened(action: Callable[[], T], what_where: str) -> T:
@@ -112,9 +112,9 @@ def _opened(action: Callable[[], T], what_where: str) -> T:
         raise ModelError(f"{what_where}, which cannot be read: {why}") from error
 
 
-def _measured(folder: Path, location: str, what: str, sizes: dict[str, int]) -> str:
+def _measured(folder: Path, location: str, title: str, sizes: dict[str, int]) -> str:
     """The path of a file, whose size is noted."""
-    path = _path(folder, location, f"{what} is stored in {location!r}")
+    path = _path(folder, location, f"{title} is stored in {location!r}")
     with open_plain(path) as file:
         sizes[path] = size_of(file)
     return path
@@ -128,7 +128,7 @@ def _path(folder: Path, location: str, what_where: str) -> str:
     return path
 
 
-def _number(text: str, what: str) -> int:
+def _number(text: str, title: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise ModelError(f"{what} is stored in another file, at an offset or length {text!r}")
+        raise ModelError(f"{title} is stored in another file, at an offset or length {text!r}")
     return int(text)

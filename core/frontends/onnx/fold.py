@@ -37,10 +37,10 @@ def fold(c: Context) -> np.ndarray | None:
     folder = FOLDERS.get(c.node.op)
     if c.node.op not in OF_SHAPES and any(map(is_open_value, c.values)):
         return fold_open(c, folder) if len(c.node.outputs) == 1 else None
-    known = c.node.op in OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
-    if c.node.op in ELEMENTWISE and known and any(value is not None and 0 in value.shape for value in c.values):
+    is_known = c.node.op in OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
+    if c.node.op in ELEMENTWISE and is_known and any(value is not None and 0 in value.shape for value in c.values):
         folder = _without_elements
-    if folder is None or not known or len(c.node.outputs) != 1:
+    if folder is None or not is_known or len(c.node.outputs) != 1:
         return None
     result = np.asarray(folder(c))
     spend_memory(result.nbytes)
@@ -54,8 +54,8 @@ def _without_elements(c: Context) -> np.ndarray:
 
     arrays = [c.known(index) for index in range(len(c.values))]
     op = get_op(ELEMENTWISE[c.node.op])
-    made = tensor_type(op.infer_type([TensorType((), array.dtype.name) for array in arrays], op.make_attrs({})))
-    return np.empty(limited(broadcast(*(array.shape for array in arrays)), made.dtype), made.dtype)
+    type_ = tensor_type(op.infer_type([TensorType((), array.dtype.name) for array in arrays], op.make_attrs({})))
+    return np.empty(limited(broadcast(*(array.shape for array in arrays)), type_.dtype), type_.dtype)
 
 
 def limited(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
@@ -188,8 +188,8 @@ def _reshape(c: Context) -> np.ndarray:
 
 def _slice(c: Context) -> np.ndarray:
     data = c.known(0)
-    taken = (slice(b, None if e < 0 else e, s) for b, e, s in slices(c, data.shape))
-    return data[tuple(taken)].copy()
+    ranges = (slice(b, None if e < 0 else e, s) for b, e, s in slices(c, data.shape))
+    return data[tuple(ranges)].copy()
 
 
 def _transpose(c: Context) -> np.ndarray:

@@ -52,14 +52,14 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
     count = length if length is not None else 2 * (extent - 1) if real else extent
     used = min(extent, count // 2 + 1 if real else count)
     bins = count // 2 + 1 if onesided and not inverse else count
-    made = 1 if real else 2
+    result_parts = 1 if real else 2
     if count < 1:
         raise ModelError(f"it is a transform of {count} elements")
-    c.reserve(2, bins, made, used, parts)
+    c.reserve(2, bins, result_parts, used, parts)
     turns = np.outer(np.arange(bins), np.arange(used)) % count
     angle = (2 if inverse else -2) * math.pi * turns / count
     cos, sin = np.cos(angle), np.sin(angle)
-    matrix = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)[:, :made, :, :parts]
+    matrix = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)[:, :result_parts, :, :parts]
     if inverse:
         matrix = matrix / count
     if real:  # each frequency but the first and the middle one stands for two
@@ -71,9 +71,9 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
     if used < extent:
         ones = (1,) * rank
         last = c.call("strided_slice", last, begin=(0,) * rank, end=(*outer, used, parts), strides=ones)
-    weight = matrix.reshape(bins * made, used * parts).astype(data.dtype)
+    weight = matrix.reshape(bins * result_parts, used * parts).astype(data.dtype)
     product = c.call("nn.dense", c.reshape(last, (*outer, used * parts)), c.constant(weight))
-    result = c.reshape(product, (*outer, bins, made))
+    result = c.reshape(product, (*outer, bins, result_parts))
     return c.permute(result, np.argsort([*order, axis, rank - 1]).tolist())
 
 
@@ -92,8 +92,8 @@ def _stft(c: Context) -> Expr:
     length = single(c, 3) if c.has(3) else math.prod(c.value(2).shape)
     extent = signal.shape[1]
     if not 1 <= length <= extent or step < 1 or (window is not None and window.shape != (length,)):
-        given = "no window" if window is None else f"a window of shape {window.shape}"
-        raise ModelError(f"its frames of {length} by {step} with {given} do not fit {extent} elements")
+        description = "no window" if window is None else f"a window of shape {window.shape}"
+        raise ModelError(f"its frames of {length} by {step} with {description} do not fit {extent} elements")
     count = (extent - length) // step + 1
     c.reserve(count, length)
     places = np.arange(count)[:, None] * step + np.arange(length)

@@ -79,10 +79,12 @@ def function_body(node: Node, function: FunctionProto, opsets: Mapping[str, int]
     for name in required:
         if name not in node.attributes:
             raise ModelError(f"it needs the attribute {name!r}")
-    own = {("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in function.opset_import}
+    function_opsets = {
+        ("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in function.opset_import
+    }
     attributes = {**defaults, **node.attributes}
     inputs, outputs = tuple(map(as_text, function.input)), tuple(map(as_text, function.output))
-    return Body(node.described, function.node, inputs, outputs, {**opsets, **own}, attributes)
+    return Body(node.described, function.node, inputs, outputs, {**opsets, **function_opsets}, attributes)
 
 
 def schema_body(
@@ -132,19 +134,24 @@ def schema_body(
         return None
     defaults = {name: attribute.default_value for name, attribute in schema.attributes.items()}
     attributes = {**{name: value for name, value in defaults.items() if value.name}, **node.attributes}
-    own = {entry.domain: entry.version for entry in function.opset_import}
+    body_opsets = {entry.domain: entry.version for entry in function.opset_import}
     inputs = tuple(function.input) or tuple(formal.name for formal in schema.inputs)
     outputs = tuple(function.output) or tuple(formal.name for formal in schema.outputs)
-    return Body(node.described, function.node, inputs, outputs, {**opsets, node.domain: node.opset, **own}, attributes)
+    return Body(
+        node.described, function.node, inputs, outputs, {**opsets, node.domain: node.opset, **body_opsets}, attributes
+    )
 
 
 def _check(node: Node, schema: Any) -> None:
     """ModelError where a node has not the inputs, results and attributes that its operator's schema asks for."""
     from onnx import defs
 
-    given, made = len(node.inputs), len(node.outputs)
-    if not schema.min_input <= given <= schema.max_input or not schema.min_output <= made <= schema.max_output:
-        raise ModelError(f"it has {given} inputs and {made} results")
+    input_count, output_count = len(node.inputs), len(node.outputs)
+    if (
+        not schema.min_input <= input_count <= schema.max_input
+        or not schema.min_output <= output_count <= schema.max_output
+    ):
+        raise ModelError(f"it has {input_count} inputs and {output_count} results")
     for formal, name in zip(schema.inputs, node.inputs, strict=False):  # optional ones may be left out
         if not name and formal.option != defs.OpSchema.FormalParameterOption.Optional:
             raise ModelError(f"its input {formal.name!r} is missing")
@@ -160,12 +167,12 @@ def _type_of(value: Value, kind: Narrow | None) -> TypeProto:
 
     type_ = value.type if hasattr(value, "type") else TensorType((), value.dtype.name)
     assert isinstance(type_, TensorType)
-    made = TypeProto()
-    made.tensor_type.elem_type = element_type(type_.dtype) if kind is None else kind.number
-    made.tensor_type.shape.SetInParent()
+    proto = TypeProto()
+    proto.tensor_type.elem_type = element_type(type_.dtype) if kind is None else kind.number
+    proto.tensor_type.shape.SetInParent()
     for extent in value.shape:
-        made.tensor_type.shape.dim.add().dim_value = extent
-    return made
+        proto.tensor_type.shape.dim.add().dim_value = extent
+    return proto
 
 
 def branch(node: Node, holds: bool, opsets: Mapping[str, int]) -> Body:
@@ -210,19 +217,22 @@ def scan_form(node: Node, values: Sequence[Value | None]) -> ScanForm:
     Raises:
         ModelError: it is of the form before opset 9, or is malformed.
     """
-    graph, taken = node.graph("body"), node.integer("num_scan_inputs")
-    states = len(node.inputs) - taken
-    made = len(graph.output) - states
+    graph, input_count = node.graph("body"), node.integer("num_scan_inputs")
+    states = len(node.inputs) - input_count
+    output_count = len(graph.output) - states
     if (
-        not 0 < taken <= len(node.inputs)
-        or made < 0
+        not 0 < input_count <= len(node.inputs)
+        or output_count < 0
         or len(graph.input) != len(node.inputs)
         or any(value is None for value in values)
     ):
-        raise ModelError(f"it scans {taken} of {len(node.inputs)} inputs by a body of {len(graph.input)}")
-    axes, out_axes = _of_each(node, "scan_input_axes", taken), _of_each(node, "scan_output_axes", made)
-    backwards = _of_each(node, "scan_input_directions", taken)
-    out_backwards = _of_each(node, "scan_output_directions", made)
+        raise ModelError(f"it scans {input_count} of {len(node.inputs)} inputs by a body of {len(graph.input)}")
+    axes, out_axes = (
+        _numbers_per_tensor(node, "scan_input_axes", input_count),
+        _numbers_per_tensor(node, "scan_output_axes", output_count),
+    )
+    backwards = _numbers_per_tensor(node, "scan_input_directions", input_count)
+    out_backwards = _numbers_per_tensor(node, "scan_output_directions", output_count)
     shapes = [() if value is None else value.shape for value in values[states:]]
     lengths = {shape[normalise_axis(axis, len(shape))] for shape, axis in zip(shapes, axes, strict=True)}
     turns = max(lengths)
@@ -242,10 +252,10 @@ def scan(node: Node, form: ScanForm, opsets: Mapping[str, int], fresh: Callable[
     """
     from onnx import helper
 
-    graph, states, turns, made = node.graph("body"), form.states, form.turns, len(form.out_axes)
+    graph, states, turns, output_count = node.graph("body"), form.states, form.turns, len(form.out_axes)
     body, formals = _with_constants(graph), [as_text(value.name) for value in graph.input]
     results = [as_text(value.name) for value in graph.output]
-    current, parts = list(node.inputs[:states]), [[""] * turns for _ in range(made)]
+    current, parts = list(node.inputs[:states]), [[""] * turns for _ in range(output_count)]
     nodes: list[NodeProto] = []
     for turn in range(turns):
         names = dict(zip(formals[:states], current, strict=True))
@@ -258,14 +268,14 @@ def scan(node: Node, form: ScanForm, opsets: Mapping[str, int], fresh: Callable[
         nodes += _instances(body, names, fresh, {})
         current = [names.get(name, name) for name in results[:states]]
         for position, name in enumerate(results[states:]):
-            along, whole = fresh("axis"), fresh(name)
+            along, stacked = fresh("axis"), fresh(name)
             nodes.append(helper.make_node("Constant", [], [along], value_ints=[form.out_axes[position]]))
-            nodes.append(helper.make_node("Unsqueeze", [names.get(name, name), along], [whole]))
-            parts[position][turns - 1 - turn if form.out_backwards[position] else turn] = whole
-    wholes = [fresh(name) for name in results[states:]]
-    for position, name in enumerate(wholes):
+            nodes.append(helper.make_node("Unsqueeze", [names.get(name, name), along], [stacked]))
+            parts[position][turns - 1 - turn if form.out_backwards[position] else turn] = stacked
+    scanned = [fresh(name) for name in results[states:]]
+    for position, name in enumerate(scanned):
         nodes.append(helper.make_node("Concat", parts[position], [name], axis=form.out_axes[position]))
-    return Body(node.described, nodes, node.inputs, (*current, *wholes), {**opsets, "": max(13, node.opset)}, {})
+    return Body(node.described, nodes, node.inputs, (*current, *scanned), {**opsets, "": max(13, node.opset)}, {})
 
 
 def graph_body(node: Node, graph: GraphProto, opsets: Mapping[str, int]) -> Body:
@@ -274,12 +284,12 @@ def graph_body(node: Node, graph: GraphProto, opsets: Mapping[str, int]) -> Body
     return Body(node.described, _with_constants(graph), inputs, outputs, {**opsets, node.domain: node.opset}, {})
 
 
-def _of_each(node: Node, name: str, count: int) -> tuple[int, ...]:
+def _numbers_per_tensor(node: Node, name: str, count: int) -> tuple[int, ...]:
     """An attribute with a number for each of ``count`` tensors, 0 where it is missing."""
-    given = node.integers(name, (0,) * count)
-    if len(given) != count:
-        raise ModelError(f"it has {name} {given} for {count} tensors")
-    return given
+    numbers = node.integers(name, (0,) * count)
+    if len(numbers) != count:
+        raise ModelError(f"it has {name} {numbers} for {count} tensors")
+    return numbers
 
 
 def _with_constants(graph: GraphProto) -> list[NodeProto]:
@@ -320,11 +330,11 @@ def expanded(node: Node, body: Body, fresh: Callable[[str], str], is_apart: bool
         *_instances(body.nodes, names, fresh, body.attributes),
         *_instances(copies, {**names, **{copy.output[0]: copy.output[0] for copy in copies}}, fresh, {}),
     ]
-    made = read_nodes(protos, body.opsets)
-    ordered = needed(made, node.needs, tuple(dict.fromkeys(filter(None, node.outputs))))
-    within = (*node.within, body.what)
+    inner = read_nodes(protos, body.opsets)
+    ordered = needed(inner, node.needs, tuple(dict.fromkeys(filter(None, node.outputs))))
+    enclosing = (*node.enclosing, body.what)
     return tuple(
-        replace(n, layer=f"{node.layer}/{n.layer}" if is_apart else node.layer, within=within) for n in ordered
+        replace(n, layer=f"{node.layer}/{n.layer}" if is_apart else node.layer, enclosing=enclosing) for n in ordered
     )
 
 
@@ -341,7 +351,7 @@ def _instances(
         for name in map(as_text, node.output):
             if name and name not in names:
                 names[name] = fresh(name)
-    made = []
+    copies = []
     for node in nodes:
         copy = type(node)()
         copy.CopyFrom(node)
@@ -349,24 +359,24 @@ def _instances(
         copy.input.extend(names.get(name, name) for name in map(as_text, node.input))
         copy.output.extend(names.get(name, name) for name in map(as_text, node.output))
         for attribute in node.attribute:
-            given = attributes.get(as_text(attribute.ref_attr_name)) if attribute.ref_attr_name else attribute
-            if given is None:
+            source = attributes.get(as_text(attribute.ref_attr_name)) if attribute.ref_attr_name else attribute
+            if source is None:
                 continue
-            own = copy.attribute.add()
-            own.CopyFrom(given)
-            own.name = as_text(attribute.name)
-            if own.type == _GRAPH:
-                _instantiate(own.g, names, fresh, attributes)
-        made.append(copy)
-    return made
+            instance = copy.attribute.add()
+            instance.CopyFrom(source)
+            instance.name = as_text(attribute.name)
+            if instance.type == _GRAPH:
+                _instantiate(instance.g, names, fresh, attributes)
+        copies.append(copy)
+    return copies
 
 
 def _instantiate(
     graph: GraphProto, names: Mapping[str, str], fresh: Callable[[str], str], attributes: Mapping[str, AttributeProto]
 ) -> None:
     """A graph that a node has, under the names of what is around it, in place."""
-    own = {name: fresh(name) for name in (as_text(value.name) for value in (*graph.input, *graph.initializer))}
-    inner = {**names, **own}
+    local = {name: fresh(name) for name in (as_text(value.name) for value in (*graph.input, *graph.initializer))}
+    inner = {**names, **local}
     nodes = _instances(graph.node, inner, fresh, attributes)
     del graph.node[:]
     graph.node.extend(nodes)

@@ -22,10 +22,10 @@ def _from_front(c: Context, indices: Expr, extent: int) -> Expr:
     if not is_integer(indices.dtype):
         raise ModelError(f"its indices are {indices.dtype}")
     if isinstance(indices, Constant):
-        known = indices.data
-        if known.size and not -extent <= known.min() <= known.max() < extent:
+        numbers = indices.data
+        if numbers.size and not -extent <= numbers.min() <= numbers.max() < extent:
             raise ModelError(f"its indices leave the {extent} elements of an axis")
-        return c.constant(np.where(known < 0, known + extent, known).astype(np.int32))
+        return c.constant(np.where(numbers < 0, numbers + extent, numbers).astype(np.int32))
     signed = c.cast(indices, "int32")
     negative = c.call("less", signed, c.scalar(0, signed))
     return c.call("where", negative, c.call("add", signed, c.scalar(extent, signed)), signed)
@@ -36,7 +36,7 @@ def _gather_elements(c: Context) -> Expr:
     rank = len(data.shape)
     axis = normalise_axis(c.node.integer("axis", 0), rank)
     beside = (
-        part <= whole for d, (part, whole) in enumerate(zip(indices.shape, data.shape, strict=False)) if d != axis
+        part <= limit for d, (part, limit) in enumerate(zip(indices.shape, data.shape, strict=False)) if d != axis
     )
     if len(indices.shape) != rank or not all(beside):
         raise ModelError(f"its indices of shape {indices.shape} do not fit data of shape {data.shape}")
@@ -68,10 +68,10 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 
 
 def _reduction(c: Context) -> str:
-    given = c.node.text("reduction", "none")
-    if given not in _REDUCTIONS:
-        raise ModelError(f"it has the unknown reduction {given!r}")
-    return _REDUCTIONS[given]
+    reduction = c.node.text("reduction", "none")
+    if reduction not in _REDUCTIONS:
+        raise ModelError(f"it has the unknown reduction {reduction!r}")
+    return _REDUCTIONS[reduction]
 
 
 def _scatter_elements(c: Context) -> Expr:
@@ -110,11 +110,11 @@ def _max_unpool(c: Context) -> Expr:
     zeros = c.call("broadcast_to", c.scalar(0, data), shape=(planes, count))
     c.reserve(planes)
     first = c.constant(np.arange(planes)[:, None] * count)
-    own = c.call("subtract", c.cast(c.reshape(indices, (planes, math.prod(data.shape[2:]))), "int64"), first)
-    made: Expr = c.call("scatter", zeros, own, c.reshape(data, own.shape), axis=1)
-    made = c.reshape(made, (*data.shape[:2], *space))
+    offsets = c.call("subtract", c.cast(c.reshape(indices, (planes, math.prod(data.shape[2:]))), "int64"), first)
+    unpooled: Expr = c.call("scatter", zeros, offsets, c.reshape(data, offsets.shape), axis=1)
+    unpooled = c.reshape(unpooled, (*data.shape[:2], *space))
     behind = [a - s for a, s in zip(asked, space, strict=True)]
-    return c.call("nn.pad", made, pad_width=(*(0,) * (rank + 4), *behind)) if any(behind) else made
+    return c.call("nn.pad", unpooled, pad_width=(*(0,) * (rank + 4), *behind)) if any(behind) else unpooled
 
 
 # --- orders ----------------------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ def _tensor_scatter(c: Context) -> Expr:
     rank, mode = len(past.shape), c.node.text("mode", "linear")
     axis = normalise_axis(c.node.integer("axis", -2), rank)
     fits = len(update.shape) == rank and all(
-        part == whole or (d == axis and part < whole)
-        for d, (part, whole) in enumerate(zip(update.shape, past.shape, strict=False))
+        part == limit or (d == axis and part < limit)
+        for d, (part, limit) in enumerate(zip(update.shape, past.shape, strict=False))
     )
     if not axis or not fits or mode not in ("linear", "circular"):
         raise ModelError(f"its update of shape {update.shape} does not fit a cache of shape {past.shape}")
@@ -154,9 +154,9 @@ def _tensor_scatter(c: Context) -> Expr:
     )
     limited = c.call("clip", number, a_min=0.0, a_max=float(count - 1))
     others = (positions(c, past.shape[d], axis + 1, d) for d in range(axis))
-    taken = rows(c, update, [*others, limited])
+    update_rows = rows(c, update, [*others, limited])
     mask = c.reshape(new, (*new.shape, *(1 for _ in past.shape[axis + 1 :])))
-    return c.call("where", mask, taken, past)
+    return c.call("where", mask, update_rows, past)
 
 
 GATHER: Mapping[str, Converter] = {

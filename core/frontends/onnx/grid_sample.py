@@ -47,13 +47,13 @@ def _weights(c: Context, mode: str, share: Expr) -> list[tuple[int, Expr | None]
     a = _CUBIC
     # Coefficients of share**3, share**2, share, 1: Keys' cubic convolution.
     table = ((a, -2 * a, a, 0), (a + 2, -(a + 3), 0, 1), (-(a + 2), 2 * a + 3, -a, 0), (-a, a, 0, 0))
-    made: list[tuple[int, Expr | None]] = []
+    weights: list[tuple[int, Expr | None]] = []
     for tap, numbers in enumerate(table, -1):
         value: Expr = c.scaled(share, numbers[0])
         for number in numbers[1:3]:
             value = c.call("multiply", _plus(c, value, number), share)
-        made.append((tap, _plus(c, value, numbers[3])))
-    return made
+        weights.append((tap, _plus(c, value, numbers[3])))
+    return weights
 
 
 def _taps(c: Context, at: Expr, extent: int, mode: str, padding: str, aligned: bool) -> list[_Tap]:
@@ -68,18 +68,18 @@ def _taps(c: Context, at: Expr, extent: int, mode: str, padding: str, aligned: b
         # Further outside there is nothing else: what is cut off so fits int32.
         at = c.call("clip", at, a_min=-3.0, a_max=extent + 2.0)
     first = at if mode == "nearest" else c.call("floor", at)
-    made = []
+    result = []
     taps = [(0, None)] if mode == "nearest" else _weights(c, mode, c.call("subtract", at, first))
     for tap, weight in taps:
         place = _plus(c, first, tap)
         if padding == "zeros":
-            held = c.cast(c.call("logical_and", *_between(c, place, 0.0, extent - 1.0)), at.dtype)
-            weight = held if weight is None else c.call("multiply", weight, held)
+            is_inside = c.cast(c.call("logical_and", *_between(c, place, 0.0, extent - 1.0)), at.dtype)
+            weight = is_inside if weight is None else c.call("multiply", weight, is_inside)
         elif padding == "reflection":
             place = _reflected(c, place, low, high)
         limited = c.call("clip", place, a_min=0.0, a_max=extent - 1.0)
-        made.append(_Tap(c.cast(limited, "int32"), weight))
-    return made
+        result.append(_Tap(c.cast(limited, "int32"), weight))
+    return result
 
 
 def _between(c: Context, at: Expr, low: float, high: float) -> tuple[Expr, Expr]:

@@ -14,7 +14,7 @@ from ...relay.expr import Expr
 from .activations import ACTIVATIONS
 from .arith import ARITH, without_ones
 from .context import Context, Converter, Value, is_constant
-from .conv_pool import WINDOWS, channels_first, channels_last, moved_window
+from .conv_pool import WINDOWS, channels_first, channels_last, read_window
 from .quant import are_known, dequantized, parameters, quantized
 from .reductions import REDUCTIONS
 from .shape import SHAPE
@@ -64,9 +64,9 @@ def _matrix_sums(c: Context, a: Expr, b: Expr, a_zero: int | Expr, b_zero: int |
     right = c.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
     zeros = {"input_zero_point": _known(a_zero), "kernel_zero_point": _known(b_zero)}
     if len(right.shape) == 2 and is_constant(right):
-        made: Expr = c.call("qnn.dense", left, c.permute(right, (1, 0)), **zeros)
+        sums: Expr = c.call("qnn.dense", left, c.permute(right, (1, 0)), **zeros)
     else:
-        made = c.call("qnn.matmul", left, right, **zeros)
+        sums = c.call("qnn.matmul", left, right, **zeros)
     if isinstance(a_zero, Expr):
         if len(a_zero.shape) == 1 and a_zero.shape[0] > 1:
             a_zero = c.reshape(a_zero, (*a_zero.shape, 1))
@@ -74,12 +74,12 @@ def _matrix_sums(c: Context, a: Expr, b: Expr, a_zero: int | Expr, b_zero: int |
         depth = c.scalar(right.shape[-2], columns)
         # (a - p) (b - q) = a b - q (a) - p (b - q), of which the first two are there where q is known.
         other = b_zero if isinstance(b_zero, Expr) else c.scalar(b_zero, columns)
-        made = _corrected(c, made, (a_zero, c.call("subtract", columns, c.call("multiply", other, depth))))
+        sums = _corrected(c, sums, (a_zero, c.call("subtract", columns, c.call("multiply", other, depth))))
     if isinstance(b_zero, Expr):
         rows = c.call("sum", c.cast(left, "int32"), axis=(-1,), keepdims=True)
         rows = c.call("subtract", rows, c.scalar(_known(a_zero) * left.shape[-1], rows))
-        made = _corrected(c, made, (b_zero, rows))
-    return without_ones(c, made, a, b)
+        sums = _corrected(c, sums, (b_zero, rows))
+    return without_ones(c, sums, a, b)
 
 
 def _matmul_integer(c: Context) -> Expr:
@@ -94,7 +94,7 @@ def _conv_sums(c: Context, data: Expr, weight: Expr, x_zero: int | Expr, w_zero:
     rank = len(data.shape) - 2
     if len(weight.shape) != len(data.shape):
         raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
-    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape", weight.shape[2:]))
+    window = read_window(c, data.shape[2:], c.node.integers("kernel_shape", weight.shape[2:]))
     how = {
         "strides": window.strides,
         "padding": window.padding,
@@ -107,7 +107,7 @@ def _conv_sums(c: Context, data: Expr, weight: Expr, x_zero: int | Expr, w_zero:
         zeros = {"input_zero_point": x_zero, "kernel_zero_point": w_zero}
         return channels_first(c, c.call(f"qnn.conv{rank}d", channels_last(c, x), kernel, **how, **zeros))
 
-    made = conv(data, weight, _known(x_zero), _known(w_zero))
+    result = conv(data, weight, _known(x_zero), _known(w_zero))
     if isinstance(x_zero, Expr):
         if math.prod(x_zero.shape) != 1:
             raise ModelError(f"its data has zero points of shape {x_zero.shape}, not one")
@@ -118,18 +118,18 @@ def _conv_sums(c: Context, data: Expr, weight: Expr, x_zero: int | Expr, w_zero:
             c.reserve(*weight.shape)
             counts = conv(ones, c.constant(np.ones(weight.shape, np.int8)), 0, 0)
             sums = c.call("subtract", sums, c.call("multiply", _per_output(c, w_zero, rank), counts))
-        made = _corrected(c, made, (c.reshape(x_zero, ()), sums))
+        result = _corrected(c, result, (c.reshape(x_zero, ()), sums))
     if isinstance(w_zero, Expr):
         c.reserve(*weight.shape)
         sums = conv(data, c.constant(np.ones(weight.shape, np.int8)), _known(x_zero), 0)
-        made = _corrected(c, made, (_per_output(c, w_zero, rank), sums))
-    return made
+        result = _corrected(c, result, (_per_output(c, w_zero, rank), sums))
+    return result
 
 
-def _per_output(c: Context, given: Expr, rank: int) -> Expr:
+def _per_output(c: Context, parameter: Expr, rank: int) -> Expr:
     """One number for all, or one for each output channel of a convolution, to broadcast with its result."""
-    count = math.prod(given.shape)
-    return c.reshape(given, (count, *(1 for _ in range(rank))) if count > 1 else ())
+    count = math.prod(parameter.shape)
+    return c.reshape(parameter, (count, *(1 for _ in range(rank))) if count > 1 else ())
 
 
 def _conv_integer(c: Context) -> Expr:
@@ -138,10 +138,10 @@ def _conv_integer(c: Context) -> Expr:
 
 def _scaled(c: Context, sums: Expr, scale: Expr, zero_point: int, dtype: str) -> Expr:
     """``sums`` times ``scale``, rounded half to even, plus input ``zero_point``, saturated."""
-    made = c.call("round", c.call("multiply", c.cast(sums, scale.dtype), scale))
+    scaled = c.call("round", c.call("multiply", c.cast(sums, scale.dtype), scale))
     if c.has(zero_point):
-        made = c.call("add", made, c.cast(c.reshape(c.expr(zero_point), ()), made.dtype))
-    return c.cast(made, dtype)
+        scaled = c.call("add", scaled, c.cast(c.reshape(c.expr(zero_point), ()), scaled.dtype))
+    return c.cast(scaled, dtype)
 
 
 # --- operators with scales -------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ def _result_dtype(c: Context, zero_point: int, data: Expr) -> str:
 
 def _as_in_qdq(c: Context) -> bool:
     """Whether all parameters of a product are known, and the zero points of its weight, at input 4, are one."""
-    known = all(are_known(c, index) for index in (1, 4, 6))
-    return known and len(set(parameters(c, 4).zero_point)) == 1
+    is_known = all(are_known(c, index) for index in (1, 4, 6))
+    return is_known and len(set(parameters(c, 4).zero_point)) == 1
 
 
 def _qlinear_conv(c: Context) -> Expr:
@@ -168,8 +168,8 @@ def _qlinear_conv(c: Context) -> Expr:
             factors = [parameters(c, index).scale for index in (1, 4)]
             scale = [factors[0][0] * one for one in factors[1]]
             bias = c.call("qnn.dequantize", c.expr(8), scale=scale, zero_point=(0,) * len(scale), axis=-1)
-        made = WINDOWS["Conv"](c.of(dequantized(c, data, 1, 1), dequantized(c, weight, 4, 0), bias))
-        return quantized(c, _one(made), 6, -1, dtype)
+        conv = WINDOWS["Conv"](c.with_inputs(dequantized(c, data, 1, 1), dequantized(c, weight, 4, 0), bias))
+        return quantized(c, _one(conv), 6, -1, dtype)
     sums = _conv_sums(c, data, weight, _zero_point(c, 2), _zero_point(c, 5))
     if c.has(8):
         sums = c.call("add", sums, _per_output(c, c.expr(8), rank))
@@ -182,7 +182,7 @@ def _qlinear_matmul(c: Context) -> Expr:
     a, b = c.expr(0), c.expr(3)
     dtype = _result_dtype(c, 7, a)
     if _as_in_qdq(c):
-        real = c.of(dequantized(c, a, 1, -2), dequantized(c, b, 4, -1))
+        real = c.with_inputs(dequantized(c, a, 1, -2), dequantized(c, b, 4, -1))
         return quantized(c, _one(ARITH["MatMul"](real)), 6, -1, dtype)
     sums = _matrix_sums(c, a, b, _zero_point(c, 2), _zero_point(c, 5))
     a_scale = c.expr(1)
@@ -205,13 +205,13 @@ def _qgemm(c: Context) -> Expr:
         scale = [alpha * factors[0][0] * one for one in factors[1]]
         bias = c.call("qnn.dequantize", c.expr(6), scale=scale, zero_point=(0,) * len(scale), axis=-1)
     channels = 0 if c.node.integer("transB", 0) else 1
-    made = _one(ARITH["Gemm"](c.of(dequantized(c, a, 1, -1), dequantized(c, b, 4, channels), bias)))
-    return quantized(c, made, 7, -1, _result_dtype(c, 8, a)) if c.has(7) else made
+    product = _one(ARITH["Gemm"](c.with_inputs(dequantized(c, a, 1, -1), dequantized(c, b, 4, channels), bias)))
+    return quantized(c, product, 7, -1, _result_dtype(c, 8, a)) if c.has(7) else product
 
 
-def _one(made: Value | Sequence[Value]) -> Expr:
-    assert isinstance(made, Expr)
-    return made
+def _one(value: Value | Sequence[Value]) -> Expr:
+    assert isinstance(value, Expr)
+    return value
 
 
 def _between(converter: Converter, operands: int, opset: int | None = None) -> Converter:
@@ -224,7 +224,7 @@ def _between(converter: Converter, operands: int, opset: int | None = None) -> C
     """
 
     def convert(c: Context) -> Expr:
-        real = c.of(*(dequantized(c, c.expr(3 * index), 3 * index + 1, -1) for index in range(operands)))
+        real = c.with_inputs(*(dequantized(c, c.expr(3 * index), 3 * index + 1, -1) for index in range(operands)))
         if opset is not None:
             real = replace(real, node=replace(c.node, opset=opset))
         result = 3 * operands
@@ -238,8 +238,8 @@ def _qlinear_concat(c: Context) -> Expr:
     if len(c.values) < 5 or len(c.values) % 3 != 2:
         raise ModelError(f"it has {len(c.values)} inputs: two, and three for each tensor")
     parts = [dequantized(c, c.expr(index), index + 1, -1) for index in range(2, len(c.values), 3)]
-    made = _one(SHAPE["Concat"](c.of(*parts)))
-    return quantized(c, made, 0, -1, _result_dtype(c, 1, c.expr(2)))
+    joined = _one(SHAPE["Concat"](c.with_inputs(*parts)))
+    return quantized(c, joined, 0, -1, _result_dtype(c, 1, c.expr(2)))
 
 
 def _pool(name: str) -> Converter:
@@ -269,8 +269,8 @@ def _dynamic_quantize(c: Context) -> Sequence[Expr]:
     width = c.call("subtract", high, low)
     scale = c.call("where", c.call("equal", width, nothing), c.scalar(1, data), c.call("divide", width, codes))
     zero = c.call("round", c.call("clip", c.call("divide", c.call("negative", low), scale), a_min=0, a_max=255))
-    made = c.call("add", c.call("round", c.call("divide", data, scale)), zero)
-    return c.cast(made, "uint8"), scale, c.cast(zero, "uint8")
+    quantised = c.call("add", c.call("round", c.call("divide", data, scale)), zero)
+    return c.cast(quantised, "uint8"), scale, c.cast(zero, "uint8")
 
 
 _Makes = Callable[[Context], Value | Sequence[Value]]

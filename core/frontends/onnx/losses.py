@@ -41,10 +41,10 @@ def _loss(c: Context, scores: Expr) -> Expr:
     loss: Expr = c.call("negative", picked(scores))
     weight: Expr | None = None
     if c.has(2):
-        given = c.expr(2)
-        if given.shape != (classes,):
-            raise ModelError(f"its weight of shape {given.shape} does not fit {classes} classes")
-        weight = picked(c.reshape(given, (classes, *ones)))
+        class_weights = c.expr(2)
+        if class_weights.shape != (classes,):
+            raise ModelError(f"its weight of shape {class_weights.shape} does not fit {classes} classes")
+        weight = picked(c.reshape(class_weights, (classes, *ones)))
         loss = c.call("multiply", loss, weight)
     if c.node.has("ignore_index"):
         ignored = c.call("equal", target, c.scalar(c.node.integer("ignore_index"), target))

@@ -27,24 +27,28 @@ class Narrow:
         name: ONNX's, in small letters.
         number: ONNX's, TensorProto.DataType.
         bits: of an element in a file, where small integers share bytes.
-        held: the dtype of values within the model.
+        value_dtype: the dtype of values within the model.
         stored: the dtype of inputs and outputs of the model, and of states.
     """
 
     name: str
     number: int
     bits: int
-    held: str
+    value_dtype: str
     stored: str
 
     @property
     def is_float(self) -> bool:
-        return is_float(self.held)
+        return is_float(self.value_dtype)
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest one, of integers."""
-        return (0, (1 << self.bits) - 1) if self.held == "uint8" else (-(1 << self.bits - 1), (1 << self.bits - 1) - 1)
+        return (
+            (0, (1 << self.bits) - 1)
+            if self.value_dtype == "uint8"
+            else (-(1 << self.bits - 1), (1 << self.bits - 1) - 1)
+        )
 
     @property
     def largest(self) -> float:
@@ -60,14 +64,14 @@ class Narrow:
         """How many of these hold ``size`` elements."""
         return size if self.is_float else -(-size * self.bits // 8)
 
-    def decoded(self, held: np.ndarray, size: int) -> np.ndarray:
+    def decoded(self, stored: np.ndarray, size: int) -> np.ndarray:
         """What a file holds, [`count_in_file`] of `in_file`, as ``size`` elements."""
         import numpy as np
 
         if self.is_float:
-            return self.values(held.view(np.float16) if self.stored == "float16" else held)
+            return self.values(stored.view(np.float16) if self.stored == "float16" else stored)
         each = 8 // self.bits
-        apart = (held[:, None] >> (np.arange(each, dtype=np.uint8) * self.bits)).reshape(-1)[:size]
+        apart = (stored[:, None] >> (np.arange(each, dtype=np.uint8) * self.bits)).reshape(-1)[:size]
         return self.nearest(apart & ((1 << self.bits) - 1))
 
     def values(self, stored: np.ndarray) -> np.ndarray:
@@ -76,26 +80,26 @@ class Narrow:
 
         if self.name == "bfloat16":
             return np.asarray((stored.astype(np.uint32) << 16).view(np.float32))
-        return stored.astype(self.held)
+        return stored.astype(self.value_dtype)
 
-    def kept(self, values: np.ndarray) -> np.ndarray:
+    def to_stored(self, values: np.ndarray) -> np.ndarray:
         """Values, as they are stored: rounded to the nearest, halves to the even one."""
         import numpy as np
 
         if self.name != "bfloat16":
             return values.astype(self.stored)
-        whole = np.ascontiguousarray(values, np.float32).view(np.uint32).reshape(values.shape)
-        rounded = (whole + np.uint32(0x7FFF) + ((whole >> 16) & 1)) >> 16
-        return np.where(np.isnan(values), (whole >> 16) | 0x40, rounded).astype(np.uint16)
+        codes = np.ascontiguousarray(values, np.float32).view(np.uint32).reshape(values.shape)
+        rounded = (codes + np.uint32(0x7FFF) + ((codes >> 16) & 1)) >> 16
+        return np.where(np.isnan(values), (codes >> 16) | 0x40, rounded).astype(np.uint16)
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """Values that this type has: floats rounded, of integers the low bits."""
         import numpy as np
 
         if self.is_float:
-            return self.values(self.kept(values))
+            return self.values(self.to_stored(values))
         low, count = self.bounds[0], 1 << self.bits
-        return np.asarray(((values.astype(np.int64) - low) % count + low).astype(self.held))
+        return np.asarray(((values.astype(np.int64) - low) % count + low).astype(self.value_dtype))
 
 
 NARROW: Mapping[int, Narrow] = {

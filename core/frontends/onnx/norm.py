@@ -19,12 +19,12 @@ def _over_last(op: str) -> Converter:
     def convert(c: Context) -> Expr:
         data = c.expr(0)
         axes = range(normalise_axis(c.node.integer("axis", -1), len(data.shape)), len(data.shape))
-        made = c.call(op, data, axis=axes, epsilon=c.node.real("epsilon", 1e-5))
-        made = c.call("multiply", made, c.expr(1))
-        made = c.call("add", made, c.expr(2)) if c.has(2) else made
-        if made.shape != data.shape:
+        normalised = c.call(op, data, axis=axes, epsilon=c.node.real("epsilon", 1e-5))
+        normalised = c.call("multiply", normalised, c.expr(1))
+        normalised = c.call("add", normalised, c.expr(2)) if c.has(2) else normalised
+        if normalised.shape != data.shape:
             raise ModelError(f"its scale or bias does not fit data of shape {data.shape}")
-        return made
+        return normalised
 
     return convert
 
@@ -54,10 +54,10 @@ def _scaled_groups(c: Context, groups: int, scaled: int) -> Expr:
     if scale.shape != (scaled,) or bias.shape != (scaled,):
         raise ModelError(f"its scale {scale.shape} and bias {bias.shape} are not for {scaled} channels or groups")
     rows = c.reshape(data, (batch, groups, channels // groups * math.prod(space)))
-    made: Expr = c.call("nn.layer_norm", rows, axis=(2,), epsilon=c.node.real("epsilon", 1e-5))
+    normalised: Expr = c.call("nn.layer_norm", rows, axis=(2,), epsilon=c.node.real("epsilon", 1e-5))
     apart = (batch, scaled, channels // scaled * math.prod(space))
-    made = c.call("multiply", c.reshape(made, apart), c.reshape(scale, (scaled, 1)))
-    return c.reshape(c.call("add", made, c.reshape(bias, (scaled, 1))), data.shape)
+    normalised = c.call("multiply", c.reshape(normalised, apart), c.reshape(scale, (scaled, 1)))
+    return c.reshape(c.call("add", normalised, c.reshape(bias, (scaled, 1))), data.shape)
 
 
 NORM: Mapping[str, Converter] = {

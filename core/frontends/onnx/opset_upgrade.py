@@ -96,20 +96,20 @@ def _resize(c: Context) -> Context:
     """
     import numpy as np
 
-    given: Value = np.array(c.node.reals("scales"), np.float32) if c.node.has("scales") else c.value(1)
+    scales_value: Value = np.array(c.node.reals("scales"), np.float32) if c.node.has("scales") else c.value(1)
     declared, extents = c.declared[0] if c.declared else None, c.value(0).shape
-    if isinstance(given, Expr) and declared is not None and len(declared) == len(extents):
+    if isinstance(scales_value, Expr) and declared is not None and len(declared) == len(extents):
         # The result is smaller where its scale is below 1, and else not.
         scales = np.array(declared) / np.array(extents)
     else:
-        scales = given if c.node.has("scales") else c.known(1)
+        scales = scales_value if c.node.has("scales") else c.known(1)
     shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
     if shrinks and grows and c.node.text("mode", "nearest") == "nearest":
         raise ModelError(
             f"it resizes by {scales.tolist()}, up and down at once", hint="convert it to opset 11 or later"
         )
     nearest = "ceil" if shrinks else "floor"
-    return _with(c, {2: given}, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
+    return _with(c, {2: scales_value}, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
 
 
 def _same_rank(c: Context) -> Context:
@@ -131,8 +131,8 @@ def _slope_of_channels(c: Context) -> Context:
 def _second(c: Context, shape: tuple[int, ...]) -> Context:
     """``c`` with its second input under another shape."""
     old = c.value(1)
-    made: Value = c.reshape(old, shape) if isinstance(old, Expr) else old.reshape(shape)
-    return replace(c, values=[c.values[0], made], constants={})
+    reshaped: Value = c.reshape(old, shape) if isinstance(old, Expr) else old.reshape(shape)
+    return replace(c, values=[c.values[0], reshaped], constants={})
 
 
 def _per_channel(c: Context) -> Context:

@@ -70,7 +70,7 @@ _DTYPES = {
     11: ("float64", "double_data"),
     12: ("uint32", "uint64_data"),
     13: ("uint64", "uint64_data"),
-    **{number: (narrow.held, "int32_data") for number, narrow in NARROW.items()},
+    **{number: (narrow.value_dtype, "int32_data") for number, narrow in NARROW.items()},
 }
 
 _SHARED = {
@@ -111,7 +111,7 @@ class Node:
         attributes: as in the file.
         overload: which of the model's functions of that domain and type it calls.
         captured: names of tensors around it that graphs among its attributes use.
-        within: the operators of whose bodies it is a part, the outermost first.
+        enclosing: the operators of whose bodies it is a part, the outermost first.
     """
 
     op: str
@@ -123,7 +123,7 @@ class Node:
     attributes: Mapping[str, AttributeProto]
     overload: str = ""
     captured: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
+    enclosing: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
@@ -252,12 +252,12 @@ class Graph:
         return NARROW.get((tensor.values if _is_sparse(tensor) else tensor).data_type)
 
 
-def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = None) -> Graph:
+def read_graph(data: bytes, states: Collection[str] = (), folder: Path | None = None) -> Graph:
     """The main graph of an ONNX file.
 
     Args:
         data: the file.
-        kept: names of inputs that are inputs although an initialiser gives them a value.
+        states: names of inputs that are inputs although an initialiser gives them a value.
         folder: where files are that it keeps initialisers in.
 
     Raises:
@@ -268,8 +268,8 @@ def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = No
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError as error:
-        what = "reading ONNX files needs the package 'onnx', which is not installed"
-        raise UsageError(what, hint=extra_hint("onnx", "onnx")) from error
+        message = "reading ONNX files needs the package 'onnx', which is not installed"
+        raise UsageError(message, hint=extra_hint("onnx", "onnx")) from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -278,17 +278,17 @@ def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = No
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError(_NO_MODEL, hint=_FORMATS)
     external = find_external(model.graph, folder, _bytes_of)
-    return _graph(model, kept, external, len(data) + sum(stored.length for stored in external.values()))
+    return _graph(model, states, external, len(data) + sum(stored.length for stored in external.values()))
 
 
-def dtype_name(elem_type: int, what: str) -> str:
+def dtype_name(elem_type: int, title: str) -> str:
     """numpy's name of an element type, of a narrow one that in which it is held.
 
     Raises:
         ModelError: numpy, and so UMA, has no such type.
     """
     if elem_type not in _DTYPES:
-        raise ModelError(f"{what} has elements of ONNX's type {_type_name(elem_type)}, which is not supported")
+        raise ModelError(f"{title} has elements of ONNX's type {_type_name(elem_type)}, which is not supported")
     return _DTYPES[elem_type][0]
 
 
@@ -304,12 +304,12 @@ def _type_name(elem_type: int) -> str:
     return next((name for name, number in TensorProto.DataType.items() if number == elem_type), str(elem_type))
 
 
-def read_array(tensor: TensorProto, what: str) -> np.ndarray:
+def read_array(tensor: TensorProto, title: str) -> np.ndarray:
     """A tensor of the file as an array.
 
     Args:
         tensor: not trusted.
-        what: is told in messages.
+        title: is told in messages.
 
     Raises:
         ModelError: its data lie in another file, are of an unsupported type, or do not fit its shape.
@@ -317,26 +317,26 @@ def read_array(tensor: TensorProto, what: str) -> np.ndarray:
     import numpy as np
 
     if tensor.data_location or tensor.external_data:
-        raise ModelError(f"{what} is stored in another file", hint="save the model as one file")
+        raise ModelError(f"{title} is stored in another file", hint="save the model as one file")
     if tensor.HasField("segment"):
-        raise ModelError(f"{what} is stored in segments, which is not supported")
-    name, dtype, shape = _layout(tensor, what)
+        raise ModelError(f"{title} is stored in segments, which is not supported")
+    name, dtype, shape = _layout(tensor, title)
     size, narrow = math.prod(shape), NARROW.get(tensor.data_type)
     if tensor.HasField("raw_data"):
-        wanted = _bytes_of(tensor, what)
-        if len(tensor.raw_data) != wanted:
-            raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {wanted}")
+        expected = _bytes_of(tensor, title)
+        if len(tensor.raw_data) != expected:
+            raise ModelError(f"{title} has {len(tensor.raw_data)} bytes, its shape {shape} {expected}")
         return _decoded(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape, narrow)
     values = getattr(tensor, _DTYPES[tensor.data_type][1])
     count = size if narrow is None else narrow.count_in_file(size)
     if len(values) != count:
-        raise ModelError(f"{what} has {len(values)} elements, its shape {shape} {count}")
+        raise ModelError(f"{title} has {len(values)} elements, its shape {shape} {count}")
     if narrow is None:
-        return _from_values(values, name, what).reshape(shape)
-    return narrow.decoded(_from_values(values, narrow.in_file, what), size).reshape(shape)
+        return _from_values(values, name, title).reshape(shape)
+    return narrow.decoded(_from_values(values, narrow.in_file, title), size).reshape(shape)
 
 
-def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _layout(tensor: TensorProto, title: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     """The dtype of a tensor's elements, by its name and as a file holds them (or several of them), and its shape.
 
     Raises:
@@ -344,13 +344,13 @@ def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[i
     """
     import numpy as np
 
-    name = dtype_name(tensor.data_type, what)
+    name = dtype_name(tensor.data_type, title)
     narrow = NARROW.get(tensor.data_type)
     dtype = np.dtype(name if narrow is None else narrow.in_file).newbyteorder("<")
-    return name, dtype, _shape(tensor.dims, np.dtype(name).itemsize, what)
+    return name, dtype, _shape(tensor.dims, np.dtype(name).itemsize, title)
 
 
-def _shape(dims: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
+def _shape(dims: Sequence[int], itemsize: int, title: str) -> tuple[int, ...]:
     """Dimensions of the file as a shape; ModelError if no tensor has it, with elements of ``itemsize`` bytes."""
     shape = tuple(dims[: MAX_RANK + 1])
     if (
@@ -358,7 +358,7 @@ def _shape(dims: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
         or len(shape) > MAX_RANK
         or math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES
     ):
-        raise ModelError(f"{what} has the impossible shape {shape}")
+        raise ModelError(f"{title} has the impossible shape {shape}")
     return shape
 
 
@@ -366,7 +366,7 @@ def _is_sparse(tensor: TensorProto | SparseTensorProto) -> TypeGuard[SparseTenso
     return hasattr(tensor, "indices")
 
 
-def read_sparse(tensor: SparseTensorProto, what: str) -> np.ndarray:
+def read_sparse(tensor: SparseTensorProto, title: str) -> np.ndarray:
     """Return a sparse tensor of the file as a dense array. Its memory is charged to the import.
 
     The indices of n values are int64: (n,), in the flattened tensor, or (n, rank), one for each dimension. ONNX
@@ -374,7 +374,7 @@ def read_sparse(tensor: SparseTensorProto, what: str) -> np.ndarray:
 
     Args:
         tensor: not trusted.
-        what: the tensor, in messages.
+        title: the tensor, in messages.
 
     Raises:
         ModelError: as for `read_array` of the values and the indices; or these do not fit each other, an index is
@@ -382,31 +382,31 @@ def read_sparse(tensor: SparseTensorProto, what: str) -> np.ndarray:
     """
     import numpy as np
 
-    values, indices = (read_array(getattr(tensor, part), f"{what} ({part})") for part in ("values", "indices"))
-    shape = _shape(tensor.dims, values.dtype.itemsize, what)
+    values, indices = (read_array(getattr(tensor, part), f"{title} ({part})") for part in ("values", "indices"))
+    shape = _shape(tensor.dims, values.dtype.itemsize, title)
     if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in (values.shape, (values.size, len(shape))):
-        held = f"values of shape {values.shape} with indices {indices.dtype} of shape {indices.shape}"
+        description = f"values of shape {values.shape} with indices {indices.dtype} of shape {indices.shape}"
         hint = f"indices are int64 of shape {values.shape} or {(values.size, len(shape))}"
-        raise ModelError(f"{what} is sparse, and has {held}", hint=hint)
+        raise ModelError(f"{title} is sparse, and has {description}", hint=hint)
     size = math.prod(shape)
     limits = shape if indices.ndim == 2 else (size,)
     columns = indices.reshape(values.size, len(limits)).T
     if any(
         column.min() < 0 or column.max() >= limit for column, limit in zip(columns, limits, strict=True) if column.size
     ):
-        raise ModelError(f"{what} is sparse, and has an index outside of its shape {shape}")
+        raise ModelError(f"{title} is sparse, and has an index outside of its shape {shape}")
     places = sum((column * math.prod(limits[axis + 1 :]) for axis, column in enumerate(columns)), np.int64(0))
     if np.unique(places).size != values.size:
-        raise ModelError(f"{what} is sparse, and has an index twice")
+        raise ModelError(f"{title} is sparse, and has an index twice")
     spend_memory(size * values.dtype.itemsize)
     dense = np.zeros(size, values.dtype)
     dense[places] = values
     return dense.reshape(shape)
 
 
-def _bytes_of(tensor: TensorProto, what: str) -> int:
+def _bytes_of(tensor: TensorProto, title: str) -> int:
     """How many bytes the elements of a tensor take in a file; ModelError as for `_layout`."""
-    _, dtype, shape = _layout(tensor, what)
+    _, dtype, shape = _layout(tensor, title)
     size, narrow = math.prod(shape), NARROW.get(tensor.data_type)
     return (size if narrow is None else narrow.count_in_file(size)) * dtype.itemsize
 
@@ -416,25 +416,25 @@ def _decoded(data: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...], nar
     import numpy as np
 
     if narrow is not None:
-        held = data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
-        return narrow.decoded(held, math.prod(shape)).reshape(shape)
+        array = data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
+        return narrow.decoded(array, math.prod(shape)).reshape(shape)
 
     if dtype.kind == "b":
         return np.asarray(data != 0).reshape(shape)
     return data.view(dtype).astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
 
-def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
+def _from_values(values: Iterable[Any], name: str, title: str) -> np.ndarray:
     """Elements from a typed field, where narrow integers are held in wider ones."""
     import numpy as np
 
     if name.startswith("float"):
         return np.array(values, name)
     wide = np.array(values, np.uint64 if name in ("uint32", "uint64") else np.int64)
-    made = wide.astype(name)
-    if not np.array_equal(made, wide):
-        raise ModelError(f"{what} has elements that are no {name}")
-    return made
+    array = wide.astype(name)
+    if not np.array_equal(array, wide):
+        raise ModelError(f"{title} has elements that are no {name}")
+    return array
 
 
 def as_text(value: str | bytes) -> str:
@@ -442,7 +442,7 @@ def as_text(value: str | bytes) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
-def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stored], size_bytes: int) -> Graph:
+def _graph(model: ModelProto, states: Collection[str], external: Mapping[str, Stored], size_bytes: int) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
     initializers: dict[str, TensorProto | SparseTensorProto] = {}
@@ -452,15 +452,15 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
         initializers[name] = tensor
     # Before IR version 4 every initialiser was listed as an input too.
     listed = ((as_text(value.name), value) for value in graph.input)
-    inputs = tuple(_input(value) for name, value in listed if name in kept or name not in initializers)
+    inputs = tuple(_input(value) for name, value in listed if name in states or name not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
     outputs = tuple(as_text(value.name) for value in graph.output)
     if not outputs:
         raise ModelError("the model has no outputs")
-    known = {*initializers, *(value.name for value in inputs)}
+    available = {*initializers, *(value.name for value in inputs)}
     every = read_nodes(graph.node, opsets)
-    nodes = needed(every, known, outputs)
+    nodes = needed(every, available, outputs)
     kept_nodes = set(map(id, nodes))
     unneeded = tuple((node.layer, node.op) for node in every if id(node) not in kept_nodes)
     functions = _functions(model)
@@ -494,29 +494,29 @@ def with_arguments(nodes: Sequence[Node], shapes: dict[str, tuple[int, ...]]) ->
 
 
 def _functions(model: ModelProto) -> dict[tuple[str, str, str], FunctionProto]:
-    found: dict[tuple[str, str, str], FunctionProto] = {}
+    functions: dict[tuple[str, str, str], FunctionProto] = {}
     for function in model.functions:
         # (Overloads came with IR version 10.)
         key = (_domain(function.domain), as_text(function.name), as_text(getattr(function, "overload", "")))
-        if key in found:
+        if key in functions:
             raise ModelError(f"two functions are called {clean_text(key[1])!r}")
-        found[key] = function
-    return found
+        functions[key] = function
+    return functions
 
 
 def _opsets(model: ModelProto) -> dict[str, int]:
     """Version of the operator set of each domain."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in model.opset_import:
         domain = _domain(entry.domain)
-        if found.setdefault(domain, entry.version) != entry.version:
+        if versions.setdefault(domain, entry.version) != entry.version:
             raise ModelError(f"the model names two versions of the operator set {domain or 'ai.onnx'!r}")
-    if "" in found and found[""] not in OPSETS:
+    if "" in versions and versions[""] not in OPSETS:
         raise ModelError(
-            f"the model uses opset {found['']}: versions {OPSETS[0]} to {OPSETS[-1]} are supported",
+            f"the model uses opset {versions['']}: versions {OPSETS[0]} to {OPSETS[-1]} are supported",
             hint="convert it with onnx.version_converter.convert_version",
         )
-    return found
+    return versions
 
 
 def _domain(value: str | bytes) -> str:
@@ -526,16 +526,16 @@ def _domain(value: str | bytes) -> str:
 
 def _input(value: ValueInfoProto) -> Input:
     name = as_text(value.name)
-    what = f"input {name!r}"
+    title = f"input {name!r}"
     if not value.type.HasField("tensor_type"):
-        raise ModelError(f"{what} is not a tensor")
+        raise ModelError(f"{title} is not a tensor")
     tensor = value.type.tensor_type
     narrow = NARROW.get(tensor.elem_type)
-    dtype = dtype_name(tensor.elem_type, what) if narrow is None else narrow.stored
+    dtype = dtype_name(tensor.elem_type, title) if narrow is None else narrow.stored
     if not tensor.HasField("shape"):
         return Input(name, dtype, None, narrow)
     if len(tensor.shape.dim) > MAX_RANK:
-        raise ModelError(f"{what} has {len(tensor.shape.dim)} dimensions")
+        raise ModelError(f"{title} has {len(tensor.shape.dim)} dimensions")
     dims: list[int | str | None] = []
     for dim in tensor.shape.dim:
         dims.append(dim.dim_value if dim.dim_value > 0 else as_text(dim.dim_param) or None)
@@ -572,26 +572,26 @@ def read_nodes(protos: Iterable[NodeProto], opsets: Mapping[str, int]) -> list[N
 
 def _captured(node: NodeProto) -> dict[str, None]:
     """The names that graphs among a node's attributes use, and do not define."""
-    found: dict[str, None] = {}
+    captured: dict[str, None] = {}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            own = {*(as_text(value.name) for value in graph.input), *(name for name, _ in _initializers(graph))}
+            defined = {*(as_text(value.name) for value in graph.input), *(name for name, _ in _initializers(graph))}
             used: dict[str, None] = {}
             for inner in graph.node:
                 used.update(dict.fromkeys(map(as_text, filter(None, inner.input))))
                 used.update(_captured(inner))
-                own.update(map(as_text, inner.output))
+                defined.update(map(as_text, inner.output))
             used.update(dict.fromkeys(as_text(value.name) for value in graph.output))
-            found.update((name, None) for name in used if name not in own)
-    return found
+            captured.update((name, None) for name in used if name not in defined)
+    return captured
 
 
-def needed(nodes: Sequence[Node], known: Collection[str], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+def needed(nodes: Sequence[Node], available: Collection[str], outputs: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes that ``outputs`` need, each after those that it needs itself, whatever their order in the file."""
     maker: dict[str, Node] = {}
     for node in nodes:
         for name in filter(None, node.outputs):
-            if name in maker or name in known:
+            if name in maker or name in available:
                 raise ModelError(f"{name!r} is defined twice", where=node.layer)
             maker[name] = node
     order: dict[int, Node] = {}
@@ -602,7 +602,7 @@ def needed(nodes: Sequence[Node], known: Collection[str], outputs: tuple[str, ..
             name, wanted_by, ready = stack.pop()
             made_by = maker.get(name)
             if made_by is None:
-                if name not in known:
+                if name not in available:
                     raise ModelError(f"{name!r} is defined nowhere", where=wanted_by)
                 continue
             key = id(made_by)

@@ -55,11 +55,11 @@ def _rounding(c: Context, default: str) -> str:
 
 def _bits(c: Context, index: int) -> int:
     """Return a number of bits, which is known at import; ModelError unless it is a whole number from 1 to 32."""
-    given = c.known(index)
-    if given.size != 1 or not 1 <= given.item() <= 32 or given.item() != int(given.item()):
-        shown = given.item() if given.size == 1 else f"of shape {given.shape}"
+    value = c.known(index)
+    if value.size != 1 or not 1 <= value.item() <= 32 or value.item() != int(value.item()):
+        shown = value.item() if value.size == 1 else f"of shape {value.shape}"
         raise ModelError(f"its bit width is {shown}, not a whole number from 1 to 32")
-    return int(given.item())
+    return int(value.item())
 
 
 def _limits(bits: int, is_signed: bool, is_narrow: bool) -> tuple[int, int]:
@@ -113,11 +113,11 @@ class _Form:
 
 def _folded(c: Context, result: Expr) -> Expr:
     """Return `result`, computed at once if the data and what it needs besides are known at import."""
-    known = fold([result]) if c.is_known(0) and not free_vars(result) else None
-    if known is None:
+    constants = fold([result]) if c.is_known(0) and not free_vars(result) else None
+    if constants is None:
         return result
     c.built.clear()
-    return c.constant(known[0])
+    return c.constant(constants[0])
 
 
 def _form(limits: tuple[int, int], data: Expr, scale: Expr, zero_point: Expr) -> _Form | None:
@@ -214,8 +214,8 @@ def _trunc(c: Context) -> Expr:
         low, high = bounds(stored.dtype)
         limits = limits or (low >> shift, -(-high >> shift))
     if stored is not None and mode == "FLOOR":
-        whole = c.cast(stored, "int32")
-        steps: Expr = c.call("right_shift", whole, c.scalar(shift, whole)) if shift else whole
+        integers = c.cast(stored, "int32")
+        steps: Expr = c.call("right_shift", integers, c.scalar(shift, integers)) if shift else integers
         steps = _clipped(c, steps, limits) if c.node.opset >= 2 and limits else steps
         return _real(c, data, steps, limits, result_scale, result_zero)
     steps = c.call("round", c.call("add", c.call("divide", data, scale), zero_point))

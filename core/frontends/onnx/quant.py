@@ -34,8 +34,8 @@ class Parameters:
 
 def are_known(c: Context, index: int = 1) -> bool:
     """Whether the scale at input ``index`` and the zero point behind it are known at import, none per block."""
-    given = [c.value(i) for i in (index, index + 1) if c.has(i)]
-    return not c.node.integer("block_size", 0) and not any(isinstance(value, Expr) for value in given)
+    values = [c.value(i) for i in (index, index + 1) if c.has(i)]
+    return not c.node.integer("block_size", 0) and not any(isinstance(value, Expr) for value in values)
 
 
 def parameters(c: Context, index: int = 1) -> Parameters:
@@ -74,10 +74,10 @@ def quantized(c: Context, data: Expr, index: int, axis: int, dtype: str) -> Expr
     if dtype not in _BITS:
         raise ModelError(f"it quantises to {dtype}; {_listed(_BITS)} are supported")
     if are_known(c, index) and dtype in _QUANTISED:
-        given = parameters(c, index)
-        channel = axis if len(given.scale) > 1 else -1
-        what = {"scale": given.scale, "zero_point": given.zero_point, "axis": channel}
-        return c.call("qnn.quantize", data, **what, rounding="even", dtype=dtype)
+        quantisation = parameters(c, index)
+        channel = axis if len(quantisation.scale) > 1 else -1
+        attrs = {"scale": quantisation.scale, "zero_point": quantisation.zero_point, "axis": channel}
+        return c.call("qnn.quantize", data, **attrs, rounding="even", dtype=dtype)
     seen, scale, zero_point = _spread(c, data, index, axis)
     steps: Expr = c.call("round", c.call("divide", seen, c.cast(scale, data.dtype)))
     if zero_point is not None:
@@ -90,11 +90,13 @@ def dequantized(c: Context, data: Expr, index: int, axis: int) -> Expr:
     if data.dtype not in (*_BITS, "int32"):
         raise ModelError(f"it dequantises {data.dtype}; {_listed([*_BITS, 'int32'])} are supported")
     if are_known(c, index) and data.dtype in (*_QUANTISED, "int32"):
-        given = parameters(c, index)
-        if given.dtype not in (None, data.dtype):
-            raise ModelError(f"its data is {data.dtype}, its zero point {given.dtype}")
-        channel = axis if len(given.scale) > 1 else -1
-        return c.call("qnn.dequantize", data, scale=given.scale, zero_point=given.zero_point, axis=channel)
+        quantisation = parameters(c, index)
+        if quantisation.dtype not in (None, data.dtype):
+            raise ModelError(f"its data is {data.dtype}, its zero point {quantisation.dtype}")
+        channel = axis if len(quantisation.scale) > 1 else -1
+        return c.call(
+            "qnn.dequantize", data, scale=quantisation.scale, zero_point=quantisation.zero_point, axis=channel
+        )
     seen, scale, zero_point = _spread(c, data, index, axis)
     exact = zero_point.dtype if zero_point is not None and is_float(zero_point.dtype) else "int32"
     steps = c.cast(seen, exact)
@@ -127,17 +129,17 @@ def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr, 
 
     channel = normalise_axis(axis, len(shape)) if shape else 0
 
-    def wide(given: Expr) -> Expr:
-        if math.prod(given.shape) == 1 and not block:
-            return c.reshape(given, ())
+    def wide(parameter: Expr) -> Expr:
+        if math.prod(parameter.shape) == 1 and not block:
+            return c.reshape(parameter, ())
         if block:
-            return _blocks(c, given, shape, channel, block)
-        if given.shape != data.shape[channel : channel + 1]:
-            what = (
-                f"its scales have the shape {given.shape}, its data {data.shape}, with channels in dimension {channel}"
+            return _blocks(c, parameter, shape, channel, block)
+        if parameter.shape != data.shape[channel : channel + 1]:
+            raise ModelError(
+                f"its scales have the shape {parameter.shape}, its data {data.shape}, "
+                f"with channels in dimension {channel}"
             )
-            raise ModelError(what)
-        return c.reshape(given, (*given.shape, *(1 for _ in data.shape[channel + 1 :])))
+        return c.reshape(parameter, (*parameter.shape, *(1 for _ in data.shape[channel + 1 :])))
 
     spread = wide(scale), None if zero_point is None else wide(zero_point)
     if block and shape[channel] % block == 0:
@@ -145,20 +147,20 @@ def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr, 
     return data, *spread
 
 
-def _blocks(c: Context, given: Expr, shape: tuple[int, ...], axis: int, block: int) -> Expr:
+def _blocks(c: Context, parameter: Expr, shape: tuple[int, ...], axis: int, block: int) -> Expr:
     """Parameters, one for each block along an axis, that broadcast with data seen block by block; where the last block
     is shorter, one for each element.
     """
     count = -(-shape[axis] // block) if block > 0 else 0
-    if given.shape != (*shape[:axis], count, *shape[axis + 1 :]):
-        raise ModelError(f"its scales have the shape {given.shape}, its data {shape}, in blocks of {block}")
-    apart = c.reshape(given, (*given.shape[: axis + 1], 1, *given.shape[axis + 1 :]))
+    if parameter.shape != (*shape[:axis], count, *shape[axis + 1 :]):
+        raise ModelError(f"its scales have the shape {parameter.shape}, its data {shape}, in blocks of {block}")
+    apart = c.reshape(parameter, (*parameter.shape[: axis + 1], 1, *parameter.shape[axis + 1 :]))
     if count * block == shape[axis]:
         return apart
-    wide = c.call("broadcast_to", apart, shape=(*given.shape[: axis + 1], block, *given.shape[axis + 1 :]))
-    made = c.reshape(wide, (*shape[:axis], count * block, *shape[axis + 1 :]))
+    wide = c.call("broadcast_to", apart, shape=(*parameter.shape[: axis + 1], block, *parameter.shape[axis + 1 :]))
+    repeated = c.reshape(wide, (*shape[:axis], count * block, *shape[axis + 1 :]))
     ones, zeros = (1,) * len(shape), (0,) * len(shape)
-    return c.call("strided_slice", made, begin=zeros, end=shape, strides=ones)
+    return c.call("strided_slice", repeated, begin=zeros, end=shape, strides=ones)
 
 
 def _axis(c: Context, data: Expr) -> int:
@@ -172,10 +174,10 @@ def _axis(c: Context, data: Expr) -> int:
 
 def _quantize(c: Context) -> Expr:
     data, asked = c.expr(0), _output_dtype(c.node)
-    given = c.value(2).dtype if c.has(2) else None
-    dtype = str(given or asked or "uint8")
+    zero_dtype = c.value(2).dtype if c.has(2) else None
+    dtype = str(zero_dtype or asked or "uint8")
     if asked not in (None, dtype):
-        raise ModelError(f"its output_dtype is {asked}, its zero point {given}")
+        raise ModelError(f"its output_dtype is {asked}, its zero point {zero_dtype}")
     precision = c.node.integer("precision", 0)
     if precision in NARROW:
         raise ModelError(f"it divides in {NARROW[precision].name}; {data.dtype} is supported")

@@ -65,19 +65,19 @@ def _converted(c: Context, layer: _Layer) -> Sequence[Value]:
         shapes[7] = (3 * units,)
     for index, shape in shapes.items():
         place = 1 if by_batch and index in layer.states else 0
-        wanted = (*shape[:place], directions, *shape[place:])
-        if c.has(index) and c.value(index).shape != wanted:
-            raise ModelError(f"its input {index} has the shape {tuple(c.value(index).shape)}, not {wanted}")
-    made = [
+        expected = (*shape[:place], directions, *shape[place:])
+        if c.has(index) and c.value(index).shape != expected:
+            raise ModelError(f"its input {index} has the shape {tuple(c.value(index).shape)}, not {expected}")
+    results = [
         _one_way(c, layer, number, shapes, data, reverse=reverse, by_batch=by_batch)
         for number, reverse in enumerate(backwards)
     ]
-    outputs, *states = zip(*made, strict=True)
+    outputs, *states = zip(*results, strict=True)
     # Every result has an axis for the direction: of all outputs the second, or the third where batches come first.
-    whole = _stacked(c, outputs, 1)
+    outputs_by_direction = _stacked(c, outputs, 1)
     if by_batch:
-        whole = c.permute(whole, (2, 0, 1, 3))
-    return [whole, *(_stacked(c, state, 1 if by_batch else 0) for state in states)]
+        outputs_by_direction = c.permute(outputs_by_direction, (2, 0, 1, 3))
+    return [outputs_by_direction, *(_stacked(c, state, 1 if by_batch else 0) for state in states)]
 
 
 def directions_of(node: Node) -> tuple[bool, ...]:
@@ -117,23 +117,23 @@ def _one_way(
     time, batch, features = data.shape
     units, gates = shapes[2][1], layer.gates
 
-    def given(index: int) -> Expr:
+    def parameter(index: int) -> Expr:
         """The share of the direction in an input, zeros where it was left out."""
         shape = shapes[index]
         if not c.has(index):
             c.reserve(*shape)
             return c.constant(np.zeros(shape, data.dtype))
-        return _taken(c, c.expr(index), number, 1 if by_batch and index in layer.states else 0)
+        return _take_element(c, c.expr(index), number, 1 if by_batch and index in layer.states else 0)
 
     c.reserve(units)
     c.reserve(batch)
-    weight, recurrent, bias = given(1), c.permute(given(2), (1, 0)), given(3)
+    weight, recurrent, bias = parameter(1), c.permute(parameter(2), (1, 0)), parameter(3)
     rows = c.reshape(data, (time * batch, features))
     if is_constant(weight):
         product: Expr = c.call("nn.dense", rows, weight)
     else:
         product = c.call("matmul", rows, c.permute(weight, (1, 0)))
-    own, other = (_cut(c, bias, half * gates * units, (half + 1) * gates * units) for half in (0, 1))
+    input_bias, other = (_cut(c, bias, half * gates * units, (half + 1) * gates * units) for half in (0, 1))
     extra: list[Expr] = []
     if layer is _GRU:
         # The candidate's second bias may be behind the reset.
@@ -141,26 +141,26 @@ def _one_way(
         before = _cut(c, other, 0, 2 * units)
         other = c.call("concatenate", before, c.constant(np.zeros(units, data.dtype)), axis=0)
     if layer is LSTM:
-        extra.append(c.reshape(given(7), (3, units)))
-    total = c.call("add", own, other)
+        extra.append(c.reshape(parameter(7), (3, units)))
+    total = c.call("add", input_bias, other)
     inputs = c.reshape(c.call("add", product, total), (time, batch, gates * units))
     lengths = c.cast(c.expr(4), "int32") if c.has(4) else c.constant(np.full(batch, bounds_of(time)[1], np.int32))
-    made = c.call(
+    outputs = c.call(
         layer.op,
         inputs,
         recurrent,
         *extra,
-        *(given(index) for index in layer.states),
+        *(parameter(index) for index in layer.states),
         lengths,
         reverse=reverse,
         **activations_of(c.node, layer, number),
         **({"linear_before_reset": bool(c.node.integer("linear_before_reset", 0))} if layer is _GRU else {}),
         **({"clip": c.node.real("clip")} if c.node.has("clip") else {}),
     )
-    return [c.field(made, i) for i in range(1 + len(layer.states))]
+    return [c.field(outputs, i) for i in range(1 + len(layer.states))]
 
 
-def _taken(c: Context, value: Expr, number: int, axis: int) -> Expr:
+def _take_element(c: Context, value: Expr, number: int, axis: int) -> Expr:
     """Element ``number`` of an axis, which is gone."""
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
     if isinstance(value, Constant):
@@ -188,18 +188,18 @@ def activations_of(node: Node, layer: _Layer, number: int) -> dict[str, Any]:
         raise ModelError(f"it has {len(names)} activations, not {count * directions}")
     # Each takes as many numbers from the lists as it has.
     alphas, betas = (iter(node.reals(key) if node.has(key) else ()) for key in ("activation_alpha", "activation_beta"))
-    made: dict[str, Any] = {}
-    for position, given in enumerate(names):
-        name = _SPELLED.get(given.lower())
+    attributes: dict[str, Any] = {}
+    for position, spelling in enumerate(names):
+        name = _SPELLED.get(spelling.lower())
         if name is None:
-            raise ModelError(f"its activation {given!r} is unknown", hint=f"one of {', '.join(sorted(ACTIVATIONS))}")
-        known = ACTIVATIONS[name]
-        alpha = next(alphas, known.alpha) if name in _WITH_ALPHA else 0.0
-        beta = next(betas, known.beta) if name in _WITH_BETA else 0.0
+            raise ModelError(f"its activation {spelling!r} is unknown", hint=f"one of {', '.join(sorted(ACTIVATIONS))}")
+        activation = ACTIVATIONS[name]
+        alpha = next(alphas, activation.alpha) if name in _WITH_ALPHA else 0.0
+        beta = next(betas, activation.beta) if name in _WITH_BETA else 0.0
         if position // count == number:
             part = layer.parts[position % count]
-            made.update({part: name, f"{part}_alpha": alpha, f"{part}_beta": beta})
-    return made
+            attributes.update({part: name, f"{part}_alpha": alpha, f"{part}_beta": beta})
+    return attributes
 
 
 _WITH_ALPHA = ("affine", "elu", "hard_sigmoid", "leaky_relu", "scaled_tanh", "thresholded_relu")

@@ -13,7 +13,7 @@ from ...tir.form.dtype import bounds, is_float, is_integer
 from ..compositions import local_response, one_hot, positions
 from .arith import reduced_axes
 from .context import Context, Converter, Value
-from .conv_pool import channels_first, channels_last, moved_window
+from .conv_pool import channels_first, channels_last, read_window
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,11 +45,11 @@ def _reduction(convert: Reduce, axes_as_input: int = 18, wide: bool = False) -> 
         data = c.expr(0)
         keepdims = bool(c.node.integer("keepdims", 1))
 
-        def over(op: str, of: Expr) -> Expr:
-            return of if axes is None else c.call(op, of, axis=axes, keepdims=keepdims)
+        def over(op: str, operand: Expr) -> Expr:
+            return operand if axes is None else c.call(op, operand, axis=axes, keepdims=keepdims)
 
-        made = convert(c, c.cast(data, "float64") if wide and is_integer(data.dtype) else data, over)
-        return c.cast(made, data.dtype)
+        result = convert(c, c.cast(data, "float64") if wide and is_integer(data.dtype) else data, over)
+        return c.cast(result, data.dtype)
 
     return converter
 
@@ -96,9 +96,9 @@ def _mean(c: Context, data: Expr, over: Over) -> Expr:
     """That of integers is rounded towards zero."""
     if is_float(data.dtype):
         return over("mean", data)
-    made = over("sum", data)
-    count = math.prod(data.shape) // math.prod(made.shape)
-    return made if count == 1 else c.call("divide", made, c.scalar(count, made))
+    total = over("sum", data)
+    count = math.prod(data.shape) // math.prod(total.shape)
+    return total if count == 1 else c.call("divide", total, c.scalar(count, total))
 
 
 def _extremum(op: str) -> Converter:
@@ -184,18 +184,18 @@ def _place(op: str) -> Converter:
 
 def single(c: Context, index: int) -> int:
     """Input ``index``, one integer that is known at import; ModelError where it is another number of them."""
-    given = c.known_integers(index)
-    if len(given) != 1:
-        raise ModelError(f"its input {c.node.inputs[index]!r} has {len(given)} elements, not one")
-    return int(given[0])
+    integers = c.known_integers(index)
+    if len(integers) != 1:
+        raise ModelError(f"its input {c.node.inputs[index]!r} has {len(integers)} elements, not one")
+    return int(integers[0])
 
 
 def _top(c: Context) -> Sequence[Value]:
     node, data = c.node, c.expr(0)
     k = single(c, 1)
     largest = bool(node.integer("largest", 1))
-    made = c.call("topk", data, k=k, axis=node.integer("axis", -1), largest=largest)
-    return c.field(made, 0), c.field(made, 1)
+    top = c.call("topk", data, k=k, axis=node.integer("axis", -1), largest=largest)
+    return c.field(top, 0), c.field(top, 1)
 
 
 def _one_hot(c: Context) -> Expr:
@@ -219,19 +219,19 @@ def _running(op: str) -> Converter:
         node, data = c.node, c.expr(0)
         how = {"exclusive": bool(node.integer("exclusive", 0)), "reverse": bool(node.integer("reverse", 0))}
         rank = len(data.shape)
-        given = c.value(1)
-        if not isinstance(given, Expr):
+        axis_value = c.value(1)
+        if not isinstance(axis_value, Expr):
             return c.call(op, data, axis=single(c, 1), **how)
-        if math.prod(given.shape) != 1:
-            raise ModelError(f"its axis is one number, not {given.type}")
+        if math.prod(axis_value.shape) != 1:
+            raise ModelError(f"its axis is one number, not {axis_value.type}")
         # The axis is computed at run time: all of them are, and one is chosen.
-        axis = c.reshape(given, ())
+        axis = c.reshape(axis_value, ())
         axis = c.call("where", c.call("less", axis, c.scalar(0, axis)), c.call("add", axis, c.scalar(rank, axis)), axis)
-        made: Expr = c.call(op, data, axis=0, **how)
+        result: Expr = c.call(op, data, axis=0, **how)
         for other in range(1, rank):
             chosen = c.call("equal", axis, c.scalar(other, axis))
-            made = c.call("where", chosen, c.call(op, data, axis=other, **how), made)
-        return made
+            result = c.call("where", chosen, c.call(op, data, axis=other, **how), result)
+        return result
 
     return convert
 
@@ -278,25 +278,25 @@ def _lp_pool(c: Context) -> Expr:
     rank = len(data.shape) - 2
     if rank < 1:
         raise ModelError(f"its data has the shape {data.shape}, without a space")
-    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape"))
-    made: Expr = c.call("abs", data) if p != 2 else c.call("multiply", data, data)
+    window = read_window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    sums: Expr = c.call("abs", data) if p != 2 else c.call("multiply", data, data)
     if p > 2:
-        made = c.call("power", made, c.scalar(p, data))
+        sums = c.call("power", sums, c.scalar(p, data))
     padding = window.padding_with_excess
     for d, (kernel, stride, gap) in enumerate(zip(window.kernel, window.strides, window.dilation, strict=True)):
-        parts = math.prod(made.shape[: d + 2]), made.shape[d + 2], math.prod(made.shape[d + 3 :])
+        parts = math.prod(sums.shape[: d + 2]), sums.shape[d + 2], math.prod(sums.shape[d + 3 :])
         how = {"pool_size": (kernel,), "strides": (stride,), "padding": (padding[d], padding[d + rank])}
-        rows = c.reshape(made, parts)
+        rows = c.reshape(sums, parts)
         if gap != 1 and kernel != 1:
             ones = {"strides": (stride,), "padding": how["padding"], "dilation": (gap,)}
             total = _summed_with_gaps(c, rows, kernel, **ones)
-            made = c.reshape(total, (*made.shape[: d + 2], total.shape[1], *made.shape[d + 3 :]))
+            sums = c.reshape(total, (*sums.shape[: d + 2], total.shape[1], *sums.shape[d + 3 :]))
             continue
         mean = c.call("nn.avg_pool1d", rows, **how, count_include_pad=True)
-        made = c.reshape(c.scaled(mean, kernel), (*made.shape[: d + 2], mean.shape[1], *made.shape[d + 3 :]))
+        sums = c.reshape(c.scaled(mean, kernel), (*sums.shape[: d + 2], mean.shape[1], *sums.shape[d + 3 :]))
     if p == 1:
-        return made
-    return c.call("sqrt", made) if p == 2 else c.call("power", made, c.scalar(1 / p, data))
+        return sums
+    return c.call("sqrt", sums) if p == 2 else c.call("power", sums, c.scalar(1 / p, data))
 
 
 def _summed_with_gaps(c: Context, rows: Expr, kernel: int, **how: tuple[int, ...]) -> Expr:

@@ -10,10 +10,10 @@ from ...tir.form.symbolic_dims import Dim
 from ..dynamic_shapes import AskedShape, Range, opened, read_extent
 from .proto import Input
 
-__all__ = ["Asked"]
+__all__ = ["RequestedShapes"]
 
 
-class Asked:
+class RequestedShapes:
     """What is asked of the inputs of a model.
 
     A dimension to which the file gives a name has one extent, wherever it is.
@@ -35,8 +35,8 @@ class Asked:
         named = dict.fromkeys(dim for value in inputs for dim in value.dims or () if isinstance(dim, str) and dim)
         by_name = {value.name: value for value in inputs}
         for name, shape in shapes.items():
-            given = [shape] if isinstance(shape, (int, str)) else shape
-            read = tuple(read_extent(extent, f"{shape!r}, given for {name!r},") for extent in given)
+            dims_asked = [shape] if isinstance(shape, (int, str)) else shape
+            read = tuple(read_extent(extent, f"{shape!r}, given for {name!r},") for extent in dims_asked)
             if name in by_name:
                 self._shapes[name] = read
             elif name in named and len(read) == 1:
@@ -44,21 +44,21 @@ class Asked:
             elif name in named:
                 raise UsageError(f"dimension {name!r} is given {len(read)} extents", hint=f"one, as in {name}=1..128")
             else:
-                known, guess = ", ".join(map(repr, by_name)) or "none", suggest(name, [*by_name, *named])
+                inputs_text, guess = ", ".join(map(repr, by_name)) or "none", suggest(name, [*by_name, *named])
                 dims = f"; dimensions: {', '.join(map(repr, named))}" if named else ""
                 raise UsageError(
-                    f"a shape is given for {name!r}, which is not an input", hint=f"{guess}inputs: {known}{dims}"
+                    f"a shape is given for {name!r}, which is not an input", hint=f"{guess}inputs: {inputs_text}{dims}"
                 )
         for name, extents in self._shapes.items():
             self._name_open(by_name[name], extents)
         ranges = [name for name, extent in self._extents.items() if not isinstance(extent, int)]
-        own = [
+        axis_symbols = [
             f"{name}_{axis}"
             for name, extents in self._shapes.items()
             for axis, extent in enumerate(extents)
             if not isinstance(extent, int) and self._dim(by_name[name], axis) is None
         ]
-        self.symbols = (*ranges, *own)
+        self.symbols = (*ranges, *axis_symbols)
 
     def _name_open(self, value: Input, extents: Sequence[int | Range]) -> None:
         """Notes what the extents of an input say of dimensions with names, where one is open."""
@@ -77,19 +77,19 @@ class Asked:
         dim = dims[axis] if axis < len(dims) else None
         return dim if isinstance(dim, str) and dim else None
 
-    def of(self, value: Input, names: Mapping[str, str]) -> tuple[Dim, ...] | None:
+    def shape_for(self, value: Input, names: Mapping[str, str]) -> tuple[Dim, ...] | None:
         """The shape of an input; None where nothing says all of it.
 
         Args:
             value: the input.
             names: of the parameters that hold open extents, by the names in ``symbols``.
         """
-        given = self._shapes.get(value.name)
-        found: list[Dim] = []
-        for axis, dim in enumerate(given if given is not None else value.dims or ()):
+        asked = self._shapes.get(value.name)
+        dims: list[Dim] = []
+        for axis, dim in enumerate(asked if asked is not None else value.dims or ()):
             name = self._dim(value, axis)
             extent: int | str | Range | None = self._extents.get(name, dim) if name is not None else dim
             if isinstance(extent, (str, type(None))):
                 return None
-            found.append(opened(extent, names.get(name or f"{value.name}_{axis}", "")))
-        return tuple(found) if given is not None or value.dims is not None else None
+            dims.append(opened(extent, names.get(name or f"{value.name}_{axis}", "")))
+        return tuple(dims) if asked is not None or value.dims is not None else None

@@ -167,21 +167,21 @@ def _from_scales(scales: Sequence[float], extents: Sequence[int], fault: ModelEr
 
 def _nearest(c: Context, data: Expr, axes: Sequence[ResizedAxis], coordinates: str, rounding: str) -> Expr:
     places = [_places(axis, coordinates, rounding) for axis in axes]
-    changed = {d: taken for d, taken in enumerate(places) if taken is not None}
+    changed = {d: positions for d, positions in enumerate(places) if positions is not None}
     if not changed:
         return data
     sides = [axis.count for axis in axes[2:]]
     if len(places) in (3, 4) and min(changed) >= 2 and not is_open(sides) and max(sides) <= MAX_SIDE:
         return _image(c, data, [changed.get(d, range(axes[d].extent)) for d in range(2, len(axes))])
     times = [len(changed[d]) // axis.extent if d in changed else 1 for d, axis in enumerate(axes)]
-    if all(_repeats(taken, times[d]) for d, taken in changed.items()):
+    if all(_repeats(positions, times[d]) for d, positions in changed.items()):
         return repeated(c, data, times, each=True)
-    for d, taken in changed.items():
-        data = _taken(c, data, d, taken)
+    for d, positions in changed.items():
+        data = _take(c, data, d, positions)
     return data
 
 
-def _taken(c: Context, data: Expr, axis: int, places: Sequence[int]) -> Expr:
+def _take(c: Context, data: Expr, axis: int, places: Sequence[int]) -> Expr:
     import numpy as np
 
     return c.call("take", data, c.constant(np.array(places, np.int32)), axis=axis)
@@ -217,7 +217,7 @@ def _along_axis(c: Context, data: Expr, d: int, taps: Taps) -> Expr:
     total: Expr | None = None
     for tap in used:
         weight = weights[:, tap].reshape([-1 if e == d else 1 for e in range(rank)])
-        part = _taken(c, data, d, taps.places[:, tap].tolist())
+        part = _take(c, data, d, taps.places[:, tap].tolist())
         part = c.call("multiply", part, c.constant(weight.astype(data.dtype)))
         total = part if total is None else c.call("add", total, part)
     assert total is not None
@@ -267,8 +267,8 @@ def _image(c: Context, data: Expr, places: Sequence[Sequence[int]]) -> Expr:
     if len(places) == 2:
         return channels_first(c, c.call("nn.resize_nearest", image, rows=places[0], columns=places[1]))
     row = c.reshape(image, (batch, 1, image.shape[1], depth))
-    made = c.call("nn.resize_nearest", row, rows=(0,), columns=places[0])
-    return channels_first(c, c.reshape(made, (batch, len(places[0]), depth)))
+    resized = c.call("nn.resize_nearest", row, rows=(0,), columns=places[0])
+    return channels_first(c, c.reshape(resized, (batch, len(places[0]), depth)))
 
 
 RESIZE: Mapping[str, Converter] = {"Resize": _resize}

@@ -39,17 +39,17 @@ def _column(c: Context, data: Expr, place: int) -> Expr:
 
 def _roi_taps(c: Context, at: Expr, extent: int) -> list[Tap]:
     """The two elements around a place; nothing further outside than one element."""
-    held = _inside(c, at, -1.0, float(extent))
+    is_inside = _inside(c, at, -1.0, float(extent))
     at = c.call("maximum", at, c.scalar(0, at))
     low = c.call("minimum", c.call("floor", at), c.scalar(extent - 1, at))
     high = c.call("minimum", c.call("add", low, c.scalar(1, at)), c.scalar(extent - 1, at))
     share = c.call("minimum", _minus(c, at, low), _minus(c, high, low))
     weights = _minus(c, c.scalar(1, share), share), share
-    made: list[Tap] = [
-        (c.cast(place, "int32"), c.call("multiply", weight, held))
+    taps: list[Tap] = [
+        (c.cast(place, "int32"), c.call("multiply", weight, is_inside))
         for place, weight in zip((low, high), weights, strict=True)
     ]
-    return made
+    return taps
 
 
 def _roi_align(c: Context) -> Expr:
@@ -96,8 +96,8 @@ def _roi_align(c: Context) -> Expr:
         total = value if total is None else c.call("add" if mode == "avg" else "maximum", total, value)
     assert total is not None
     apart = c.reshape(total, (count, size[0], samples, size[1], samples, data.shape[1]))
-    made = c.call("mean" if mode == "avg" else "max", apart, axis=(2, 4), keepdims=False)
-    return c.permute(made, (0, 3, 1, 2))
+    pooled = c.call("mean" if mode == "avg" else "max", apart, axis=(2, 4), keepdims=False)
+    return c.permute(pooled, (0, 3, 1, 2))
 
 
 # --- convolutions whose taps move ------------------------------------------------------------------------------------
@@ -108,12 +108,12 @@ def _deform_taps(c: Context, at: Expr, extent: int) -> list[Tap]:
     at = c.call("clip", at, a_min=-2.0, a_max=extent + 1.0)
     low = c.call("floor", at)
     share = _minus(c, at, low)
-    made: list[Tap] = []
+    taps: list[Tap] = []
     for step, weight in ((0, _minus(c, c.scalar(1, share), share)), (1, share)):
         place = c.call("add", low, c.scalar(step, low))
-        held = c.call("multiply", weight, _inside(c, place, 0.0, extent - 1.0))
-        made.append((c.cast(c.call("clip", place, a_min=0.0, a_max=extent - 1.0), "int32"), held))
-    return made
+        share_inside = c.call("multiply", weight, _inside(c, place, 0.0, extent - 1.0))
+        taps.append((c.cast(c.call("clip", place, a_min=0.0, a_max=extent - 1.0), "int32"), share_inside))
+    return taps
 
 
 def _deform_conv(c: Context) -> Expr:
@@ -121,12 +121,18 @@ def _deform_conv(c: Context) -> Expr:
     import numpy as np
 
     data, weight, offset, node = c.expr(0), c.expr(1), c.expr(2), c.node
-    groups, own = node.integer("group", 1), node.integer("offset_group", 1)
+    groups, offset_groups = node.integer("group", 1), node.integer("offset_group", 1)
     kernel = node.integers("kernel_shape", weight.shape[2:])
     strides, gaps = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
     pads = node.integers("pads", (0,) * 4)
     fits = len(data.shape) == len(weight.shape) == len(offset.shape) == 4 and kernel == weight.shape[2:]
-    if not fits or len(strides) != 2 or len(gaps) != 2 or len(pads) != 4 or min(groups, own, *strides, *gaps) < 1:
+    if (
+        not fits
+        or len(strides) != 2
+        or len(gaps) != 2
+        or len(pads) != 4
+        or min(groups, offset_groups, *strides, *gaps) < 1
+    ):
         raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
     batch, channels, height, width = data.shape
     taps, filters = kernel[0] * kernel[1], weight.shape[0]
@@ -135,23 +141,27 @@ def _deform_conv(c: Context) -> Expr:
         (extent + pads[d] + pads[d + 2] - span) // strides[d] + 1
         for d, (extent, span) in enumerate(zip((height, width), spans, strict=True))
     )
-    if channels % groups or channels % own or filters % groups or weight.shape[1] * groups != channels:
+    if channels % groups or channels % offset_groups or filters % groups or weight.shape[1] * groups != channels:
         raise ModelError(f"its weight of shape {weight.shape} does not fit {channels} channels in {groups} groups")
-    if min(space) < 1 or offset.shape != (batch, own * taps * 2, *space):
+    if min(space) < 1 or offset.shape != (batch, offset_groups * taps * 2, *space):
         raise ModelError(f"its offsets of shape {offset.shape} do not fit a result of {space[0]} by {space[1]}")
-    moved = c.reshape(c.cast(offset, data.dtype), (batch, own, taps, 2, *space))
+    offsets = c.reshape(c.cast(offset, data.dtype), (batch, offset_groups, taps, 2, *space))
     c.reserve(taps, *space)
     along = []
     for d, extent in enumerate((height, width)):
         tap = np.arange(taps) // kernel[1] if d == 0 else np.arange(taps) % kernel[1]
         first = np.arange(space[d]) * strides[d] - pads[d]
         where = tap[:, None, None] * gaps[d] + (first[:, None] if d == 0 else first)
-        begin, end = (0, 0, 0, d, 0, 0), (batch, own, taps, d + 1, *space)
-        part = c.call("strided_slice", moved, begin=begin, end=end, strides=(1,) * 6)
+        begin, end = (0, 0, 0, d, 0, 0), (batch, offset_groups, taps, d + 1, *space)
+        part = c.call("strided_slice", offsets, begin=begin, end=end, strides=(1,) * 6)
         base = c.constant(np.broadcast_to(where, (taps, *space)).astype(data.dtype))
-        along.append(_deform_taps(c, c.call("add", c.reshape(part, (batch, own, taps, *space)), base), extent))
-    image = c.permute(c.reshape(data, (batch, own, channels // own, height, width)), (0, 1, 3, 4, 2))
-    each, group = positions(c, batch, 5, 0), positions(c, own, 5, 1)
+        along.append(
+            _deform_taps(c, c.call("add", c.reshape(part, (batch, offset_groups, taps, *space)), base), extent)
+        )
+    image = c.permute(
+        c.reshape(data, (batch, offset_groups, channels // offset_groups, height, width)), (0, 1, 3, 4, 2)
+    )
+    each, group = positions(c, batch, 5, 0), positions(c, offset_groups, 5, 1)
     total: Expr | None = None
     for (y, y_weight), (x, x_weight) in itertools.product(*along):
         value = rows(c, image, [each, group, y, x])
@@ -161,18 +171,18 @@ def _deform_conv(c: Context) -> Expr:
     assert total is not None
     if c.has(4):
         mask = c.expr(4)
-        if mask.shape != (batch, own * taps, *space):
+        if mask.shape != (batch, offset_groups * taps, *space):
             raise ModelError(f"its mask of shape {mask.shape} does not fit a result of {space[0]} by {space[1]}")
-        total = c.call("multiply", total, c.reshape(mask, (batch, own, taps, *space, 1)))
+        total = c.call("multiply", total, c.reshape(mask, (batch, offset_groups, taps, *space, 1)))
     columns = c.reshape(c.permute(total, (0, 3, 4, 1, 5, 2)), (batch, *space, channels * taps))
     flat = c.permute(c.reshape(weight, (filters, weight.shape[1] * taps)), (1, 0))
-    made: Expr = c.call("nn.conv2d", columns, c.reshape(flat, (1, 1, *flat.shape)), groups=groups)
+    conv: Expr = c.call("nn.conv2d", columns, c.reshape(flat, (1, 1, *flat.shape)), groups=groups)
     if c.has(3):
         bias = c.expr(3)
         if bias.shape != (filters,):
             raise ModelError(f"it has a bias of shape {bias.shape} for {filters} channels")
-        made = c.call("add", made, bias)
-    return c.permute(made, (0, 3, 1, 2))
+        conv = c.call("add", conv, bias)
+    return c.permute(conv, (0, 3, 1, 2))
 
 
 AREAS: Mapping[str, Converter] = {"DeformConv": _deform_conv, "RoiAlign": _roi_align}

@@ -26,7 +26,7 @@ def _max_roi_pool(c: Context) -> Expr:
     count, channels = regions.shape[0], data.shape[1]
     image = c.call("take", data, c.cast(_column(c, regions, 0), "int32"), axis=0)
     scale, lowest = c.node.real("spatial_scale", 1.0), c.scalar(float("-inf"), data)
-    made: Expr = image
+    pooled: Expr = image
     empty: list[Expr] = []
     for along, parts in enumerate(size):
         extent, first = data.shape[2 + along], 2 - along  # a region is: batch, x, y, x, y
@@ -34,13 +34,13 @@ def _max_roi_pool(c: Context) -> Expr:
         inside, none = _parts(c, begin, end, parts, extent)
         if along == 0:
             mask = c.reshape(inside, (count, 1, parts, extent, 1))
-            from_ = c.reshape(made, (count, channels, 1, extent, data.shape[3]))
+            from_ = c.reshape(pooled, (count, channels, 1, extent, data.shape[3]))
         else:
             mask = c.reshape(inside, (count, 1, 1, parts, extent))
-            from_ = c.reshape(made, (count, channels, size[0], 1, extent))
-        made = c.call("max", c.call("where", mask, from_, lowest), axis=(3 + along,), keepdims=False)
+            from_ = c.reshape(pooled, (count, channels, size[0], 1, extent))
+        pooled = c.call("max", c.call("where", mask, from_, lowest), axis=(3 + along,), keepdims=False)
         empty.append(c.reshape(none, (count, 1, parts, 1) if along == 0 else (count, 1, 1, parts)))
-    return c.call("where", c.call("logical_or", *empty), c.scalar(0, data), made)
+    return c.call("where", c.call("logical_or", *empty), c.scalar(0, data), pooled)
 
 
 def _column(c: Context, regions: Expr, at: int) -> Expr:

@@ -38,12 +38,12 @@ MAX_PARTIAL_SUMS = 64
 """Terms of a sum of which each partial sum is rounded; longer ones are added up in float32."""
 
 
-def narrow_results(node: Node, given: Kinds) -> list[Narrow | None]:
+def narrow_results(node: Node, kinds: Kinds) -> list[Narrow | None]:
     """The narrow types among those of a node's results.
 
     Args:
         node: of ONNX's own domain, or of another.
-        given: of its inputs, None for one that is of another type, or left out.
+        kinds: of its inputs, None for one that is of another type, or left out.
 
     Raises:
         ModelError: nothing is known of what this operator makes of a narrow type.
@@ -51,31 +51,31 @@ def narrow_results(node: Node, given: Kinds) -> list[Narrow | None]:
     none: list[Narrow | None] = [None] * len(node.outputs)
     asked = next((node.integer(name) for name in _ASKED if node.has(name)), 0)
     if asked and not node.domain:
-        made = NARROW.get(asked)
-        other = made or next(iter(given), None)
+        asked_kind = NARROW.get(asked)
+        other = asked_kind or next(iter(kinds), None)
         if node.op == "BitCast" and other is not None:
             raise ModelError(f"it reads no {other.name} as another type")
-        return [made, *none[1:]]
+        return [asked_kind, *none[1:]]
     if node.op in ("Constant", "ConstantOfShape") and node.has("value"):
         return [NARROW.get(node.attributes["value"].t.data_type), *none[1:]]
     if node.op == "Constant" and node.has("sparse_value"):
         return [NARROW.get(node.attributes["sparse_value"].sparse_tensor.values.data_type), *none[1:]]
-    present = [kind for kind in given if kind is not None]
+    present = [kind for kind in kinds if kind is not None]
     if not present:
         return none
     if node.domain:
         raise ModelError(f"one of its inputs is {present[0].name}, which operators of other domains do not take")
     if node.op in _LIKE:
-        return [given[0], *none[1:]]
+        return [kinds[0], *none[1:]]
     formals, results = _type_names(node.op, node.opset)
     if not formals:
-        raise ModelError(f"it takes no inputs, and is given {len(given)}")
-    names = [formals[min(position, len(formals) - 1)] for position in range(len(given))]
-    by_name = {name: kind for name, kind in zip(names, given, strict=True) if kind is not None}
+        raise ModelError(f"it takes no inputs, and is given {len(kinds)}")
+    names = [formals[min(position, len(formals) - 1)] for position in range(len(kinds))]
+    by_name = {name: kind for name, kind in zip(names, kinds, strict=True) if kind is not None}
     if node.op == "DequantizeLinear":  # from opset 23 on its result has a type of its own
-        by_name.setdefault("T3", next(iter(given[1:]), None) or _NO)
-    wanted = [results[min(position, len(results) - 1)] for position in range(len(node.outputs))]
-    return [kind if (kind := by_name.get(name)) is not _NO else None for name in wanted]
+        by_name.setdefault("T3", next(iter(kinds[1:]), None) or _NO)
+    names_of_results = [results[min(position, len(results) - 1)] for position in range(len(node.outputs))]
+    return [kind if (kind := by_name.get(name)) is not _NO else None for name in names_of_results]
 
 
 _NO = Narrow("", 0, 0, "", "")
@@ -116,7 +116,7 @@ def fitted(c: Context, value: Value, kind: Narrow | None) -> Value:
             return value
         if c.node.op == "ReduceSum" and kind.name == "bfloat16":
             value = _summed(c, value)
-        return _rounded(c, c.cast(value, kind.held), kind)
+        return _rounded(c, c.cast(value, kind.value_dtype), kind)
     low, high = kind.bounds
     return c.call("clip", value, a_min=low, a_max=high) if c.node.op == "QuantizeLinear" else value
 
@@ -152,7 +152,7 @@ def _wrapped(c: Context, kind: Narrow) -> Value:
     if low:
         # The sign bit, on its own, counts twice: once too much, once too little.
         narrow = c.call("subtract", c.call("bitwise_xor", narrow, const(-low)), const(-low))
-    return c.cast(narrow, kind.held)
+    return c.cast(narrow, kind.value_dtype)
 
 
 def widened(stored: Expr, kind: Narrow | None) -> Expr:

@@ -56,8 +56,10 @@ def _declared(c: Context, result: int = 0) -> tuple[int, ...]:
     if shape is None:
         indices, _ = _OPERANDS.get(c.node.op) or _FIXED[c.node.op]
         first = next(index for index in indices if c.has(index) and not c.is_known(index))
-        what = f"its input {c.node.inputs[first]!r} is computed at run time"
-        raise ComputedAtRunTime(f"{what}, and the model does not say the shape of its result {result}", c.expr(first))
+        message = f"its input {c.node.inputs[first]!r} is computed at run time"
+        raise ComputedAtRunTime(
+            f"{message}, and the model does not say the shape of its result {result}", c.expr(first)
+        )
     return shape
 
 
@@ -79,31 +81,31 @@ def _among(index: int, candidates: Candidates, is_chosen: Chosen | None = None) 
 
     def decorate(converter: Converter) -> Converter:
         def convert(c: Context) -> Sequence[Value]:
-            parameter, what = c.expr(index), f"its input {c.node.inputs[index]!r} is computed at run time"
+            parameter, message = c.expr(index), f"its input {c.node.inputs[index]!r} is computed at run time"
             shapes = [_declared(c, result) for result, name in enumerate(c.node.outputs) if name]
             # Candidates that give equal results are one.
             fitting: dict[tuple[Expr, ...], np.ndarray] = {}
             fault: ModelError | None = None
             for candidate in itertools.islice(candidates(c, parameter), MAX_CANDIDATES + 1):
                 try:
-                    made = _tried(c, index, candidate, converter)
+                    values = _tried(c, index, candidate, converter)
                 except ModelError as error:
                     fault = fault or error
                     continue
-                if [value.shape for value in made] == shapes:
-                    fitting.setdefault(made, candidate)
+                if [value.shape for value in values] == shapes:
+                    fitting.setdefault(values, candidate)
             if not fitting:
                 # What is wrong with one that would fit is more than that none does.
-                what = f"{what}, and none gives the shape that the model declares, {shapes[0]}"
-                raise fault or ComputedAtRunTime(what, parameter)
+                message = f"{message}, and none gives the shape that the model declares, {shapes[0]}"
+                raise fault or ComputedAtRunTime(message, parameter)
             if len(fitting) > (1 if is_chosen is None else MAX_CANDIDATES):
-                what = f"{what}, and {len(fitting)} values of it give the shape that the model declares"
-                raise ComputedAtRunTime(what, parameter)
+                message = f"{message}, and {len(fitting)} values of it give the shape that the model declares"
+                raise ComputedAtRunTime(message, parameter)
             (results, _), *others = fitting.items()
-            for made, candidate in others:
+            for values, candidate in others:
                 assert is_chosen is not None
                 holds = is_chosen(c, parameter, candidate)
-                results = tuple(c.call("where", holds, a, b) for a, b in zip(made, results, strict=True))
+                results = tuple(c.call("where", holds, a, b) for a, b in zip(values, results, strict=True))
             return results
 
         return convert
@@ -115,8 +117,8 @@ def _tried(c: Context, index: int, candidate: np.ndarray, converter: Converter) 
     """What a node becomes with an array as input ``index``; ModelError where it cannot be that."""
     values, names = list(c.values), list(c.node.inputs)
     values[index], names[index] = candidate, f"input {index}"
-    made = converter(replace(c, node=replace(c.node, inputs=tuple(names)), values=values, constants={}))
-    results = made if isinstance(made, Sequence) else [made]
+    converted = converter(replace(c, node=replace(c.node, inputs=tuple(names)), values=values, constants={}))
+    results = converted if isinstance(converted, Sequence) else [converted]
     return tuple(value if isinstance(value, Expr) else const(value) for value in results)
 
 
@@ -195,8 +197,8 @@ def _resize(converter: Converter) -> Converter:
     """Its sizes are those of the result, unless it keeps the ratio of the sides."""
 
     def convert(c: Context) -> Value | Sequence[Value]:
-        kept = c.node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
-        return (converter if kept or _any_computed(c, (1,)) else _among(3, _sizes)(converter))(c)
+        keeps_ratio = c.node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
+        return (converter if keeps_ratio or _any_computed(c, (1,)) else _among(3, _sizes)(converter))(c)
 
     return convert
 
@@ -219,8 +221,8 @@ def _one_axis(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 
 def _lengths(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     """Of transforms: as many elements as the result has, or twice as many, along one of its dimensions."""
-    found = {n for extent in _declared(c) for n in (extent, 2 * extent - 2, 2 * extent - 1) if n > 0}
-    return (_number(n).data for n in sorted(found))
+    lengths = {n for extent in _declared(c) for n in (extent, 2 * extent - 2, 2 * extent - 1) if n > 0}
+    return (_number(n).data for n in sorted(lengths))
 
 
 def _steps(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
@@ -285,7 +287,7 @@ def _image(converter: Converter) -> Converter:
 def _times(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     shape = c.value(0).shape
     if len(shape) == len(_declared(c)):
-        yield _integers(whole // extent for whole, extent in zip(_declared(c), shape, strict=True))
+        yield _integers(total // extent for total, extent in zip(_declared(c), shape, strict=True))
 
 
 def _count_along_axis(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
@@ -329,7 +331,7 @@ def _slice(c: Context) -> Value:
     steps = c.cast(c.expr(4), "int64") if c.has(4) else const(np.ones(count, np.int64))
     axes = _wrapped(c, axes, rank)
     result: Expr = data
-    for axis, (extent, taken) in enumerate(zip(data.shape, shape, strict=True)):
+    for axis, (extent, length) in enumerate(zip(data.shape, shape, strict=True)):
         here = c.call("cast", c.call("equal", axes, _number(axis)), dtype="int64")
         # Where no element of axes names it the sums are 0, and the step is 1.
         named = c.call("sum", here, axis=(0,))
@@ -338,7 +340,7 @@ def _slice(c: Context) -> Value:
         start = _wrapped(c, c.call("sum", c.call("multiply", here, starts), axis=(0,)), extent)
         # A start behind the end is the last element: of backward slices, as others would be empty.
         start = c.call("maximum", c.call("minimum", start, _number(extent - 1)), _number(0))
-        offsets = c.call("multiply", _numbers(c, taken), step)
+        offsets = c.call("multiply", _numbers(c, length), step)
         result = c.call("take", result, c.call("add", start, offsets), axis=axis)
     return result
 
@@ -363,8 +365,10 @@ def _pad(c: Context) -> Value:
         begin = c.call("sum", c.call("multiply", here, before), axis=(0,))
         place = c.call("subtract", _numbers(c, shape[axis]), begin)
         result = c.call("take", result, _padded_from(c, place, extent, mode), axis=axis)
-        within = c.call("logical_and", c.call("less_equal", _number(0), place), c.call("less", place, _number(extent)))
-        holds = c.reshape(within, (shape[axis], *(1,) * (rank - axis - 1)))
+        is_inside = c.call(
+            "logical_and", c.call("less_equal", _number(0), place), c.call("less", place, _number(extent))
+        )
+        holds = c.reshape(is_inside, (shape[axis], *(1,) * (rank - axis - 1)))
         inside = holds if inside is None else c.call("logical_and", inside, holds)
     if inside is None or mode != "constant":
         return result
@@ -393,8 +397,8 @@ def _triangle(c: Context) -> Value:
     rows, columns = data.shape[-2:]
     diagonals = c.call("subtract", _numbers(c, columns), c.reshape(_numbers(c, rows), (rows, 1)))
     compare = "greater_equal" if c.node.integer("upper", 1) else "less_equal"
-    kept = c.call(compare, diagonals, c.reshape(c.cast(c.expr(1), "int64"), ()))
-    return c.call("where", kept, data, const(np.array(0, data.dtype)))
+    mask = c.call(compare, diagonals, c.reshape(c.cast(c.expr(1), "int64"), ()))
+    return c.call("where", mask, data, const(np.array(0, data.dtype)))
 
 
 _REDUCTIONS = (

@@ -118,15 +118,15 @@ def _split(c: Context) -> Sequence[Value]:
         raise ModelError(f"it splits {extent} elements into {count} parts of {sizes}")
     if count == 1:
         return [data]
-    taken = [position for position, size in enumerate(sizes) if size]
+    filled = [position for position, size in enumerate(sizes) if size]
     empty = _empty(data, (*data.shape[:axis], 0, *data.shape[axis + 1 :]))
     results: list[Value] = [empty] * count
-    if len(taken) == 1:
-        results[taken[0]] = data
+    if len(filled) == 1:
+        results[filled[0]] = data
         return results
-    made = c.call("split", data, indices=[sum(sizes[:position]) for position in taken[1:]], axis=axis)
-    for number, position in enumerate(taken):
-        results[position] = c.field(made, number)
+    parts = c.call("split", data, indices=[sum(sizes[:position]) for position in filled[1:]], axis=axis)
+    for number, position in enumerate(filled):
+        results[position] = c.field(parts, number)
     return results
 
 
@@ -145,11 +145,11 @@ def slices(c: Context, shape: Sequence[Dim]) -> list[tuple[Any, Any, int]]:
     normalise_axes(axes, len(shape))  # none twice
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normalise_axis(axis, len(shape))
-        result[axis] = _taken(start, end, step, shape[axis])
+        result[axis] = _clamp_slice(start, end, step, shape[axis])
     return result
 
 
-def _taken(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Any, Any, int]:
+def _clamp_slice(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Any, Any, int]:
     """Begin, end and step of a slice of so many elements, clamped to these."""
     if not is_open((start, end, extent)):
         return slice(start, end, step).indices(cast(int, extent))
@@ -166,13 +166,13 @@ def _taken(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Any, Any, int]
 
 def _slice(c: Context) -> Value:
     data = c.expr(0)
-    taken = slices(c, data.shape)
-    counts = [b - a if step == 1 and is_open((a, b)) else len(range(a, b, step)) for a, b, step in taken]
+    ranges = slices(c, data.shape)
+    counts = [b - a if step == 1 and is_open((a, b)) else len(range(a, b, step)) for a, b, step in ranges]
     if 0 in counts:
         return _empty(data, counts)
-    if all(part == (0, extent, 1) for part, extent in zip(taken, data.shape, strict=True)):
+    if all(part == (0, extent, 1) for part, extent in zip(ranges, data.shape, strict=True)):
         return data
-    begin, end, strides = zip(*taken, strict=True)
+    begin, end, strides = zip(*ranges, strict=True)
     return c.call("strided_slice", data, begin=begin, end=end, strides=strides)
 
 
@@ -180,15 +180,15 @@ def _pad(c: Context) -> Expr:
     mode = c.node.text("mode", "constant")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise ModelError(f"its mode is {mode!r}")
-    data, given = c.expr(0), c.known_integers(1)
+    data, pads = c.expr(0), c.known_integers(1)
     rank = len(data.shape)
     named = c.known_integers(3) if c.has(3) else range(rank)
     axes = [normalise_axis(axis, rank) for axis in named]
-    if len(given) != 2 * len(axes) or len(set(axes)) != len(axes):
-        raise ModelError(f"it has pads {given} for {len(axes)} dimensions")
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise ModelError(f"it has pads {pads} for {len(axes)} dimensions")
     width = [0] * 2 * rank
     for position, axis in enumerate(axes):
-        width[axis], width[axis + rank] = given[position], given[position + len(axes)]
+        width[axis], width[axis + rank] = pads[position], pads[position + len(axes)]
     value = c.known(2) if c.has(2) else None
     if value is not None and value.size != 1:
         raise ModelError(f"its constant_value has the shape {value.shape}")

@@ -40,15 +40,15 @@ def _window(*factors: float) -> Converter:
         if isinstance(c.value(0), Expr) and declared is not None and len(declared) == 1:
             size = declared[0]
         else:
-            given = c.known_integers(0)
-            size = given[0] if len(given) == 1 else -1
+            sizes = c.known_integers(0)
+            size = sizes[0] if len(sizes) == 1 else -1
         if size < 1:
             raise ModelError(f"it has a size of {size}")
         c.reserve(1 + len(factors), size)
         turns = size if c.node.integer("periodic", 1) else max(size - 1, 1)
         angle = 2 * math.pi * np.arange(size) / turns
-        made = np.sum([factor * np.cos(k * angle) for k, factor in enumerate(factors)], axis=0)
-        return np.asarray(made, _dtype(c))
+        window = np.sum([factor * np.cos(k * angle) for k, factor in enumerate(factors)], axis=0)
+        return np.asarray(window, _dtype(c))
 
     return convert
 
@@ -61,10 +61,10 @@ def _mel_weights(c: Context) -> np.ndarray:
     """Triangles over the bins of a transform, at equal distances on the mel scale: (bins of it, mel bins)."""
     import numpy as np
 
-    given = [c.known(index) for index in range(5)]
-    if any(array.size != 1 for array in given):
+    parameters = [c.known(index) for index in range(5)]
+    if any(array.size != 1 for array in parameters):
         raise ModelError("its parameters are one number each")
-    mels, length, rate, low, high = (array.item() for array in given)
+    mels, length, rate, low, high = (array.item() for array in parameters)
     bins = length // 2 + 1
     if mels < 1 or length < 1 or rate < 1 or not 0 <= low < high < math.inf:
         raise ModelError(f"it has {mels} mel bins of {length} elements at {rate} Hz, from {low} to {high} Hz")
@@ -75,16 +75,16 @@ def _mel_weights(c: Context) -> np.ndarray:
     edges = ((length + 1) * hertz // rate).astype(np.int64)
     if edges[-1] >= bins:
         raise ModelError(f"its highest frequency, {high} Hz, is beyond the {bins} bins of {rate} Hz")
-    made = np.zeros((bins, mels))
+    weights = np.zeros((bins, mels))
     for mel in range(mels):
         first, centre, last = edges[mel : mel + 3]
         if first == centre:
-            made[centre, mel] = 1
+            weights[centre, mel] = 1
         else:
-            made[first : centre + 1, mel] = np.arange(centre - first + 1) / (centre - first)
+            weights[first : centre + 1, mel] = np.arange(centre - first + 1) / (centre - first)
         if centre < last:
-            made[centre:last, mel] = np.arange(last - centre, 0, -1) / (last - centre)
-    return made.astype(_dtype(c))
+            weights[centre:last, mel] = np.arange(last - centre, 0, -1) / (last - centre)
+    return weights.astype(_dtype(c))
 
 
 SIGNALS: Mapping[str, Converter] = {

@@ -32,8 +32,8 @@ def array_of(numbers: Any) -> np.ndarray:
     """Numbers as an array: of int64 where none is open."""
     import numpy as np
 
-    made = np.array(numbers, object)
-    return made if is_open(made.reshape(-1).tolist()) else made.astype(np.int64)
+    array = np.array(numbers, object)
+    return array if is_open(array.reshape(-1).tolist()) else array.astype(np.int64)
 
 
 def computed(numbers: np.ndarray) -> Expr:
@@ -44,8 +44,8 @@ def computed(numbers: np.ndarray) -> Expr:
     if not numbers.shape:
         return flat[0]
     parts = [call("reshape", one, newshape=(1,)) for one in flat]
-    whole = parts[0] if len(parts) == 1 else call("concatenate", *parts, axis=0)
-    return whole if numbers.ndim == 1 else call("reshape", whole, newshape=np.shape(numbers))
+    joined = parts[0] if len(parts) == 1 else call("concatenate", *parts, axis=0)
+    return joined if numbers.ndim == 1 else call("reshape", joined, newshape=np.shape(numbers))
 
 
 def _number(extent: Dim) -> Expr:
@@ -55,10 +55,10 @@ def _number(extent: Dim) -> Expr:
         return const(np.array(extent, np.int64))
     terms = []
     for symbols, factor in extent.terms.items():
-        given = [Var(symbol.name, TensorType((1,), "int32")) for symbol in symbols]
-        factors = [call("cast", call("reshape", one, newshape=()), dtype="int64") for one in given]
-        known = [] if symbols and factor == 1 else [const(np.array(factor, np.int64))]
-        terms.append(reduce(lambda a, b: call("multiply", a, b), [*factors, *known]))
+        params = [Var(symbol.name, TensorType((1,), "int32")) for symbol in symbols]
+        factors = [call("cast", call("reshape", one, newshape=()), dtype="int64") for one in params]
+        constants = [] if symbols and factor == 1 else [const(np.array(factor, np.int64))]
+        terms.append(reduce(lambda a, b: call("multiply", a, b), [*factors, *constants]))
     return reduce(lambda a, b: call("add", a, b), terms)
 
 
@@ -114,13 +114,13 @@ def fold_open(c: Context, folder: Callable[[Context], np.ndarray] | None) -> np.
         return None
     try:
         if op in _ARITHMETIC:
-            made = reduce(np.frompyfunc(_ARITHMETIC[op], 2, 1), [_plain(array) for array in arrays])
-            return _settled(made, bool if op in ("Equal", *_ORDERS) else None)
+            result = reduce(np.frompyfunc(_ARITHMETIC[op], 2, 1), [_plain(array) for array in arrays])
+            return _settled(result, bool if op in ("Equal", *_ORDERS) else None)
         if op == "Where":
             return _settled(np.where(arrays[0].astype(bool), _plain(arrays[1]), _plain(arrays[2])))
         if op == "ReduceProd" and folder is not None and arrays[0].ndim == 1:
-            whole = reduce(operator.mul, arrays[0].tolist(), 1)
-            return _settled(np.array([whole] if c.node.integer("keepdims", 1) else whole, object))
+            product = reduce(operator.mul, arrays[0].tolist(), 1)
+            return _settled(np.array([product] if c.node.integer("keepdims", 1) else product, object))
         if op == "Cast" and c.node.integer("to") == _INT64:
             return arrays[0]
         parameters = _PARAMETERS.get(op, ())
@@ -128,7 +128,7 @@ def fold_open(c: Context, folder: Callable[[Context], np.ndarray] | None) -> np.
             data = [
                 v if i in parameters or v is None or isinstance(v, Expr) else _plain(v) for i, v in enumerate(c.values)
             ]
-            return _settled(np.asarray(folder(c.of(*data))))
+            return _settled(np.asarray(folder(c.with_inputs(*data))))
     except OpenExtentError:
         return None
     return None
@@ -147,10 +147,10 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return array.astype(object)
 
 
-def _settled(made: Any, dtype: type | None = None) -> np.ndarray:
+def _settled(numbers: Any, dtype: type | None = None) -> np.ndarray:
     import numpy as np
 
-    array = np.array(made, object)
+    array = np.array(numbers, object)
     return array.astype(dtype) if dtype is not None else array_of(array)
 
 
@@ -167,10 +167,10 @@ def _repeated(c: Context) -> Value:
     shape = c.known_integers(0)
     computed_axes = [axis for axis, extent in enumerate(shape) if c.counts.has(extent)]
     most = [bounds_of(extent)[1] if axis in computed_axes else extent for axis, extent in enumerate(shape)]
-    made: Expr = c.call("broadcast_to", const(value.reshape(())), shape=most)
+    repeated: Expr = c.call("broadcast_to", const(value.reshape(())), shape=most)
     for axis in computed_axes:
-        made = c.cut(made, axis, shape[axis])
-    return made
+        repeated = c.cut(repeated, axis, shape[axis])
+    return repeated
 
 
 def _range(c: Context) -> Value:
@@ -187,11 +187,11 @@ def _range(c: Context) -> Value:
         raise ModelError(f"it counts from {first} to {limit.reshape(()).item()} by {by}: with open extents by 1 only")
     most = bounds_of(count)[1]
     c.reserve(most)
-    whole = const(np.arange(most))
+    all_numbers = const(np.arange(most))
     if is_computed:
-        numbers: Expr = c.cut(whole, 0, count)
+        numbers: Expr = c.cut(all_numbers, 0, count)
     else:
-        numbers = c.call("strided_slice", whole, begin=(0,), end=(count,), strides=(1,))
+        numbers = c.call("strided_slice", all_numbers, begin=(0,), end=(count,), strides=(1,))
     if not isinstance(first, Extent) and first == 0:
         return numbers
     return c.call("add", numbers, computed(array_of(first)))

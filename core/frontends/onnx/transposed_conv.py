@@ -37,12 +37,12 @@ def _spread(c: Context, data: Expr, axis: int, step: int) -> Expr:
     return c.call("strided_slice", flat, begin=[0] * rank, end=end, strides=[1] * rank)
 
 
-def _folded(c: Context, weight: Expr, made: Expr) -> Expr:
-    """``made`` of a weight; at once where that is a constant."""
-    if made is weight or not isinstance(weight, Constant):
-        return made
-    folded = fold([made])
-    return made if folded is None else c.constant(folded[0])
+def _folded(c: Context, weight: Expr, expr: Expr) -> Expr:
+    """``expr`` of a weight; at once where that is a constant."""
+    if expr is weight or not isinstance(weight, Constant):
+        return expr
+    folded = fold([expr])
+    return expr if folded is None else c.constant(folded[0])
 
 
 def _phases(c: Context, weight: Expr, strides: Sequence[int], groups: int) -> Expr:
@@ -51,11 +51,11 @@ def _phases(c: Context, weight: Expr, strides: Sequence[int], groups: int) -> Ex
     """
     rank = len(strides)
     depth, wide, *taps = weight.shape
-    own = [-(-k // s) for k, s in zip(taps, strides, strict=True)]
-    missing = [j * s - k for j, s, k in zip(own, strides, taps, strict=True)]
+    phase_taps = [-(-k // s) for k, s in zip(taps, strides, strict=True)]
+    missing = [j * s - k for j, s, k in zip(phase_taps, strides, taps, strict=True)]
     if any(missing):
         weight = c.call("nn.pad", weight, pad_width=(*(0 for _ in weight.shape), 0, 0, *missing))
-    pairs = [extent for pair in zip(own, strides, strict=True) for extent in pair]
+    pairs = [extent for pair in zip(phase_taps, strides, strict=True) for extent in pair]
     apart = c.reshape(weight, (groups, depth // groups, wide, *pairs))
     first, last = [3 + 2 * d for d in range(rank)], [4 + 2 * d for d in range(rank)]
     begin = [extent - 1 if d in first else 0 for d, extent in enumerate(apart.shape)]
@@ -63,7 +63,7 @@ def _phases(c: Context, weight: Expr, strides: Sequence[int], groups: int) -> Ex
     steps = [-1 if d in first else 1 for d in range(len(apart.shape))]
     turned = c.call("strided_slice", apart, begin=begin, end=end, strides=steps)
     ordered = c.call("transpose", turned, axes=(*first, 1, 0, *last, 2))
-    return c.reshape(ordered, (*own, depth // groups, groups * math.prod(strides) * wide))
+    return c.reshape(ordered, (*phase_taps, depth // groups, groups * math.prod(strides) * wide))
 
 
 def transposed(
@@ -96,13 +96,13 @@ def transposed(
     weight = _folded(c, weight, apart)
     x = channels_last(c, data)
     lines = [
-        [_Phase.of(r, *line) for r in range(line[0])]
+        [_Phase.for_residue(r, *line) for r in range(line[0])]
         for line in zip(strides, begin, extents, x.shape[1:-1], weight.shape[2:], strict=True)
     ]
     if _better_alone(lines, x.shape[1:-1], groups * weight.shape[1]):
         return _alone(c, x, weight, lines, extents, groups, bias)
-    made = _together(c, x, weight, strides, begin, extents, groups)
-    return made if bias is None else c.call("add", made, bias)
+    result = _together(c, x, weight, strides, begin, extents, groups)
+    return result if bias is None else c.call("add", result, bias)
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class _Phase:
     count: int
 
     @staticmethod
-    def of(residue: int, stride: int, begin: int, extent: int, length: int, taps: int) -> _Phase:
+    def for_residue(residue: int, stride: int, begin: int, extent: int, length: int, taps: int) -> _Phase:
         """That of the elements ``residue``, ``residue + stride``, ... of ``extent``, rounded up, as of all phases."""
         start, first = divmod(residue + begin, stride)
-        own, count = len(range(first, taps, stride)), -(-extent // stride)
-        return _Phase(first, own, own - 1 - start, start + count - length, count)
+        phase_taps, count = len(range(first, taps, stride)), -(-extent // stride)
+        return _Phase(first, phase_taps, phase_taps - 1 - start, start + count - length, count)
 
 
 def _better_alone(lines: Sequence[Sequence[_Phase]], lengths: Sequence[int], channels: int) -> bool:
@@ -162,7 +162,7 @@ def _alone(
 ) -> Expr:
     """A convolution for each phase, whose results are put between each other."""
     rank, (depth, wide) = len(lines), weight.shape[:2]
-    made: list[Expr] = []
+    phase_results: list[Expr] = []
     for phases in itertools.product(*lines):
         turned = c.call(
             "strided_slice",
@@ -173,17 +173,17 @@ def _alone(
         )
         apart = c.reshape(turned, (groups, depth // groups, wide, *(p.taps for p in phases)))
         ordered = c.call("transpose", apart, axes=(*range(3, 3 + rank), 1, 0, 2))
-        own = c.reshape(ordered, (*(p.taps for p in phases), depth // groups, groups * wide))
+        kernel = c.reshape(ordered, (*(p.taps for p in phases), depth // groups, groups * wide))
         around = (*(p.before for p in phases), *(p.after for p in phases))
-        sums = c.call(f"nn.conv{rank}d", x, _folded(c, weight, own), padding=around, groups=groups)
-        made.append(sums if bias is None else c.call("add", sums, bias))
-    batch, *counts, channels = made[0].shape
-    whole: Expr = c.call("concatenate", *(c.reshape(each, (1, *each.shape)) for each in made), axis=0)
-    whole = c.reshape(whole, (*map(len, lines), batch, *counts, channels))
-    whole = c.permute(whole, (rank, *(axis for d in range(rank) for axis in (rank + 1 + d, d)), 2 * rank + 1))
-    whole = c.reshape(whole, (batch, *(n * len(line) for n, line in zip(counts, lines, strict=True)), channels))
+        sums = c.call(f"nn.conv{rank}d", x, _folded(c, weight, kernel), padding=around, groups=groups)
+        phase_results.append(sums if bias is None else c.call("add", sums, bias))
+    batch, *counts, channels = phase_results[0].shape
+    joined: Expr = c.call("concatenate", *(c.reshape(each, (1, *each.shape)) for each in phase_results), axis=0)
+    joined = c.reshape(joined, (*map(len, lines), batch, *counts, channels))
+    joined = c.permute(joined, (rank, *(axis for d in range(rank) for axis in (rank + 1 + d, d)), 2 * rank + 1))
+    joined = c.reshape(joined, (batch, *(n * len(line) for n, line in zip(counts, lines, strict=True)), channels))
     return c.call(
-        "strided_slice", whole, begin=[0] * (rank + 2), end=(batch, *extents, channels), strides=[1] * (rank + 2)
+        "strided_slice", joined, begin=[0] * (rank + 2), end=(batch, *extents, channels), strides=[1] * (rank + 2)
     )
 
 
@@ -198,33 +198,33 @@ def _together(
 ) -> Expr:
     """One convolution, of whose channels each phase has some."""
     rank, wide = len(strides), weight.shape[1]
-    made_weight = _folded(c, weight, _phases(c, weight, strides, groups))
-    own = made_weight.shape[:rank]
-    around = [j - 1 for j in own] * 2
-    made: Expr = c.call(f"nn.conv{rank}d", x, made_weight, padding=around, groups=groups)
-    batch, *counts, _ = made.shape
-    apart = c.reshape(made, (batch, *counts, groups, *strides, wide))
+    kernel = _folded(c, weight, _phases(c, weight, strides, groups))
+    phase_taps = kernel.shape[:rank]
+    around = [j - 1 for j in phase_taps] * 2
+    result: Expr = c.call(f"nn.conv{rank}d", x, kernel, padding=around, groups=groups)
+    batch, *counts, _ = result.shape
+    apart = c.reshape(result, (batch, *counts, groups, *strides, wide))
     pairs = (axis for d in range(rank) for axis in (1 + d, 2 + rank + d))
     ordered = c.permute(apart, (0, *pairs, 1 + rank, 2 + 2 * rank))
-    whole = c.reshape(ordered, (batch, *(q * s for q, s in zip(counts, strides, strict=True)), groups * wide))
+    joined = c.reshape(ordered, (batch, *(q * s for q, s in zip(counts, strides, strict=True)), groups * wide))
     first = [max(b, 0) for b in begin]
-    last = [min(b + e, n) for b, e, n in zip(begin, extents, whole.shape[1:], strict=False)]
+    last = [min(b + e, n) for b, e, n in zip(begin, extents, joined.shape[1:], strict=False)]
     if min(e - f for f, e in zip(first, last, strict=True)) < 1:
         raise ModelError(f"its result of {tuple(extents)} elements has none of the data")
-    cut = {"begin": (0, *first, 0), "end": (batch, *last, whole.shape[-1]), "strides": (1,) * (rank + 2)}
-    made = c.call("strided_slice", whole, **cut)
+    cut = {"begin": (0, *first, 0), "end": (batch, *last, joined.shape[-1]), "strides": (1,) * (rank + 2)}
+    result = c.call("strided_slice", joined, **cut)
     before = [max(-b, 0) for b in begin]
     after = [e - f - (n - m) for e, f, n, m in zip(extents, before, last, first, strict=True)]
     if any((*before, *after)):
-        made = c.call("nn.pad", made, pad_width=(0, *before, 0, 0, *after, 0))
-    return made
+        result = c.call("nn.pad", result, pad_width=(0, *before, 0, 0, *after, 0))
+    return result
 
 
 def _numbers(c: Context, name: str, rank: int, default: int, least: int) -> tuple[int, ...]:
-    given = c.node.integers(name, (default,) * rank)
-    if len(given) != rank or min(given) < least:
-        raise ModelError(f"it has {name} {given} for {rank} spatial dimensions")
-    return given
+    numbers = c.node.integers(name, (default,) * rank)
+    if len(numbers) != rank or min(numbers) < least:
+        raise ModelError(f"it has {name} {numbers} for {rank} spatial dimensions")
+    return numbers
 
 
 def _conv_transpose(c: Context) -> Expr:
@@ -245,18 +245,18 @@ def _conv_transpose(c: Context) -> Expr:
     mode = c.node.text("auto_pad", "NOTSET")
     if mode not in ("NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID"):
         raise ModelError(f"it has the unknown auto_pad {mode!r}")
-    whole = [
+    full = [
         (n - 1) * s + (k - 1) * d + 1 + o
         for n, s, k, d, o in zip(data.shape[2:], strides, kernel, dilation, behind, strict=True)
     ]
     begin = list(pads[:rank]) if mode == "NOTSET" else [0] * rank
-    extents = [n - b - a for n, b, a in zip(whole, begin, pads[rank:] if mode == "NOTSET" else begin, strict=True)]
+    extents = [n - b - a for n, b, a in zip(full, begin, pads[rank:] if mode == "NOTSET" else begin, strict=True)]
     if c.node.has("output_shape") or mode.startswith("SAME"):
         same = tuple(n * s for n, s in zip(data.shape[2:], strides, strict=True))
         extents = list(c.node.integers("output_shape", same))[-rank:]
         if len(extents) != rank:
             raise ModelError(f"it has an output_shape of {len(extents)} numbers for {rank} spatial dimensions")
-        total = [max(n - e, 0) for n, e in zip(whole, extents, strict=True)]
+        total = [max(n - e, 0) for n, e in zip(full, extents, strict=True)]
         begin = [t // 2 if mode == "SAME_UPPER" else t - t // 2 for t in total]
     if min(extents) < 1:
         raise ModelError(f"its result has the impossible extents {tuple(extents)}")
@@ -289,8 +289,8 @@ def _col_to_im(c: Context) -> Expr:
     c.reserve(depth, taps)
     weight = np.tile(np.eye(taps, dtype=data.dtype), (depth // taps, 1)).reshape(depth, 1, *block)
     x = c.reshape(data, (data.shape[0], depth, *counts))
-    made = transposed(c, x, c.constant(weight), strides, dilation, pads[:rank], image, depth // taps)
-    return channels_first(c, made)
+    images = transposed(c, x, c.constant(weight), strides, dilation, pads[:rank], image, depth // taps)
+    return channels_first(c, images)
 
 
 TRANSPOSED: Mapping[str, Converter] = {"Col2Im": _col_to_im, "ConvTranspose": _conv_transpose}

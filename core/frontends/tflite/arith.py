@@ -285,12 +285,12 @@ def _l2_pool(layer: Layer) -> Expr:
 
 def _axes(layer: Layer, rank: int) -> tuple[int, ...]:
     """The axes over which a layer reduces, sorted."""
-    given = layer.integers(1, "axes")
-    if any(not -rank <= axis < rank for axis in given):
-        raise ModelError(f"its axes {given} are not those of {rank} dimensions")
-    if not given:
+    axes = layer.integers(1, "axes")
+    if any(not -rank <= axis < rank for axis in axes):
+        raise ModelError(f"its axes {axes} are not those of {rank} dimensions")
+    if not axes:
         raise ModelError("it reduces over no axes")
-    return tuple(sorted({axis % rank for axis in given}))
+    return tuple(sorted({axis % rank for axis in axes}))
 
 
 def _reduced(op: str) -> Importer:
@@ -338,7 +338,7 @@ def _reduce_max(layer: Layer) -> Expr:
     data = _extremum_of(layer)
     rank, axes = len(data.shape), _axes(layer, len(data.shape))
     reduced = [1 if axis in axes else extent for axis, extent in enumerate(data.shape)]
-    kept = [extent for axis, extent in enumerate(data.shape) if axis not in axes]
+    extents = [extent for axis, extent in enumerate(data.shape) if axis not in axes]
     if axes != tuple(range(1, rank - 1)):
         others = [axis for axis in range(rank) if axis not in axes]
         # What lies before the first axis stays there; the others that are kept come last.
@@ -346,7 +346,7 @@ def _reduce_max(layer: Layer) -> Expr:
         after = [axis for axis in others if axis > axes[0]]
         sizes = [math.prod(data.shape[axis] for axis in group) for group in (before, axes, after)]
         data = call("reshape", call("transpose", data, axes=(*before, *axes, *after)), newshape=sizes)
-    shape = reduced if layer.options["keep_dims"] else kept
+    shape = reduced if layer.options["keep_dims"] else extents
     return call("reshape", call("nn.global_max_pool", data), newshape=shape)
 
 

@@ -62,9 +62,9 @@ def _l2_normalization(layer: Layer) -> Expr:
         square = call("sum", call("multiply", data, data), axis=(-1,), keepdims=True)
         return call("divide", data, call("maximum", call("sqrt", square), const(1e-6, "float32")))
     (_, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
-    wanted = 128 if dtype == "uint8" else 0
-    if out_scale != 1 / 128 or out_zero != wanted:
-        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/128 and {wanted}")
+    expected = 128 if dtype == "uint8" else 0
+    if out_scale != 1 / 128 or out_zero != expected:
+        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/128 and {expected}")
     return call("qnn.l2_normalize", data, input_zero_point=zero_point)
 
 
@@ -74,8 +74,8 @@ def _top(layer: Layer) -> list[Expr]:
     if layer.outputs != 2 or layer.output(1).dtype not in ("int32", "int64"):
         raise ModelError(f"its results are {', '.join(layer.output(i).dtype for i in range(layer.outputs))}")
     layer.same_quantisation(layer.tensor(0), layer.output())
-    made = call("topk", data, k=k, axis=-1, dtype=layer.output(1).dtype)
-    return [TupleGetItem(made, position) for position in range(2)]
+    top = call("topk", data, k=k, axis=-1, dtype=layer.output(1).dtype)
+    return [TupleGetItem(top, position) for position in range(2)]
 
 
 def _local_response(layer: Layer) -> Expr:

@@ -28,9 +28,9 @@ def _scaled(value: Expr, factor: float) -> Expr:
     return call("qnn.requantize", value, scale=fixed_point([factor], "double"), dtype="int32")
 
 
-def _below_one(layer: Layer, what: str, factor: float) -> float:
+def _below_one(layer: Layer, role: str, factor: float) -> float:
     if not factor < 1:
-        raise ModelError(f"{what} is {factor}", hint="the kernels take one below 1")
+        raise ModelError(f"{role} is {factor}", hint="the kernels take one below 1")
     return factor
 
 
@@ -39,9 +39,9 @@ def _comparison(op: str, float_form: Importer) -> Importer:
 
     def build(layer: Layer) -> Expr:
         if not _is_quantised(layer, 0, 1):
-            made = float_form(layer)
-            assert isinstance(made, Expr)
-            return made
+            comparison = float_form(layer)
+            assert isinstance(comparison, Expr)
+            return comparison
         layer_dtypes = {layer.tensor(0).dtype, layer.tensor(1).dtype}
         if len(layer_dtypes) != 1 or not layer_dtypes <= set(QUANTISED):
             raise ModelError(f"it is of {' and '.join(sorted(layer_dtypes))}", hint="supported: int8, uint8")
@@ -86,11 +86,11 @@ def _prelu(layer: Layer) -> Expr:
         quantisation, (layer.tensor(0), layer.tensor(1), layer.output())
     )
     data, slope = _centred(layer, 0), _centred(layer, 1)
-    made = []
+    sides = []
     for value, factor in ((data, scale / out_scale), (call("multiply", data, slope), scale * slope_scale / out_scale)):
         attrs = {"scale": fixed_point([factor], "double"), "output_zero_point": out_zero, "dtype": dtype}
-        made.append(call("qnn.requantize", value, **attrs))
-    return call("where", call("greater_equal", data, const(0)), *made)
+        sides.append(call("qnn.requantize", value, **attrs))
+    return call("where", call("greater_equal", data, const(0)), *sides)
 
 
 def _chosen(importer: Importer) -> Importer:
@@ -99,9 +99,9 @@ def _chosen(importer: Importer) -> Importer:
     def build(layer: Layer) -> Expr:
         if _is_quantised(layer, 1, 2):
             layer.same_quantisation(layer.output(), layer.tensor(1), layer.tensor(2))
-        made = importer(layer)
-        assert isinstance(made, Expr)
-        return made
+        result = importer(layer)
+        assert isinstance(result, Expr)
+        return result
 
     return build
 

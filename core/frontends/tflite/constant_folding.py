@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN"]
 
 
-def _known(layer: Layer, position: int, what: str) -> np.ndarray:
+def _known(layer: Layer, position: int, role: str) -> np.ndarray:
     array = layer.constant(position)
     if array is None:
-        raise ModelError(f"its {what} is not known at import", hint="supported: constants, and what shapes give")
+        raise ModelError(f"its {role} is not known at import", hint="supported: constants, and what shapes give")
     return array
 
 
@@ -48,8 +48,8 @@ def _product(layer: Layer) -> Expr:
     if not axes:
         raise ModelError("it reduces over no axes")
     reduced = normalise_axes(axes, data.ndim)
-    made = np.asarray(data.prod(reduced, data.dtype))
-    return const(np.expand_dims(made, reduced) if layer.options["keep_dims"] else made)
+    product = np.asarray(data.prod(reduced, data.dtype))
+    return const(np.expand_dims(product, reduced) if layer.options["keep_dims"] else product)
 
 
 def _broadcast_args(layer: Layer) -> Expr:
@@ -74,7 +74,7 @@ def _range(layer: Layer) -> Expr:
     import numpy as np
 
     dtype = layer.dtypes("float32", "int32", "int64")
-    numbers = [_known(layer, position, what) for position, what in enumerate(("start", "limit", "delta"))]
+    numbers = [_known(layer, position, role) for position, role in enumerate(("start", "limit", "delta"))]
     if any(number.size != 1 for number in numbers):
         raise ModelError(f"it takes three numbers, not {', '.join(str(number.size) for number in numbers)}")
     start, limit, delta = (number.item() for number in numbers)

@@ -71,28 +71,28 @@ class Control:
     def _if(self, then: int, otherwise: int, operands: Sequence[Expr], layer: str, converted: Converted) -> list[Expr]:
         if not operands:
             raise ModelError("it has no condition")
-        flag, given = _flag(operands[0], "its condition"), operands[1:]
-        computed = [value for value in dict.fromkeys(given) if not isinstance(value, Constant)]
+        flag, values = _flag(operands[0], "its condition"), operands[1:]
+        computed = [value for value in dict.fromkeys(values) if not isinstance(value, Constant)]
         sides, counts = [], []
         for name, graph in (("then", then), ("otherwise", otherwise)):
             params = {value: self._var(value.tensor) for value in computed}
-            results = converted(graph, [params.get(value, value) for value in given], layer)
+            results = converted(graph, [params.get(value, value) for value in values], layer)
             counts.append([result.type for result in results])
             sides.append(self._named(name, Function(list(params.values()), Tuple(results))))
         if counts[0] != counts[1]:
             shown = " and ".join(", ".join(map(str, types)) for types in counts)
             raise ModelError(f"its branches are of different types: {shown}")
-        made = Call(If(*sides), [flag, *computed])
-        return [TupleGetItem(made, position) for position in range(len(counts[0]))]
+        chosen = Call(If(*sides), [flag, *computed])
+        return [TupleGetItem(chosen, position) for position in range(len(counts[0]))]
 
     def _while(
         self, condition: int, body: int, operands: Sequence[Expr], layer: str, converted: Converted
     ) -> list[Expr]:
         def asked(values: Sequence[Expr]) -> Expr:
-            found = converted(condition, values, layer)
-            if len(found) != 1:
-                raise ModelError(f"its condition gives {len(found)} results")
-            return _flag(found[0], "what its condition gives")
+            results = converted(condition, values, layer)
+            if len(results) != 1:
+                raise ModelError(f"its condition gives {len(results)} results")
+            return _flag(results[0], "what its condition gives")
 
         params = [self._var(value.tensor) for value in operands]
         after = converted(body, params, layer)
@@ -105,8 +105,8 @@ class Control:
         if isinstance(again, Constant) and isinstance(first, Constant) and bool(again.data) and bool(first.data):
             raise ModelError("its condition always holds: it would never end")
         function = Function([self._var(_FLAG), *params], Tuple([again, *after]))
-        made = Call(Loop(self._named("body", function), 1 + len(params)), [first, *operands])
-        return [TupleGetItem(made, position) for position in range(1, 1 + len(params))]
+        looped = Call(Loop(self._named("body", function), 1 + len(params)), [first, *operands])
+        return [TupleGetItem(looped, position) for position in range(1, 1 + len(params))]
 
     def _var(self, type_: TensorType) -> Var:
         self._number += 1
@@ -118,10 +118,10 @@ class Control:
         return var
 
 
-def _flag(value: Expr, what: str) -> Expr:
+def _flag(value: Expr, role: str) -> Expr:
     """One bool as a scalar."""
     if value.dtype != "bool" or value.tensor.size != 1:
-        raise ModelError(f"{what} is {value.type}, not one bool")
+        raise ModelError(f"{role} is {value.type}, not one bool")
     if isinstance(value, Constant):
         return const(value.data.reshape(()))
     return value if value.shape == () else call("reshape", value, newshape=())

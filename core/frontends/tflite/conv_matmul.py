@@ -16,7 +16,7 @@ from ...relay.fixed_point import fixed_point, prove_fixed_point
 from ...relay.op import Bounds, FixedPoint
 from ...relay.transform.value_range import value_range
 from ...tir.form.dtype import bounds
-from .hybrid import dense_sums, finished, is_hybrid, quantised_rows, scaled_back, weight_scales
+from .hybrid import add_bias_and_activation, dense_sums, is_hybrid, quantised_rows, scaled_back, weight_scales
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 from .wide import int16_sums, of_15_bits, scaled_by_15_bits, scaled_in_float64
 
@@ -68,8 +68,8 @@ def window(layer: Layer, extents: Sequence[int], taps: Sequence[int], dilation: 
 def operand_dtypes(layer: Layer, bias: int = 2) -> str:
     """The dtype of the data and the result, one of `_OPERANDS`, with which weight and bias agree."""
     data, weight, output = layer.tensor(0).dtype, layer.tensor(1).dtype, layer.output().dtype
-    given = f"it is of {data}, its weight of {weight}"
-    given += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
+    description = f"it is of {data}, its weight of {weight}"
+    description += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
     weights, bias_dtype = _OPERANDS.get(data, ((), ""))
     if data == "int16" and _adds_int32(layer):
         bias_dtype = "int32"
@@ -77,7 +77,7 @@ def operand_dtypes(layer: Layer, bias: int = 2) -> str:
     if layer.has(bias):
         fits = fits and layer.tensor(bias).dtype == bias_dtype
     if not fits:
-        raise ModelError(f"{given}, its result of {output}", hint=_SUPPORTED)
+        raise ModelError(f"{description}, its result of {output}", hint=_SUPPORTED)
     return data
 
 
@@ -136,9 +136,9 @@ def factors_of(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float]
 
 
 def _check_axis(layer: Layer, scales: int, axis: int) -> None:
-    found = channel_axis(layer.tensor(1))
-    if scales > 1 and found != axis:
-        raise ModelError(f"its weight has scales along axis {found}, not along its channels")
+    weight_axis = channel_axis(layer.tensor(1))
+    if scales > 1 and weight_axis != axis:
+        raise ModelError(f"its weight has scales along axis {weight_axis}, not along its channels")
 
 
 def requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
@@ -222,10 +222,13 @@ def _hybrid_convolution(layer: Layer, data: Expr, weight: Expr, depthwise: bool,
         raise ModelError("it has groups and one scale for all channels, of which LiteRT has no kernel")
     codes = quantised_rows(data, with_zero_point=each)
     sums = call("qnn.conv2d", codes.centred, weight, **attrs)
-    own = const(list(scales), "float32")
+    weight_scale = const(list(scales), "float32")
     if depthwise:
-        return finished(layer, scaled_back(sums, call("multiply", own, codes.scale)))
-    return finished(layer, scaled_back(sums, *((own, codes.scale) if each else (call("multiply", own, codes.scale),))))
+        return add_bias_and_activation(layer, scaled_back(sums, call("multiply", weight_scale, codes.scale)))
+    return add_bias_and_activation(
+        layer,
+        scaled_back(sums, *((weight_scale, codes.scale) if each else (call("multiply", weight_scale, codes.scale),))),
+    )
 
 
 def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
@@ -253,8 +256,8 @@ def _fully_connected(layer: Layer) -> Expr:
         data = call("reshape", data, newshape=(data.tensor.size // depth, depth))
     if is_hybrid(layer):
         rows = call("reshape", data, newshape=(data.tensor.size // depth, depth))
-        made = finished(layer, dense_sums(layer, rows, layer.value(1)))
-        return call("reshape", made, newshape=(*data.shape[:-1], shape[0]))
+        result = add_bias_and_activation(layer, dense_sums(layer, rows, layer.value(1)))
+        return call("reshape", result, newshape=(*data.shape[:-1], shape[0]))
     if dtype == "float32":
         real = layer.float_weight(1)
         return layer.activated(biased(layer, data, lambda value: call("nn.dense", value, real)))

@@ -109,8 +109,8 @@ def from_tflite(
     """
     graph = _with_distinct_inputs(read(data))
     names = [graph.tensors[index].name for index in graph.inputs]
-    known = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
-    check_fixed(constants or {}, names, states or {}, known)
+    valued = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
+    check_fixed(constants or {}, names, states or {}, valued)
     with importing_within(Budget(graph.file_bytes, _declared_bytes(graph), import_limit)):
         imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid == HYBRID[1]).model()
     return replace(imported, module=keep_states(imported.module, states or {}))
@@ -148,33 +148,33 @@ class _Converter:
 
         self._control = Control()
 
-    def within(self, graph: int, given: Sequence[Expr], layer: str) -> list[Expr]:
+    def convert_graph(self, graph: int, arguments: Sequence[Expr], layer: str) -> list[Expr]:
         """What a graph that an operator runs gives for operands; its layers begin with that of the operator.
 
         Raises:
             ModelError: it is malformed, has variables, takes other operands, runs itself, or cannot be imported.
         """
-        made = copy(self)
-        made._graph = replace(self._graph.bodies[graph], bodies=self._graph.bodies)
-        made._values, made._constants, made._faults, made._layer = {}, {}, [], f"{self._layer}{layer}/"
-        tensors, operators = made._graph.tensors, made._graph.operators
+        inner = copy(self)
+        inner._graph = replace(self._graph.bodies[graph], bodies=self._graph.bodies)
+        inner._values, inner._constants, inner._faults, inner._layer = {}, {}, [], f"{self._layer}{layer}/"
+        tensors, operators = inner._graph.tensors, inner._graph.operators
         if any(op.name in VARIABLE_OPERATORS or op.name in KEEPERS for op in operators):
             raise ModelError(f"graph {graph}, which it runs, keeps values from one run to the next")
-        if len(given) != len(made._graph.inputs):
-            raise ModelError(f"graph {graph} takes {len(made._graph.inputs)} operands, and is given {len(given)}")
-        for index, value in zip(made._graph.inputs, given, strict=True):
-            if index in made._values or tensors[index].data is not None or tensors[index].dtype != value.dtype:
+        if len(arguments) != len(inner._graph.inputs):
+            raise ModelError(f"graph {graph} takes {len(inner._graph.inputs)} operands, and is given {len(arguments)}")
+        for index, value in zip(inner._graph.inputs, arguments, strict=True):
+            if index in inner._values or tensors[index].data is not None or tensors[index].dtype != value.dtype:
                 raise ModelError(f"graph {graph} takes {tensors[index].name!r}, which cannot be {value.type}")
-            made._values[index] = value
+            inner._values[index] = value
         self._control.enter(graph, len(operators))
         try:
             for operator in operators:
-                made._convert(operator)
+                inner._convert(operator)
         finally:
             self._control.leave()
-        if made._faults:
-            raise ModelError(f"in graph {graph}, which it runs: {made._faults[0].strip()}")
-        return [made._result(index) for index in made._graph.outputs]
+        if inner._faults:
+            raise ModelError(f"in graph {graph}, which it runs: {inner._faults[0].strip()}")
+        return [inner._result(index) for index in inner._graph.outputs]
 
     def model(self) -> ImportedModel:
         """The imported model."""
@@ -206,26 +206,26 @@ class _Converter:
 
     def _simplified(self) -> Simplified:
         """What was folded and dropped of the operators that the outputs depend on, and what these do not depend on."""
-        found, wanted = Simplified(), {*self._graph.outputs}
+        summary, needed = Simplified(), {*self._graph.outputs}
         for operator in reversed(self._graph.operators):
             if operator.name in VARIABLE_OPERATORS:
-                wanted.update(operator.inputs)
-            elif wanted.isdisjoint(operator.outputs):
-                found.unneeded.append((operator.layer, operator.name))
+                needed.update(operator.inputs)
+            elif needed.isdisjoint(operator.outputs):
+                summary.unneeded.append((operator.layer, operator.name))
             else:
-                wanted.update(operator.inputs)
-                given = [self._values.get(index) for index in operator.inputs if index >= 0]
-                made = [self._values.get(index) for index in operator.outputs]
-                if made and all(isinstance(value, Constant) for value in made):
-                    found.computed[operator.name] += 1
-                elif len(made) == 1 and made[0] in given:
-                    found.idle.append((operator.layer, operator.name))
-        found.unneeded.reverse()
-        found.idle.reverse()
+                needed.update(operator.inputs)
+                operands = [self._values.get(index) for index in operator.inputs if index >= 0]
+                results = [self._values.get(index) for index in operator.outputs]
+                if results and all(isinstance(value, Constant) for value in results):
+                    summary.computed[operator.name] += 1
+                elif len(results) == 1 and results[0] in operands:
+                    summary.idle.append((operator.layer, operator.name))
+        summary.unneeded.reverse()
+        summary.idle.reverse()
         tensors, inputs = self._graph.tensors, [self._graph.tensors[index].name for index in self._graph.inputs]
         constants = [t.name for t in tensors.values() if t.data is not None and t.name not in inputs]
-        found.note_unused(constants, inputs, {tensors[index].name for index in wanted if index >= 0})
-        return found
+        summary.note_unused(constants, inputs, {tensors[index].name for index in needed if index >= 0})
+        return summary
 
     def _states(self) -> tuple[StateInfo, ...]:
         inputs, outputs = len(self._graph.inputs) - len(self.constants), len(self._graph.outputs)
@@ -238,8 +238,8 @@ class _Converter:
         tensors = [self._graph.tensors[index] for index in self._graph.inputs]
         for name in self._shapes:
             if name not in {tensor.name for tensor in tensors}:
-                known = [tensor.name for tensor in tensors]
-                hint = f"{suggest(name, known)}inputs: {', '.join(map(repr, known)) or 'none'}"
+                input_names = [tensor.name for tensor in tensors]
+                hint = f"{suggest(name, input_names)}inputs: {', '.join(map(repr, input_names)) or 'none'}"
                 raise UsageError(f"a shape is given for {name!r}, which is not an input", hint=hint)
         params = []
         states = [*self._variables.names, *self._kept.names]
@@ -248,8 +248,8 @@ class _Converter:
             fixed = self._fixed.get(tensor.name)
             where = f"input {tensor.name!r}"
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
-                what = tensor.odd or ("it is a constant" if tensor.data is not None else "the file lists it twice")
-                raise ModelError(f"{where} cannot be one: {what}")
+                reason = tensor.odd or ("it is a constant" if tensor.data is not None else "the file lists it twice")
+                raise ModelError(f"{where} cannot be one: {reason}")
             shape = self._shapes.get(tensor.name, getattr(fixed, "shape", None) if is_open(tensor) else None)
             if shape is None:
                 shape = tensor.shape
@@ -265,9 +265,13 @@ class _Converter:
                 continue
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
-        own = names[len(tensors) :]
+        state_names = names[len(tensors) :]
         count = len(self._variables.names)
-        return [*params, *self._variables.declare(own[:count]), *self._kept.declare(own[count:], self._values)]
+        return [
+            *params,
+            *self._variables.declare(state_names[:count]),
+            *self._kept.declare(state_names[count:], self._values),
+        ]
 
     def _note_open(self, tensor: Tensor) -> None:
         """Note that the stored extents of an input are used for the dimensions that the file leaves open.
@@ -278,12 +282,12 @@ class _Converter:
         if not is_open(tensor):
             return
         dims = ", ".join("?" if extent < 0 else str(extent) for extent in tensor.signature)
-        what = f"the model leaves the shape of its input {tensor.name!r} open: ({dims})"
+        message = f"the model leaves the shape of its input {tensor.name!r} open: ({dims})"
         option = f"--shape {tensor.name}={dims.replace('?', 'N').replace(' ', '')}"
         pairs = list(zip(tensor.signature, tensor.shape, strict=True))
         if (-1, 1) in (pairs[1:] if len(pairs) > 1 else pairs):
-            raise ModelError(what, hint=f"say it, as {option}")
-        self._open.append(f"{what}; {tensor.shape} is built; another shape is asked for by {option}")
+            raise ModelError(message, hint=f"say it, as {option}")
+        self._open.append(f"{message}; {tensor.shape} is built; another shape is asked for by {option}")
 
     def _value(self, tensor: Tensor) -> Expr:
         if tensor.index not in self._values:
@@ -317,16 +321,16 @@ class _Converter:
         if tensor.data is None and 0 not in tensor.shape:
             return None
         element = np.dtype(tensor.dtype)
-        held = 0 if tensor.data is None else len(tensor.data)
+        stored_bytes = 0 if tensor.data is None else len(tensor.data)
         # Not numpy's product: it wraps around.
         count = math.prod(tensor.shape)
         if tensor.sparsity is not None:
-            count = held * 2 if tensor.packed else held // element.itemsize
+            count = stored_bytes * 2 if tensor.packed else stored_bytes // element.itemsize
         expected = -(-count // 2) if tensor.packed else count * element.itemsize
-        if min(tensor.shape, default=1) < 0 or expected != held:
+        if min(tensor.shape, default=1) < 0 or expected != stored_bytes:
             dtype = "int4" if tensor.packed else tensor.dtype
-            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {dtype} has {held} bytes")
-        require_memory(4 * held if tensor.packed else held)
+            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {dtype} has {stored_bytes} bytes")
+        require_memory(4 * stored_bytes if tensor.packed else stored_bytes)
         raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
         if tensor.packed:
             # The lower half is the first of the two; shifts of int8 extend the sign.
@@ -355,22 +359,24 @@ class _Converter:
         layer = Layer(operator, self._graph.tensors, self._value, self._constant, self._hybrid)
         values: Sequence[Expr | None]
         try:
-            values = made = self._results(operator, layer, outputs)
+            values = results = self._results(operator, layer, outputs)
         except _Unknown:
             values = [None] * len(outputs)
         except BudgetError as error:
             error.where = error.where or f"{operator.layer!r} ({operator.name})"
             raise
         except ModelError as error:
-            known = operator.name in OPERATORS
-            empty = next((f"its result of shape {t.shape} {_EMPTY}" for t in outputs if known and 0 in t.shape), "")
+            is_supported = operator.name in OPERATORS
+            empty = next(
+                (f"its result of shape {t.shape} {_EMPTY}" for t in outputs if is_supported and 0 in t.shape), ""
+            )
             hint = f" ({error.hint or empty})" if error.hint or empty else ""
             self._faults.append(f"  {operator.layer!r} ({operator.name}): {error.what}{hint}")
             values = [self._stand_in(tensor) for tensor in outputs]
         else:
             if operator.name not in VARIABLE_OPERATORS:
-                self._name(operator, [*made, *layer.kept.values()])
-                self._values.update(layer.kept)
+                self._name(operator, [*results, *layer.new_states.values()])
+                self._values.update(layer.new_states)
             for remark in dict.fromkeys(layer.remarks):
                 self._remarks.setdefault(remark, []).append(repr(operator.layer))
         for tensor, value in zip(outputs, values, strict=True):
@@ -387,12 +393,12 @@ class _Converter:
                 raise ModelError(f"{tensor.name!r}: {tensor.odd}")
             if tensor.index in self._values or tensor.data is not None or tensor in outputs[:position]:
                 raise ModelError(f"it writes {tensor.name!r}, which has a value already")
-        made: Expr | Sequence[Expr]
+        converted: Expr | Sequence[Expr]
         if is_control:
-            made = self._control.run(operator, [layer.value(i) for i in range(layer.count)], self.within)
+            converted = self._control.run(operator, [layer.value(i) for i in range(layer.count)], self.convert_graph)
         else:
-            made = self._variables.run(operator, layer.value) if importer is None else importer(layer)
-        results = [made] if isinstance(made, Expr) else made
+            converted = self._variables.run(operator, layer.value) if importer is None else importer(layer)
+        results = [converted] if isinstance(converted, Expr) else converted
         if len(results) != len(outputs):
             raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
         for tensor, result in zip(outputs, results, strict=True):
@@ -400,7 +406,7 @@ class _Converter:
             open_shape = bool(self._shapes) or not tensor.signature
             same_rank = len(tensor.signature) == len(result.shape)
             extents = zip(tensor.signature, result.shape, strict=False)  # the ranks are compared beside it
-            fits = open_shape or (same_rank and all(told < 1 or told == found for told, found in extents))
+            fits = open_shape or (same_rank and all(declared < 1 or declared == extent for declared, extent in extents))
             if result.dtype != tensor.dtype or not fits:
                 raise ModelError(
                     f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}"
@@ -412,8 +418,8 @@ class _Converter:
         import numpy as np
 
         def is_known(index: int) -> bool:
-            known = self._graph.tensors[index].data is not None
-            return isinstance(self._values[index], Constant) if index in self._values else known
+            is_constant = self._graph.tensors[index].data is not None
+            return isinstance(self._values[index], Constant) if index in self._values else is_constant
 
         operands = [index for index in operator.inputs if index >= 0]
         of_shapes = all(r.dtype in ("int32", "int64") and r.tensor.nbytes <= FOLDED_BYTES for r in results)
@@ -434,9 +440,9 @@ class _Converter:
         if importer is None:
             hint = "no plugin of this build imports it: name a target of the one that does"
             raise ModelError("this operator is not supported", hint=hint)
-        return partial(self._own, operator, importer)
+        return partial(self._import_custom, operator, importer)
 
-    def _own(self, operator: Operator, importer: CustomImporter, layer: Layer) -> Expr | Sequence[Expr]:
+    def _import_custom(self, operator: Operator, importer: CustomImporter, layer: Layer) -> Expr | Sequence[Expr]:
         """The results of an operator that a plugin imports."""
         inputs = tuple(
             _custom_tensor(layer.tensor(i), layer.value(i)) if layer.has(i) else None for i in range(layer.count)
@@ -455,13 +461,13 @@ class _Converter:
 
     def _name(self, operator: Operator, results: Sequence[Expr]) -> None:
         """Note the layer of every expression between the operator's operands and its results."""
-        known = {self._values.get(index) for index in operator.inputs}
-        stack = [result for result in results if result not in known]
+        operands = {self._values.get(index) for index in operator.inputs}
+        stack = [result for result in results if result not in operands]
         while stack:
             expr = stack.pop()
-            known.add(expr)
+            operands.add(expr)
             self._spans.add(expr, [f"{self._layer}{operator.layer}"])
-            stack.extend(child for child in children(expr) if child not in known)
+            stack.extend(child for child in children(expr) if child not in operands)
 
 
 def is_open(tensor: Tensor) -> bool:
@@ -479,8 +485,8 @@ def _with_distinct_inputs(graph: Graph) -> Graph:
 
 def _custom_tensor(tensor: Tensor, value: Expr | None = None) -> CustomTensor:
     info = _info(tensor)
-    told = None if is_open(tensor) else tensor.shape
-    return CustomTensor(tensor.name, value, told, tensor.dtype, info.scale, info.zero_point)
+    shape = None if is_open(tensor) else tensor.shape
+    return CustomTensor(tensor.name, value, shape, tensor.dtype, info.scale, info.zero_point)
 
 
 def _info(tensor: Tensor) -> TensorInfo:

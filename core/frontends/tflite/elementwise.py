@@ -41,8 +41,8 @@ def named(op: str) -> Importer:
     """An operator that is an op."""
 
     def build(layer: Layer) -> Expr:
-        made = call(op, *operands(layer, len(get_op(op).inputs)))
-        return layer.activated(made) if "activation" in layer.options else made
+        result = call(op, *operands(layer, len(get_op(op).inputs)))
+        return layer.activated(result) if "activation" in layer.options else result
 
     return build
 
@@ -82,10 +82,10 @@ def _floor_div(layer: Layer) -> Call:
 
 
 def _sum_of_several(layer: Layer) -> Expr:
-    made, *others = operands(layer, max(1, layer.count))
+    total, *others = operands(layer, max(1, layer.count))
     for other in others:
-        made = call("add", made, other)
-    return made
+        total = call("add", total, other)
+    return total
 
 
 def _sign(layer: Layer) -> Call:
@@ -132,8 +132,8 @@ def _bit_cast(layer: Layer) -> Expr:
         return bit_cast(layer, layer.cast(apart, f"uint{target}"), dtype)
     if data.shape[-1:] != (count,):
         raise ModelError(f"it reads {data.type} as {dtype}: {count} elements, along the last dimension, are one")
-    moved = call("left_shift", layer.cast(codes, wide), steps)
-    return bit_cast(layer, call("sum", moved, axis=(-1,)), dtype)
+    shifted = call("left_shift", layer.cast(codes, wide), steps)
+    return bit_cast(layer, call("sum", shifted, axis=(-1,)), dtype)
 
 
 def _fake_quantised(layer: Layer) -> Expr:
@@ -160,10 +160,10 @@ def _fake_quantised(layer: Layer) -> Expr:
     first = const(least)
     limited = call("clip", data, a_min=float(least), a_max=float(most))
     steps_up = call("multiply", call("subtract", limited, first), const(inverse))
-    whole = call("floor", steps_up)
-    is_half = call("greater_equal", call("subtract", steps_up, whole), const(0.5, "float32"))
-    whole = call("where", is_half, call("add", whole, const(1.0, "float32")), whole)
-    return call("add", call("multiply", whole, const(scale)), first)
+    floors = call("floor", steps_up)
+    is_half = call("greater_equal", call("subtract", steps_up, floors), const(0.5, "float32"))
+    floors = call("where", is_half, call("add", floors, const(1.0, "float32")), floors)
+    return call("add", call("multiply", floors, const(scale)), first)
 
 
 ELEMENTWISE: dict[str, Importer] = {

@@ -25,7 +25,7 @@ def _indices(layer: Layer, position: int) -> Expr:
     return call("cast", value, dtype="int32") if value.dtype == "int16" else value
 
 
-def _within(indices: Expr, extent: int, axis: int) -> Expr:
+def _bound_indices(indices: Expr, extent: int, axis: int) -> Expr:
     """Indices of an axis, none of them counted from the end. ModelError where a known one is outside."""
     if isinstance(indices, Constant):
         if not 0 <= indices.data.min() <= indices.data.max() < extent:
@@ -47,13 +47,13 @@ def _gather(layer: Layer) -> Expr:
             f"dimensions of batches before axis {axis}"
         )
     if isinstance(indices, Constant):
-        _within(indices, data.shape[axis], axis)
+        _bound_indices(indices, data.shape[axis], axis)
     if batch == 0:
         return call("take", data, indices, axis=axis)
-    chosen = _within(indices, data.shape[axis], axis)
-    own = indices.shape[batch:]
-    chosen = call("reshape", chosen, newshape=(*indices.shape[:batch], *(1 for _ in range(batch, axis)), *own))
-    before = [positions(layer, data.shape[d], axis + len(own), d, indices.dtype) for d in range(axis)]
+    chosen = _bound_indices(indices, data.shape[axis], axis)
+    index_shape = indices.shape[batch:]
+    chosen = call("reshape", chosen, newshape=(*indices.shape[:batch], *(1 for _ in range(batch, axis)), *index_shape))
+    before = [positions(layer, data.shape[d], axis + len(index_shape), d, indices.dtype) for d in range(axis)]
     return rows(layer, data, [*before, chosen])
 
 
@@ -70,7 +70,7 @@ def _places(layer: Layer, indices: Expr, shape: Sequence[int]) -> list[Expr]:
     if not 1 <= count <= len(shape):
         raise ModelError(f"its indices of shape {indices.shape} do not fit data of shape {tuple(shape)}")
     parts = zip(index_parts(layer, indices, count), shape, strict=False)
-    return [_within(part, extent, axis) for axis, (part, extent) in enumerate(parts)]
+    return [_bound_indices(part, extent, axis) for axis, (part, extent) in enumerate(parts)]
 
 
 def _embedding_lookup(layer: Layer) -> Expr:
@@ -82,7 +82,7 @@ def _embedding_lookup(layer: Layer) -> Expr:
     if len(indices.shape) != 1 or not layer.value(1).shape:
         raise ModelError(f"its indices have {len(indices.shape)} dimensions, not 1, or its table none")
     if isinstance(indices, Constant):
-        _within(indices, layer.value(1).shape[0], 0)
+        _bound_indices(indices, layer.value(1).shape[0], 0)
     picked = call("take", layer.value(1), indices, axis=0)
     if table.dtype == output.dtype:
         layer.same_quantisation(table, output)
@@ -170,10 +170,10 @@ def _reverse_sequence(layer: Layer) -> Expr:
     if lengths.dtype not in ("int32", "int64"):
         raise ModelError(f"its lengths are {lengths.dtype}", hint="supported: int32, int64")
     time, batch = layer.options["seq_dim"], layer.options["batch_dim"]
-    made = reversed_sequences(layer, data, lengths, time, batch)
+    result = reversed_sequences(layer, data, lengths, time, batch)
     if isinstance(lengths, Constant) and lengths.data.max() > data.shape[time]:
         raise ModelError(f"a length of {lengths.data.max()} is over the {data.shape[time]} elements of axis {time}")
-    return made
+    return result
 
 
 PICKS: dict[str, Importer] = {

@@ -15,7 +15,15 @@ from ...relay.expr import Constant, Expr, call, const
 from ...tir.form.dtype import bounds
 from .layer import Layer, channel_axis, quantisations
 
-__all__ = ["Codes", "dense_sums", "finished", "is_hybrid", "quantised_rows", "scaled_back", "weight_scales"]
+__all__ = [
+    "Codes",
+    "add_bias_and_activation",
+    "dense_sums",
+    "is_hybrid",
+    "quantised_rows",
+    "scaled_back",
+    "weight_scales",
+]
 
 _BELOW_HALF = 0.49999997
 """The largest float32 below 0.5: what is added before the fraction is cut off rounds halves away from zero, and nothing
@@ -53,8 +61,8 @@ def is_hybrid(layer: Layer) -> bool:
     if not layer.hybrid or layer.tensor(0).dtype != "float32" or weight.dtype not in ("int8", "uint8"):
         return False
     if weight.dtype != "int8" or weight.packed:
-        what = "int4" if weight.packed else weight.dtype
-        raise ModelError(f"its weight is of {what}, which is not computed with as LiteRT does", hint="supported: int8")
+        dtype = "int4" if weight.packed else weight.dtype
+        raise ModelError(f"its weight is of {dtype}, which is not computed with as LiteRT does", hint="supported: int8")
     if layer.constant(1) is None:
         raise ModelError("its weight is int8 beside float32, and no constant")
     layer.remarks.append("data of float32 are quantised when the model runs, as LiteRT does beside integer weights,")
@@ -150,12 +158,12 @@ def dense_sums(layer: Layer, rows: Expr, weight: Expr) -> Expr:
 
 def scaled_back(sums: Expr, *scales: Expr) -> Expr:
     """Sums of int32 as float32, times each of ``scales``, one after the other."""
-    made: Expr = call("cast", sums, dtype="float32")
+    scaled: Expr = call("cast", sums, dtype="float32")
     for scale in scales:
-        made = call("multiply", made, scale)
-    return made
+        scaled = call("multiply", scaled, scale)
+    return scaled
 
 
-def finished(layer: Layer, made: Expr) -> Expr:
+def add_bias_and_activation(layer: Layer, sums: Expr) -> Expr:
     """With the bias, operand 2, if there is one, and the fused activation."""
-    return layer.activated(call("add", made, layer.value(2)) if layer.has(2) else made)
+    return layer.activated(call("add", sums, layer.value(2)) if layer.has(2) else sums)

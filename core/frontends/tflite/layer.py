@@ -47,31 +47,31 @@ def quantisations(tensor: Tensor, *, of_weight: bool = False) -> tuple[tuple[flo
     Raises:
         ModelError: it has none, or they are out of range.
     """
-    found = tensor.quantisation
-    if found is None:
+    parameters = tensor.quantisation
+    if parameters is None:
         raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
     if tensor.dtype not in INTEGERS:
         raise ModelError(f"{tensor.name!r} is {tensor.dtype}, which is no quantised type")
     low, high = bounds(tensor.dtype)
-    for scale in found.scale:
+    for scale in parameters.scale:
         if not (math.isfinite(scale) and (scale > 0 or (of_weight and scale == 0))):
             raise ModelError(f"{tensor.name!r} has the scale {scale}")
-    for zero_point in found.zero_point:
+    for zero_point in parameters.zero_point:
         if not low <= zero_point <= high:
             raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is no {tensor.dtype}")
-    count = len(found.scale)
-    if count > 1 and not (0 <= found.axis < len(tensor.shape) and tensor.shape[found.axis] == count):
-        raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {found.axis}")
-    zero_points = found.zero_point * count if len(found.zero_point) == 1 else found.zero_point
+    count = len(parameters.scale)
+    if count > 1 and not (0 <= parameters.axis < len(tensor.shape) and tensor.shape[parameters.axis] == count):
+        raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {parameters.axis}")
+    zero_points = parameters.zero_point * count if len(parameters.zero_point) == 1 else parameters.zero_point
     if len(zero_points) != count:
         raise ModelError(f"{tensor.name!r} has {count} scales and {len(zero_points)} zero points")
-    return found.scale, zero_points
+    return parameters.scale, zero_points
 
 
 def channel_axis(tensor: Tensor) -> int:
     """The dimension along which a tensor has several scales; the last one where it has one scale for all."""
-    found = tensor.quantisation
-    return found.axis if found is not None and len(found.scale) > 1 else -1
+    parameters = tensor.quantisation
+    return parameters.axis if parameters is not None and len(parameters.scale) > 1 else -1
 
 
 class Layer(Builder):
@@ -100,7 +100,7 @@ class Layer(Builder):
         self.hybrid = hybrid
         self.options: Mapping[str, Any] = operator.options
         self.remarks: list[str] = []
-        self.kept: dict[int, Expr] = {}
+        self.new_states: dict[int, Expr] = {}
         self._operator = operator
         self._tensors = tensors
         self._value_of = value_of
@@ -110,9 +110,9 @@ class Layer(Builder):
         """The layer with its operands in another order, of which one that is not there stays absent."""
         inputs = tuple(self._operator.inputs[p] if self.has(p) else -1 for p in positions)
         operator = replace(self._operator, inputs=inputs)
-        made = Layer(operator, self._tensors, self._value_of, self._constant_of, self.hybrid)
-        made.remarks, made.kept = self.remarks, self.kept
-        return made
+        layer = Layer(operator, self._tensors, self._value_of, self._constant_of, self.hybrid)
+        layer.remarks, layer.new_states = self.remarks, self.new_states
+        return layer
 
     # --- operands ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,9 @@ class Layer(Builder):
         old = self.value(position)
         if not tensor.variable:
             raise ModelError(f"{tensor.name!r} is no variable")
-        self.kept[tensor.index] = value if value.shape == old.shape else call("reshape", value, newshape=old.shape)
+        self.new_states[tensor.index] = (
+            value if value.shape == old.shape else call("reshape", value, newshape=old.shape)
+        )
 
     @property
     def outputs(self) -> int:
@@ -162,37 +164,37 @@ class Layer(Builder):
         """The operand's contents, where it is a constant."""
         return self._constant_of(self.tensor(position))
 
-    def integers(self, position: int, what: str) -> tuple[int, ...]:
+    def integers(self, position: int, role: str) -> tuple[int, ...]:
         """The elements of a constant integer operand, in row-major order."""
         array = self.constant(position)
         if array is None:
-            raise ModelError(f"its {what} is no constant")
+            raise ModelError(f"its {role} is no constant")
         if not is_integer(array.dtype.name):
-            raise ModelError(f"its {what} is {array.dtype.name}, not integer")
+            raise ModelError(f"its {role} is {array.dtype.name}, not integer")
         return tuple(array.ravel().tolist())
 
-    def integer(self, position: int, what: str) -> int:
+    def integer(self, position: int, role: str) -> int:
         """The one element of a constant integer operand."""
-        found = self.integers(position, what)
-        if len(found) != 1:
-            raise ModelError(f"its {what} has {len(found)} elements, not 1")
-        return found[0]
+        elements = self.integers(position, role)
+        if len(elements) != 1:
+            raise ModelError(f"its {role} has {len(elements)} elements, not 1")
+        return elements[0]
 
     # --- types and quantisation --------------------------------------------------------------------------------------
 
     def dtypes(self, *expected: str) -> str:
         """The dtype of all operands that are there and of the first result, one of ``expected``."""
-        found = {self.tensor(i).dtype for i in range(self.count) if self.has(i)} | {self.output().dtype}
-        if len(found) != 1 or not found <= set(expected):
-            raise ModelError(f"it is of {' and '.join(sorted(found))}", hint=f"supported: {', '.join(expected)}")
-        return found.pop()
+        dtypes = {self.tensor(i).dtype for i in range(self.count) if self.has(i)} | {self.output().dtype}
+        if len(dtypes) != 1 or not dtypes <= set(expected):
+            raise ModelError(f"it is of {' and '.join(sorted(dtypes))}", hint=f"supported: {', '.join(expected)}")
+        return dtypes.pop()
 
     def same_quantisation(self, *tensors: Tensor) -> None:
         """ModelError unless quantised tensors have one scale and zero point between them; others do not matter."""
         if tensors[0].dtype in (*QUANTISED, "int16"):
-            given = {quantisation(t) if t.quantisation is not None else None for t in tensors}
-            if len(given) > 1:
-                shown = ", ".join(sorted(map(str, given)))
+            parameters = {quantisation(t) if t.quantisation is not None else None for t in tensors}
+            if len(parameters) > 1:
+                shown = ", ".join(sorted(map(str, parameters)))
                 raise ModelError(f"its operands and results have different scales or zero points: {shown}")
 
     # --- what many operators share -----------------------------------------------------------------------------------
@@ -210,8 +212,8 @@ class Layer(Builder):
         if tensor.dtype not in QUANTISED:
             return self.value(position)
         if self.hybrid:
-            what = f"{tensor.name!r} is {tensor.dtype} beside float32, which is not computed with as LiteRT does"
-            raise ModelError(what, hint="without --hybrid litert it is dequantised")
+            message = f"{tensor.name!r} is {tensor.dtype} beside float32, which is not computed with as LiteRT does"
+            raise ModelError(message, hint="without --hybrid litert it is dequantised")
         self.remarks.append("integer weights beside float activations were dequantised")
         return self.dequantised(position)
 
@@ -264,9 +266,9 @@ def round_away(value: float, scale: float) -> int:
     with np.errstate(over="ignore"):
         quotient = float(np.float32(value) / np.float32(scale))
     size = min(abs(quotient), 2.0**40)
-    whole = math.floor(size)
-    whole += size - whole >= 0.5
-    return whole if quotient >= 0 else -whole
+    floor = math.floor(size)
+    floor += size - floor >= 0.5
+    return floor if quotient >= 0 else -floor
 
 
 Importer = Callable[[Layer], Expr | Sequence[Expr]]

@@ -45,7 +45,7 @@ def _away(values: Any) -> np.ndarray:
     return np.asarray(np.copysign(np.floor(np.abs(wide) + 0.5), wide))
 
 
-def looked_up(layer: Layer, table: np.ndarray) -> Expr:
+def lookup(layer: Layer, table: np.ndarray) -> Expr:
     """What stands in a table of 256 in the order of the numbers, for each of an 8-bit operand."""
     low, _ = bounds(layer.tensor(0).dtype)
     place = call("cast", layer.value(0), dtype="int32")
@@ -71,8 +71,8 @@ def _table(layer: Layer, curve: Curve) -> np.ndarray:
     low, high = bounds(layer.tensor(0).dtype)
     with np.errstate(all="ignore"):
         real = f32(scale) * (np.arange(low, high + 1) - zero_point).astype(f32)
-        made = curve(real, out_scale, out_zero) * (f32(1) / f32(out_scale))
-        return _clipped(_away(made) + out_zero, layer.output().dtype)
+        values = curve(real, out_scale, out_zero) * (f32(1) / f32(out_scale))
+        return _clipped(_away(values) + out_zero, layer.output().dtype)
 
 
 _SEGMENTS = 512
@@ -91,17 +91,17 @@ def _lines(layer: Layer, curve: Curve) -> Expr:
         first, last = f32(scale) * f32(low), f32(scale) * f32(high)
         step = (last - first) / f32(_SEGMENTS)
         inverse = f32(high - low + 1) / (f32(out_scale) * f32(high) - f32(out_scale) * f32(low))
-        left = first + np.arange(_SEGMENTS + 1).astype(f32) * step
-        at = curve(left, out_scale, out_zero) * inverse
-        middle = _away(curve(left[:-1] + step / f32(2), out_scale, out_zero) * inverse).astype(f32)
+        edges = first + np.arange(_SEGMENTS + 1).astype(f32) * step
+        at = curve(edges, out_scale, out_zero) * inverse
+        middle = _away(curve(edges[:-1] + step / f32(2), out_scale, out_zero) * inverse).astype(f32)
         sample = _away(at).astype(f32)
         line = _away((at[1:] + sample[:-1]) / f32(2)).astype(f32)
-        moved = sample[:-1] - _away((line - middle) / f32(2)).astype(f32)
+        samples = sample[:-1] - _away((line - middle) / f32(2)).astype(f32)
         end = _away(curve(np.array([last]), out_scale, out_zero) * inverse)
-        made = np.append(moved.astype(np.float64), end)
-    if np.isnan(made).any():
+        values = np.append(samples.astype(np.float64), end)
+    if np.isnan(values).any():
         raise ModelError(f"its function overflows at its scale {scale}: there is no saying what the kernels give")
-    table = _clipped(made, "int16").astype(np.int32)
+    table = _clipped(values, "int16").astype(np.int32)
     wide = call("cast", layer.value(0), dtype="int32")
     place = call("add", call("right_shift", wide, const(7)), const(_SEGMENTS // 2))
     rest = call("bitwise_and", wide, const(127))
@@ -117,14 +117,14 @@ def _curved(curve: Curve, float_form: Importer, *dtypes: str) -> Importer:
             return _one(float_form(layer))
         if layer.tensor(0).dtype == "int16":
             return _lines(layer, curve)
-        return looked_up(layer, _table(layer, curve))
+        return lookup(layer, _table(layer, curve))
 
     return build
 
 
-def _one(made: Any) -> Expr:
-    assert isinstance(made, Expr)
-    return made
+def _one(result: Any) -> Expr:
+    assert isinstance(result, Expr)
+    return result
 
 
 # --- the functions ---------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def _rsqrt(layer: Layer) -> Expr:
             table.append(high)
             continue
         root, places = (int(part) for part in inverse_root(ARRAYS, np.int64(value)))
-        made = scale_integer(1, root, places + 20, "double")
-        made = scale_integer(made, multiplier, shift - 20, "double") + out_zero
-        table.append(max(low, min(made, high)))
-    return looked_up(layer, np.array(table))
+        code = scale_integer(1, root, places + 20, "double")
+        code = scale_integer(code, multiplier, shift - 20, "double") + out_zero
+        table.append(max(low, min(code, high)))
+    return lookup(layer, np.array(table))
 
 
 def _sqrt(layer: Layer) -> Expr:
@@ -228,8 +228,8 @@ def _sqrt(layer: Layer) -> Expr:
     low, high = bounds("int8")
     with np.errstate(all="ignore"):
         real = f32(scale) * np.maximum(np.arange(low, high + 1) - zero_point, 0).astype(f32)
-        made = np.trunc(np.sqrt(real) / f32(out_scale)).astype(np.float64)
-    return looked_up(layer, _clipped(made + out_zero, "int8"))
+        values = np.trunc(np.sqrt(real) / f32(out_scale)).astype(np.float64)
+    return lookup(layer, _clipped(values + out_zero, "int8"))
 
 
 CURVES: dict[str, Importer] = {

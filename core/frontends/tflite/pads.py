@@ -50,12 +50,12 @@ def _reversed(data: Expr, axis: int, first: int, count: int) -> Expr:
     return call("strided_slice", data, begin=begin, end=end, strides=strides)
 
 
-def pairs(layer: Layer, position: int, what: str, count: int) -> list[tuple[int, int]]:
+def pairs(layer: Layer, position: int, role: str, count: int) -> list[tuple[int, int]]:
     """The elements of a constant operand of ``count`` pairs of integers."""
-    found = layer.integers(position, what)
-    if len(found) != 2 * count:
-        raise ModelError(f"its {what} are {len(found)} numbers, not {2 * count}")
-    return list(zip(found[::2], found[1::2], strict=True))
+    numbers = layer.integers(position, role)
+    if len(numbers) != 2 * count:
+        raise ModelError(f"its {role} are {len(numbers)} numbers, not {2 * count}")
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 PADS: dict[str, Importer] = {

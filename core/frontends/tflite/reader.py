@@ -275,9 +275,9 @@ class _Reader:
             raise ModelError("the file is damaged: its vectors are longer than itself")
         return count
 
-    def _tables(self, count: int, what: str) -> range:
+    def _tables(self, count: int, noun: str) -> range:
         if count > MAX_TABLES:
-            raise ModelError(f"the file has {count} {what}, more than {MAX_TABLES}")
+            raise ModelError(f"the file has {count} {noun}, more than {MAX_TABLES}")
         return range(self._spend(count))
 
     def _vector(self, array: Any) -> tuple[Any, ...]:
@@ -314,52 +314,52 @@ class _Reader:
 
     def _bodies(self, model: Any, main: Graph, codes: Sequence[tuple[str, str | None]]) -> dict[int, Graph]:
         """The graphs that operators of a graph run, and of these."""
-        found: dict[int, Graph] = {}
+        bodies: dict[int, Graph] = {}
         unread = [main]
         while unread:
             for op in unread.pop().operators:
                 for number in (op.options[key] for key in RUNS.get(op.name, ())):
                     if not 0 < number < model.SubgraphsLength():
                         raise ModelError(f"the file is damaged: an operator {op.name} runs graph {number}")
-                    if number not in found:
-                        found[number] = self._graph(model, number, codes)
-                        if -1 in found[number].outputs or -1 in found[number].inputs:
+                    if number not in bodies:
+                        bodies[number] = self._graph(model, number, codes)
+                        if -1 in bodies[number].outputs or -1 in bodies[number].inputs:
                             raise ModelError(f"the file is damaged: graph {number} lacks an output or an input")
-                        unread.append(found[number])
-        return found
+                        unread.append(bodies[number])
+        return bodies
 
     def _graph(self, model: Any, number: int, codes: Sequence[tuple[str, str | None]]) -> Graph:
         graph = model.Subgraphs(number)
         operators = [graph.Operators(i) for i in self._tables(graph.OperatorsLength(), "operators")]
         operands = [(self._vector(op.InputsAsNumpy()), self._vector(op.OutputsAsNumpy())) for op in operators]
-        kept = [self._vector(op.IntermediatesAsNumpy()) for op in operators]
+        intermediates = [self._vector(op.IntermediatesAsNumpy()) for op in operators]
         inputs, outputs = self._vector(graph.InputsAsNumpy()), self._vector(graph.OutputsAsNumpy())
 
-        mentioned = {*inputs, *outputs, *(i for taken, given in operands for i in (*taken, *given))}
-        mentioned |= {i for numbers in kept for i in numbers}
+        mentioned = {*inputs, *outputs, *(i for arguments, results in operands for i in (*arguments, *results))}
+        mentioned |= {i for numbers in intermediates for i in numbers}
         count = graph.TensorsLength()
         tensors: dict[int, Tensor] = {}
         for index in sorted(mentioned - {-1}):
             if not 0 <= index < count:
                 raise ModelError(f"the file is damaged: it has {count} tensors and mentions number {index}")
             tensors[index] = self._tensor(index, graph.Tensors(index), model)
-        made: list[Operator] = []
-        for op, (taken, given), inner in zip(operators, operands, kept, strict=True):
+        read: list[Operator] = []
+        for op, (arguments, results), inner in zip(operators, operands, intermediates, strict=True):
             code = op.OpcodeIndex()
             if not 0 <= code < len(codes):
                 raise ModelError(f"the file is damaged: it has {len(codes)} operator codes and mentions number {code}")
             name, custom = codes[code]
-            if -1 in given:
+            if -1 in results:
                 raise ModelError(f"the file is damaged: an operator {name} lacks a result")
-            layer = tensors[given[0]].name if given else f"operator {len(made)}"
+            layer = tensors[results[0]].name if results else f"operator {len(read)}"
             options = b"" if custom is None else bytes(self._vector(op.CustomOptionsAsNumpy()))
             fields = enumerate(CUSTOM_OPTIONS.get(custom or "", ()))
             numbers = {key: int.from_bytes(options[4 * i : 4 * i + 4], "little", signed=True) for i, key in fields}
             settings = numbers or self._options(name, op)
-            made.append(Operator(name, layer, taken, given, settings, custom, options, inner))
-            if name == "DENSIFY" and tensors[given[0]].dtype == "float16":
-                tensors[given[0]] = replace(tensors[given[0]], odd=None)  # it is a constant
-        return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
+            read.append(Operator(name, layer, arguments, results, settings, custom, options, inner))
+            if name == "DENSIFY" and tensors[results[0]].dtype == "float16":
+                tensors[results[0]] = replace(tensors[results[0]], odd=None)  # it is a constant
+        return Graph(tensors, tuple(read), inputs, outputs, len(self._data))
 
     def _code(self, code: Any) -> tuple[str, str | None]:
         """What messages call an operator, and its custom code."""
@@ -379,15 +379,15 @@ class _Reader:
     def _options(self, name: str, op: Any) -> dict[str, Any]:
         if name not in OPTIONS:
             return {}
-        table_name, wanted = OPTIONS[name]
+        table_name, fields = OPTIONS[name]
         table = getattr(self._schema, table_name)()
-        held = op.BuiltinOptions()
-        if held is not None and self._option_types.get(op.BuiltinOptionsType()) == table_name:
-            table.Init(held.Bytes, held.Pos)
+        options_table = op.BuiltinOptions()
+        if options_table is not None and self._option_types.get(op.BuiltinOptionsType()) == table_name:
+            table.Init(options_table.Bytes, options_table.Pos)
         else:
             table.Init(_EMPTY_TABLE, 4)
         options = {}
-        for key, accessor in wanted.items():
+        for key, accessor in fields.items():
             value = getattr(table, accessor)()
             if accessor.endswith("AsNumpy"):
                 value = self._vector(value)
@@ -443,22 +443,22 @@ class _Reader:
         segments = self._indices(dim.ArraySegmentsType(), dim.ArraySegments())
         return Level(0, segments, self._indices(dim.ArrayIndicesType(), dim.ArrayIndices()))
 
-    def _indices(self, kind: int, held: Any) -> np.ndarray:
+    def _indices(self, kind: int, encoded: Any) -> np.ndarray:
         """The numbers of a SparseIndexVector."""
         import numpy as np
 
         tables = {1: self._schema.Int32Vector, 2: self._schema.Uint16Vector, 3: self._schema.Uint8Vector}
-        if held is None or kind not in tables:
+        if encoded is None or kind not in tables:
             return np.zeros(0, np.int32)
         table = tables[kind]()
-        table.Init(held.Bytes, held.Pos)
+        table.Init(encoded.Bytes, encoded.Pos)
         return np.array(self._vector(table.ValuesAsNumpy()), np.int64)
 
     def _signature(self, shape: tuple[int, ...], tensor: Any) -> tuple[int, ...]:
-        told = self._vector(tensor.ShapeSignatureAsNumpy())
-        if len(told) != len(shape):
+        dims = self._vector(tensor.ShapeSignatureAsNumpy())
+        if len(dims) != len(shape):
             return shape
-        return tuple(-1 if extent < 0 else written for extent, written in zip(told, shape, strict=True))
+        return tuple(-1 if extent < 0 else written for extent, written in zip(dims, shape, strict=True))
 
     def _quantisation(self, table: Any) -> Quantisation | None:
         if table is None:

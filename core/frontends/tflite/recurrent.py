@@ -17,17 +17,17 @@ from .layer import Importer, Layer, quantisation
 __all__ = ["RECURRENT"]
 
 
-def _expect(what: str, value: Expr, shape: tuple[int, ...], dtype: str) -> Expr:
+def _expect(role: str, value: Expr, shape: tuple[int, ...], dtype: str) -> Expr:
     if value.shape != shape or value.dtype != dtype:
-        raise ModelError(f"its {what} is {value.type}, not {shape} {dtype}")
+        raise ModelError(f"its {role} is {value.type}, not {shape} {dtype}")
     return value
 
 
-def _fits(what: str, value: Expr, shape: tuple[int, ...], dtype: str) -> Expr:
+def _fits(role: str, value: Expr, shape: tuple[int, ...], dtype: str) -> Expr:
     """A state under the shape that is computed with, of as many elements."""
     if value.tensor.size != math.prod(shape):
-        raise ModelError(f"its {what} is {value.type}, not {shape} {dtype}")
-    return _expect(what, value if value.shape == shape else call("reshape", value, newshape=shape), shape, dtype)
+        raise ModelError(f"its {role} is {value.type}, not {shape} {dtype}")
+    return _expect(role, value if value.shape == shape else call("reshape", value, newshape=shape), shape, dtype)
 
 
 # --- SVDF ------------------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def _svdf(layer: Layer) -> Expr:
     Operands: data (batch, in), weights of features (filters, in) and of time (filters, memory), perhaps a bias
     (units,), and the state (batch, filters * memory), the latest last. Each unit is the sum of ``rank`` filters.
     """
-    given = layer.reordered(0, 1, 2, 4, 3)
+    ordered = layer.reordered(0, 1, 2, 4, 3)
     dtype = layer.tensor(0).dtype
     if dtype not in ("float32", "int8") or layer.output().dtype != dtype:
         raise ModelError(f"it turns {dtype} into {layer.output().dtype}", hint="supported: float32, int8")
@@ -61,31 +61,33 @@ def _svdf(layer: Layer) -> Expr:
     # TFLite Micro accepts int8 for int16 (``EvalIntegerSvdfReference``).
     state_dtype = "float32" if in_floats else "int8" if time.dtype == "int8" else "int16"
     _expect("weight of time", time, (filters, memory), state_dtype)
-    state = _fits("state", given.value(3), (batch, filters, memory), state_dtype)
-    state_zero = quantisation(given.tensor(3))[1] if state_dtype == "int8" else 0
+    state = _fits("state", ordered.value(3), (batch, filters, memory), state_dtype)
+    state_zero = quantisation(ordered.tensor(3))[1] if state_dtype == "int8" else 0
     if hybrid:
-        made = dense_sums(layer, data, feature)
+        features = dense_sums(layer, data, feature)
     else:
-        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature, state_dtype)
+        features = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature, state_dtype)
     if state_zero:  # which the kernel adds to what is saturated already
-        made = call("cast", call("add", call("cast", made, dtype="int32"), const(state_zero, "int32")), dtype="int8")
-    made = call("reshape", made, newshape=(batch, filters, 1))
+        features = call(
+            "cast", call("add", call("cast", features, dtype="int32"), const(state_zero, "int32")), dtype="int8"
+        )
+    features = call("reshape", features, newshape=(batch, filters, 1))
     if memory > 1:
         later = call("strided_slice", state, begin=(0, 0, 1), end=(batch, filters, memory), strides=(1, 1, 1))
-        made = call("concatenate", later, made, axis=2)
-    given.keep(3, made)
-    wide = made if in_floats else call("cast", made, dtype="int32")
+        features = call("concatenate", later, features, axis=2)
+    ordered.keep(3, features)
+    wide = features if in_floats else call("cast", features, dtype="int32")
     wide = call("subtract", wide, const(state_zero, "int32")) if state_zero else wide
     weights = time if in_floats else call("cast", time, dtype="int32")
     product = call("multiply", wide, weights)
     sums = call("sum", call("reshape", product, newshape=(batch, units, rank * memory)), axis=(2,))
-    if given.has(4):
-        sums = call("add", sums, _expect("bias", given.value(4), (units,), "float32" if in_floats else "int32"))
+    if ordered.has(4):
+        sums = call("add", sums, _expect("bias", ordered.value(4), (units,), "float32" if in_floats else "int32"))
     if in_floats:
         return layer.activated(sums)
     if layer.options["activation"] != 1:
         raise ModelError(f"its fused activation has the number {layer.options['activation']}", hint="supported: RELU")
-    (state_scale, _), (time_scale, _) = quantisation(given.tensor(3)), quantisation(layer.tensor(2))
+    (state_scale, _), (time_scale, _) = quantisation(ordered.tensor(3)), quantisation(layer.tensor(2))
     out_scale, out_zero = quantisation(layer.output())
     scale = fixed_point([_float32(state_scale, time_scale, out_scale)], "double")
     # (The kernel has no activation but what the zero point makes of the least number.)
@@ -133,11 +135,11 @@ class _Sizes:
     by_batch: bool
 
     @staticmethod
-    def of(layer: Layer) -> _Sizes:
+    def from_layer(layer: Layer) -> _Sizes:
         """Those of a layer, after a look at what it has."""
-        for position, what in _OTHERS.items():
+        for position, role in _OTHERS.items():
             if layer.has(position):
-                raise ModelError(f"it has {what}", hint="supported: four gates, peepholes of floats")
+                raise ModelError(f"it has {role}", hint="supported: four gates, peepholes of floats")
         for position in (*_OF_INPUT, *_OF_STATE):
             if not layer.has(position):
                 raise ModelError(f"operand {position} is missing", hint="supported: four gates with weights of each")
@@ -156,7 +158,7 @@ class _Sizes:
 
 
 def _lstm(layer: Layer) -> Expr:
-    sizes = _Sizes.of(layer)
+    sizes = _Sizes.from_layer(layer)
     dtype = layer.tensor(0).dtype
     if dtype not in ("float32", "int8") or layer.output().dtype != dtype:
         raise ModelError(f"it turns {dtype} into {layer.output().dtype}", hint="supported: float32, int8")
@@ -176,7 +178,7 @@ def _bidirectional(layer: Layer) -> Sequence[Expr]:
         ((0, *range(1, 18), 35, 36), (39 if layer.has(39) else 0, *range(18, 35), 37, 38))
     ):
         way = layer.reordered(*positions)
-        sizes = _Sizes.of(way)
+        sizes = _Sizes.from_layer(way)
         ways.append(_keep_states(way, sizes, _float_lstm(way, sizes, reverse=bool(reverse))))
     return [call("concatenate", *ways, axis=2)] if layer.options["merge_outputs"] else ways
 
@@ -214,7 +216,7 @@ def _float_lstm(layer: Layer, sizes: _Sizes, reverse: bool = False) -> Expr:
         raise ModelError(f"its fused activation has the number {code}", hint="supported: RELU, TANH")
     name = _ACTIVATIONS[code]
     units, square = sizes.units, (sizes.units, sizes.units)
-    own = (_expect("weight", layer.float_weight(i), (units, sizes.features), "float32") for i in _OF_INPUT)
+    weights = (_expect("weight", layer.float_weight(i), (units, sizes.features), "float32") for i in _OF_INPUT)
     recurrent = (_expect("recurrent weight", layer.float_weight(i), square, "float32") for i in _OF_STATE)
     bias = (_expect("bias", layer.value(i), (units,), "float32") for i in _BIAS)
     zeros = const(np.zeros(units, np.float32))
@@ -223,7 +225,7 @@ def _float_lstm(layer: Layer, sizes: _Sizes, reverse: bool = False) -> Expr:
     ]
     peephole = call("reshape", _joined(peepholes, 0), newshape=(3, units))
     rows = call("reshape", sizes.in_time(layer.value(0)), newshape=(sizes.time * sizes.batch, sizes.features))
-    gates = call("add", call("nn.dense", rows, _joined(list(own), 0)), _joined(list(bias), 0))
+    gates = call("add", call("nn.dense", rows, _joined(list(weights), 0)), _joined(list(bias), 0))
     limit = layer.options["cell_clip"]
     return call(
         "nn.lstm",
@@ -248,7 +250,7 @@ def _int8_lstm(layer: Layer, sizes: _Sizes) -> Expr:
     if layer.options["activation"] != 4:
         raise ModelError(f"its fused activation has the number {layer.options['activation']}", hint="supported: TANH")
     units, square = sizes.units, (sizes.units, sizes.units)
-    own = [_expect("weight", layer.value(i), (units, sizes.features), "int8") for i in _OF_INPUT]
+    weights = [_expect("weight", layer.value(i), (units, sizes.features), "int8") for i in _OF_INPUT]
     recurrent = [_expect("recurrent weight", layer.value(i), square, "int8") for i in _OF_STATE]
     bias = [_expect("bias", layer.value(i), (units,), "int32") for i in _BIAS]
     joined = _joined(recurrent, 0)
@@ -261,7 +263,7 @@ def _int8_lstm(layer: Layer, sizes: _Sizes) -> Expr:
     if exponent is None or quantisation(layer.tensor(_CELL))[1]:
         raise ModelError("its cell has a scale that is no power of two, or a zero point")
     rows = call("reshape", sizes.in_time(layer.value(0)), newshape=(sizes.time * sizes.batch, sizes.features))
-    sums = call("add", call("qnn.dense", rows, _joined(own, 0), input_zero_point=in_zero), _joined(bias, 0))
+    sums = call("add", call("qnn.dense", rows, _joined(weights, 0), input_zero_point=in_zero), _joined(bias, 0))
     by_channel = _scales(layer, _OF_INPUT, in_scale, units)
     gates = call("qnn.requantize", sums, scale=by_channel, dtype="int16")
     hidden_scale, hidden_zero = quantisation(layer.intermediate(4))

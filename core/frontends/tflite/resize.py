@@ -42,8 +42,8 @@ def _nearest(extent: int, count: int, aligned: bool, centred: bool) -> list[int]
     scale = np.float32(extent - 1 if ends else extent) / np.float32(count - 1 if ends else count)
     at = (np.arange(count, dtype=np.float32) + np.float32(0.5 if centred else 0)) * scale
     # Halves go up, as nothing is negative; float64 holds a float32 and its half.
-    whole = np.floor(at.astype(np.float64) + (0.5 if aligned else 0))
-    return [min(int(place), extent - 1) for place in whole]
+    positions = np.floor(at.astype(np.float64) + (0.5 if aligned else 0))
+    return [min(int(place), extent - 1) for place in positions]
 
 
 # --- bilinear --------------------------------------------------------------------------------------------------------
@@ -64,8 +64,8 @@ def _bilinear(layer: Layer) -> Expr:
     data, size, aligned, centred = _sizes(layer)
     if aligned and centred:
         raise ModelError("it aligns corners of pixels at their centres")
-    of = _fixed_places if dtype in ("int8", "int16") else _real_places
-    rows, columns = (of(e, count, aligned, centred) for e, count in zip(data.shape[1:3], size, strict=True))
+    find_places = _fixed_places if dtype in ("int8", "int16") else _real_places
+    rows, columns = (find_places(e, count, aligned, centred) for e, count in zip(data.shape[1:3], size, strict=True))
     wide = {"int8": "int32", "int16": "int64"}.get(dtype, "float32")
     total: Expr | None = None
     for x in (0, 1):

@@ -35,12 +35,12 @@ def _reshape(layer: Layer) -> Expr:
     shape = layer.integers(1, "shape") if layer.has(1) else layer.options["new_shape"]
     if shape == (0,):
         shape = ()  # how old converters wrote a scalar
-    known = 1
+    product = 1
     for extent in shape:
-        known *= 1 if extent == -1 else extent
-    if list(shape).count(-1) > 1 or any(extent < -1 for extent in shape) or known < 1:
+        product *= 1 if extent == -1 else extent
+    if list(shape).count(-1) > 1 or any(extent < -1 for extent in shape) or product < 1:
         raise ModelError(f"its shape is {shape}")
-    return call("reshape", data, newshape=[data.tensor.size // known if extent == -1 else extent for extent in shape])
+    return call("reshape", data, newshape=[data.tensor.size // product if extent == -1 else extent for extent in shape])
 
 
 def _transpose(layer: Layer) -> Expr:
@@ -81,21 +81,21 @@ def _rescaled(layer: Layer, position: int) -> Expr:
     """
     import numpy as np
 
-    given, wanted = quantisation(layer.tensor(position)), quantisation(layer.output())
-    if given == wanted:
+    source, target = quantisation(layer.tensor(position)), quantisation(layer.output())
+    if source == target:
         return layer.value(position)
-    (_, zero_point), (out_scale, out_zero) = given, wanted
+    (_, zero_point), (out_scale, out_zero) = source, target
     with np.errstate(all="ignore"):
-        scale = np.float32(given[0]) * (np.float32(1) / np.float32(out_scale))
+        scale = np.float32(source[0]) * (np.float32(1) / np.float32(out_scale))
         real = np.arange(256, dtype=np.float32) * scale + np.float32(-zero_point) * scale
     table = np.copysign(np.floor(np.abs(real.astype(np.float64)) + 0.5), real)
-    found = None
+    fixed_point = None
     if np.isfinite(table).all():
-        found = find_fixed_point(table, -zero_point, float(scale), Bounds(-out_zero, 255 - out_zero))
-    if found is None:
+        fixed_point = find_fixed_point(table, -zero_point, float(scale), Bounds(-out_zero, 255 - out_zero))
+    if fixed_point is None:
         raise ModelError(f"operand {position} is scaled by a float32 that no fixed point equals")
     zeros = {"input_zero_point": zero_point, "output_zero_point": out_zero}
-    return call("qnn.requantize", layer.value(position), scale=found, dtype="uint8", **zeros)
+    return call("qnn.requantize", layer.value(position), scale=fixed_point, dtype="uint8", **zeros)
 
 
 def _parts(layer: Layer, data: Expr, axis: int, sizes: Sequence[int]) -> list[Expr]:
@@ -106,8 +106,8 @@ def _parts(layer: Layer, data: Expr, axis: int, sizes: Sequence[int]) -> list[Ex
     if len(sizes) == 1:
         return [data]
     cuts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
-    whole = call("split", data, indices=cuts, axis=axis)
-    return [TupleGetItem(whole, i) for i in range(len(sizes))]
+    parts = call("split", data, indices=cuts, axis=axis)
+    return [TupleGetItem(parts, i) for i in range(len(sizes))]
 
 
 def _split(layer: Layer) -> list[Expr]:
@@ -130,15 +130,15 @@ def _slice(layer: Layer) -> Expr:
     begin, size = layer.integers(1, "begin"), layer.integers(2, "size")
     if not len(begin) == len(size) == len(data.shape):
         raise ModelError(f"its begin {begin} and size {size} do not name {len(data.shape)} dimensions")
-    taken = zip(begin, size, data.shape, strict=True)
-    end = [extent if count == -1 else first + count for first, count, extent in taken]
+    ranges = zip(begin, size, data.shape, strict=True)
+    end = [extent if count == -1 else first + count for first, count, extent in ranges]
     return call("strided_slice", data, begin=begin, end=end, strides=(1,) * len(begin))
 
 
 def _strided_slice(layer: Layer) -> Expr:
     """Slices as Python's, entry by entry; masks say what an entry is instead."""
     data = raw(layer)
-    begins, ends, strides = (layer.integers(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
+    begins, ends, strides = (layer.integers(i, role) for i, role in ((1, "begin"), (2, "end"), (3, "strides")))
     if not len(begins) == len(ends) == len(strides):
         raise ModelError("its begin, end and strides are not equally many")
 
@@ -176,14 +176,14 @@ def _strided_slice(layer: Layer) -> Expr:
     for extent in data.shape[len(slices) :]:
         slices.append(range(extent))
         shape.append(extent)
-    if any(not len(taken) for taken in slices):
+    if any(not len(positions) for positions in slices):
         raise ModelError("it takes no element at all")
     cut = call(
         "strided_slice",
         data,
-        begin=[taken.start for taken in slices],
-        end=[taken.stop for taken in slices],
-        strides=[taken.step for taken in slices],
+        begin=[positions.start for positions in slices],
+        end=[positions.stop for positions in slices],
+        strides=[positions.step for positions in slices],
     )
     return cut if cut.shape == tuple(shape) else call("reshape", cut, newshape=shape)
 

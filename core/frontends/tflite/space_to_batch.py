@@ -13,14 +13,14 @@ from .shape import raw
 __all__ = ["BLOCKS"]
 
 
-def _blocks(layer: Layer, data: Expr, what: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+def _blocks(layer: Layer, data: Expr, role: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     """Sides of the blocks of spatial dimensions, and what is put around or taken off them."""
     sides = layer.integers(1, "block shape")
     if len(data.shape) not in (3, 4) or len(sides) != len(data.shape) - 2 or min(sides) < 1:
         raise ModelError(f"its block shape {sides} does not fit {len(data.shape)} dimensions")
-    around = pairs(layer, 2, what, len(sides))
+    around = pairs(layer, 2, role, len(sides))
     if min(map(min, around)) < 0:
-        raise ModelError(f"its {what} are {around}")
+        raise ModelError(f"its {role} are {around}")
     return sides, around
 
 

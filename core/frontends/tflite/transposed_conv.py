@@ -28,29 +28,31 @@ def _phases(weight: np.ndarray, strides: Sequence[int], fill: int) -> np.ndarray
     import numpy as np
 
     out, height, width, depth = weight.shape
-    own = [-(-taps // stride) for taps, stride in zip((height, width), strides, strict=True)]
-    missing = [(0, count * stride - taps) for count, stride, taps in zip(own, strides, (height, width), strict=True)]
-    require_memory(8 * out * own[0] * strides[0] * own[1] * strides[1] * depth)
+    phase_taps = [-(-taps // stride) for taps, stride in zip((height, width), strides, strict=True)]
+    missing = [
+        (0, count * stride - taps) for count, stride, taps in zip(phase_taps, strides, (height, width), strict=True)
+    ]
+    require_memory(8 * out * phase_taps[0] * strides[0] * phase_taps[1] * strides[1] * depth)
     wide = np.pad(weight, [(0, 0), *missing, (0, 0)], constant_values=fill)
-    apart = wide.reshape(out, own[0], strides[0], own[1], strides[1], depth)[:, ::-1, :, ::-1]
-    return apart.transpose(1, 3, 5, 2, 4, 0).reshape(*own, depth, strides[0] * strides[1] * out)
+    apart = wide.reshape(out, phase_taps[0], strides[0], phase_taps[1], strides[1], depth)[:, ::-1, :, ::-1]
+    return apart.transpose(1, 3, 5, 2, 4, 0).reshape(*phase_taps, depth, strides[0] * strides[1] * out)
 
 
 def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) -> Expr:
     """The sums of products, (batch, rows, columns, out) of the result."""
     rows, columns = weight.shape[:2]
-    made = call(name, data, weight, padding=(rows - 1, columns - 1) * 2, **zeros)
-    batch, high, wide, _ = made.shape
+    sums = call(name, data, weight, padding=(rows - 1, columns - 1) * 2, **zeros)
+    batch, high, wide, _ = sums.shape
     (up, across), out = window.strides, window.channels
-    apart = call("reshape", made, newshape=(batch, high, wide, up, across, out))
-    whole: Expr = call("transpose", apart, axes=(0, 1, 3, 2, 4, 5))
-    whole = call("reshape", whole, newshape=(batch, high * up, wide * across, out))
-    missing = [max(0, b + e - n) for b, e, n in zip(window.begin, window.extents, whole.shape[1:3], strict=True)]
+    apart = call("reshape", sums, newshape=(batch, high, wide, up, across, out))
+    ordered: Expr = call("transpose", apart, axes=(0, 1, 3, 2, 4, 5))
+    ordered = call("reshape", ordered, newshape=(batch, high * up, wide * across, out))
+    missing = [max(0, b + e - n) for b, e, n in zip(window.begin, window.extents, ordered.shape[1:3], strict=True)]
     if any(missing):
-        whole = call("nn.pad", whole, pad_width=(0, 0, 0, 0, 0, *missing, 0))
+        ordered = call("nn.pad", ordered, pad_width=(0, 0, 0, 0, 0, *missing, 0))
     end = [b + e for b, e in zip(window.begin, window.extents, strict=True)]
     begin = (0, *window.begin, 0)
-    return call("strided_slice", whole, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
+    return call("strided_slice", ordered, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ _MOST_STRIDE = 1 << 10
 """A weight is filled up to a multiple of the stride."""
 
 
-def _transpose_conv(given: Layer) -> Expr:
+def _transpose_conv(operands: Layer) -> Expr:
     """Operands: the shape of the result, the weight (out, height, width, in), the data, perhaps a bias."""
-    shape = given.integers(0, "result's shape")
-    layer = given.reordered(2, 1, 3)
+    shape = operands.integers(0, "result's shape")
+    layer = operands.reordered(2, 1, 3)
     dtype = operand_dtypes(layer)
     data, weight = layer.value(0), layer.constant(1)
     if weight is None:

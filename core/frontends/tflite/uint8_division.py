@@ -51,8 +51,8 @@ def quotient_of_uint8(layer: Layer) -> Expr:
     scaled = _high_product(quotient, const(scaler.multiplier[0], "int64"))
     # (No int32 is left of 62 bits.)
     right = call("minimum", call("subtract", by, const(scaler.shift[0], "int64")), const(62, "int64"))
-    whole = call("cast", call("add", _away(scaled, right), const(zero, "int64")), dtype="int32")
-    return layer.activated(call("cast", call("clip", whole, a_min=0, a_max=255), dtype="uint8"))
+    rounded = call("cast", call("add", _away(scaled, right), const(zero, "int64")), dtype="int32")
+    return layer.activated(call("cast", call("clip", rounded, a_min=0, a_max=255), dtype="uint8"))
 
 
 def _looked_up(table: np.ndarray, place: Expr, dtype: str = "int64") -> Expr:
@@ -81,8 +81,8 @@ def _leading_signs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _high_product(a: Expr, b: Expr) -> Expr:
     """Of two int32 in int64, the upper half of the doubled product, rounded."""
-    whole = call("add", call("multiply", a, b), const(1 << 30, "int64"))
-    return call("right_shift", whole, const(31, "int64"))
+    product = call("add", call("multiply", a, b), const(1 << 30, "int64"))
+    return call("right_shift", product, const(31, "int64"))
 
 
 def _away(value: Expr, bits: Expr) -> Expr:

@@ -33,15 +33,15 @@ class Kept:
         taken: names that states of the model have already.
     """
 
-    def __init__(self, graph: Graph, taken: Collection[str]) -> None:
-        found: dict[int, Tensor] = {}
+    def __init__(self, graph: Graph, names: Collection[str]) -> None:
+        tensors: dict[int, Tensor] = {}
         for operator in graph.operators:
             for position in KEEPERS.get(operator.name, ()):
                 index = operator.inputs[position] if position < len(operator.inputs) else -1
                 if index >= 0 and graph.tensors[index].variable and index not in graph.inputs:
-                    found[index] = graph.tensors[index]
-        self._tensors = list(found.values())
-        self._taken = list(taken)
+                    tensors[index] = graph.tensors[index]
+        self._tensors = list(tensors.values())
+        self._taken = list(names)
         self._params: list[Var] = []
         self.names: list[str] = []
         """The model's names of them, all different."""
@@ -69,12 +69,12 @@ class Kept:
 
     def states(self, first_input: int, first_output: int) -> tuple[StateInfo, ...]:
         """What the signature says of them, whose parameters and results of ``main`` follow each other."""
-        made = []
+        states = []
         for i, (name, tensor, param) in enumerate(zip(self.names, self._tensors, self._params, strict=True)):
             filled = quantisation(tensor)[1] % 256 if tensor.dtype == "int8" and tensor.quantisation is not None else 0
             initial = bytes([filled]) * param.tensor.nbytes
-            made.append(StateInfo(name, first_input + i, first_output + i, initial))
-        return tuple(made)
+            states.append(StateInfo(name, first_input + i, first_output + i, initial))
+        return tuple(states)
 
     def results(self, values: Mapping[int, Expr | None]) -> list[Expr]:
         """Their new values, when all operators have run."""

@@ -110,8 +110,8 @@ class Variables:
             raise ModelError(f"it has {len(operator.inputs)} operands, not 2")
         value = value_of(1)
         if key in self._params and value.type is not self._params[key].type:
-            held = self._params[key].type
-            raise ModelError(f"it writes {value.type} to the variable {self._names[key]!r}, which holds {held}")
+            type_ = self._params[key].type
+            raise ModelError(f"it writes {value.type} to the variable {self._names[key]!r}, which holds {type_}")
         self._values[key] = value
         return []
 
@@ -207,7 +207,7 @@ def _key(operator: Operator) -> Key:
     return operator.options["container"], operator.options["shared_name"]
 
 
-def _one(numbers: Sequence[int], what: str) -> int:
+def _one(numbers: Sequence[int], role: str) -> int:
     if len(numbers) != 1:
-        raise ModelError(f"it has {len(numbers)} {what}, not 1")
+        raise ModelError(f"it has {len(numbers)} {role}, not 1")
     return numbers[0]

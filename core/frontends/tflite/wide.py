@@ -58,8 +58,8 @@ def int16_sums(layer: Layer, data: Expr, sums_of: Callable[[Expr], Expr]) -> Exp
 def _bounds(layer: Layer, sums_of: Callable[[Expr], Expr], data: Expr) -> tuple[int, int]:
     """Return bounds of the sums for any data, and for any weight if the weight is not a constant."""
     weight = layer.value(1)
-    known = {} if isinstance(weight, Constant) else {weight: Bounds(*bounds(weight.dtype))}
-    proven = value_range(sums_of(Var("any", data.type)), known)
+    ranges = {} if isinstance(weight, Constant) else {weight: Bounds(*bounds(weight.dtype))}
+    proven = value_range(sums_of(Var("any", data.type)), ranges)
     return proven.low, proven.high
 
 
@@ -87,10 +87,10 @@ def scaled_by_15_bits(sums: Expr, scale: FixedPoint) -> Expr:
 
     product = call("multiply", sums, table([multiplier >> 16 for multiplier in scale.multiplier]))
     half = table([1 << (right - 1) for right in rights])
-    whole = call("right_shift", call("add", product, half), table(rights))
+    shifted = call("right_shift", call("add", product, half), table(rights))
     # (The kernel has it in an int32 then, whatever is lost.)
     least, greatest = bounds("int16")
-    return call("cast", call("clip", call("cast", whole, dtype="int32"), a_min=least, a_max=greatest), dtype="int16")
+    return call("cast", call("clip", call("cast", shifted, dtype="int32"), a_min=least, a_max=greatest), dtype="int16")
 
 
 def scaled_in_float64(sums: Expr, factors: Sequence[float], zero_point: int, dtype: str) -> Expr:
@@ -108,7 +108,7 @@ def scaled_in_float64(sums: Expr, factors: Sequence[float], zero_point: int, dty
     size = call("abs", real)
     floor = call("floor", size)
     up = call("greater_equal", call("subtract", size, floor), const(0.5, "float64"))
-    whole = call("add", floor, call("cast", up, dtype="float64"))
-    signed = call("where", call("less", real, const(0.0, "float64")), call("negative", whole), whole)
+    rounded = call("add", floor, call("cast", up, dtype="float64"))
+    signed = call("where", call("less", real, const(0.0, "float64")), call("negative", rounded), rounded)
     limited = call("cast", call("clip", signed, a_min=low - zero_point, a_max=high - zero_point), dtype="int32")
     return call("cast", call("add", limited, const(zero_point, "int32")) if zero_point else limited, dtype=dtype)

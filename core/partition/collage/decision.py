@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ...errors import InternalError, UsageError
-from ...support.argument_checks import told
 from ...support.distribution import extra_hint
+from ...support.formatting import format_value
 from ..candidates import Problem
 from ..cost_provider import Clock, Prices
 from ..decision_check import Regions
@@ -219,7 +219,7 @@ class Collage:
             return costs
         if isinstance(costs, (str, os.PathLike)):
             return CostTable.read(costs)
-        what = f"costs of Collage is {told(costs)}, not a CostTable or the path of a JSON file"
+        what = f"costs of Collage is {format_value(costs)}, not a CostTable or the path of a JSON file"
         raise UsageError(what, hint='for example costs="costs.json"')
 
     def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> Collage:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Imm
-from ...tir.form.symbolic_dims import Dim, bound
+from ...tir.form.symbolic_dims import Dim, upper_bounds
 from ..op import Attr, Attrs, Op, Real, Specials, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float
@@ -99,7 +99,7 @@ def _macs(attrs: Attrs, out: TensorType, *types: TensorType) -> Dim:
 
 def _effort(attrs: Attrs, out: TensorType, *types: TensorType) -> int:
     """The products of queries and keys, and what becomes of them."""
-    return 4 * math.prod(bound(_scores_shape(*types[:2])))
+    return 4 * math.prod(upper_bounds(_scores_shape(*types[:2])))
 
 
 register_op(

@@ -11,7 +11,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
 from ...tir.form.nodes import Expr, Imm, Select
-from ...tir.form.symbolic_dims import Dim, bound
+from ...tir.form.symbolic_dims import Dim, upper_bounds
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, require_integers, windows
@@ -113,8 +113,8 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
 def _effort(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
     """The padded data, and a step for each tap."""
     rank = len(attrs.strides)
-    sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
-    padded: int = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    sides = zip(upper_bounds(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
+    padded: int = math.prod(upper_bounds((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
     effort: int = padded + STEP_OPERATIONS * math.prod(weight.shape[:rank])
     return effort
 
@@ -152,7 +152,7 @@ def _compute_by_patches(attrs: Attrs, out: TensorType, data: te.Tensor, weight: 
     rank = len(attrs.strides)
     *kernel, depth, out_channels = weight.shape
     data_zero, weight_zero = _zero_points(attrs)
-    low, high = (bound - data_zero for bound in bounds(data.dtype))
+    low, high = (limit - data_zero for limit in bounds(data.dtype))
     # Products of unsigned by signed bytes are what the dot products of processors take.
     dtype = next(d for d in ("uint8", "int8", "int16", "int32") if bounds(d)[0] <= low and high <= bounds(d)[1])
     patches = []

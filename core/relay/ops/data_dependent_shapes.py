@@ -27,7 +27,7 @@ from ...tir.form.nodes import (
     seq,
 )
 from ...tir.form.nodes import Expr as Scalar
-from ...tir.form.symbolic_dims import Extent, OpenExtentError, bound, bounds_of, is_open
+from ...tir.form.symbolic_dims import Extent, OpenExtentError, bounds_of, is_open, upper_bounds
 from ...tir.te.symbolic_loops import with_symbols
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Op, Specials, register_op
 from ..types import TensorType, TupleType
@@ -52,7 +52,7 @@ def _infer_cut(attrs: Attrs, data: TensorType, count: TensorType) -> TensorType:
     if count is not COUNT:
         raise ModelError(f"the count must be {COUNT}, not {count}")
     axis, extent = normalise_axis(attrs.axis, len(data.shape)), attrs.extent
-    if isinstance(extent, Extent) and extent != Extent.of(extent.symbols[0]):
+    if isinstance(extent, Extent) and extent != Extent.from_symbol(extent.symbols[0]):
         raise ModelError(f"the extent {extent} is computed of others; it must be one symbol")
     least, most = bounds_of(data.shape[axis])
     # What a run computes is a part of what there is; a number must be that for every extent.
@@ -113,7 +113,7 @@ def _params(inputs: Sequence[Buffer], outputs: Sequence[Buffer], spaces: Sequenc
 
 
 def _buffers(prefix: str, types: Sequence[TensorType]) -> list[Buffer]:
-    return [Buffer(f"{prefix}{i}", bound(type_.shape), type_.dtype) for i, type_ in enumerate(types)]
+    return [Buffer(f"{prefix}{i}", upper_bounds(type_.shape), type_.dtype) for i, type_ in enumerate(types)]
 
 
 def _put(into: Buffer, value: ExprLike, *at: ExprLike) -> Stmt:
@@ -341,7 +341,7 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
 
 def _nms_effort(attrs: Attrs, out: TupleType, boxes: TensorType, scores: TensorType, *others: TensorType) -> int:
     """Ten steps for each pair of a box and one that was taken."""
-    batch, classes, number = bound(scores.shape)
+    batch, classes, number = upper_bounds(scores.shape)
     return 10 * STEP_OPERATIONS * batch * classes * number * min(number, bounds_of(attrs.limit)[1])
 
 

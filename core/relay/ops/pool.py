@@ -10,7 +10,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
 from ...tir.form.nodes import Expr, maximum, minimum
-from ...tir.form.symbolic_dims import bound, bounds_of
+from ...tir.form.symbolic_dims import bounds_of, upper_bounds
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, Specials, register_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, inside, require_float, windows
@@ -110,9 +110,9 @@ def window_parts(attrs: Attrs, data: np.ndarray, fill: Any) -> np.ndarray:
 def pool_effort(attrs: Attrs, out: TensorType, data: TensorType) -> int:
     """The padded data, and what `window_parts` stacks: see `uma.relay.op.Op`."""
     rank, taps = len(attrs.pool_size), math.prod(attrs.pool_size)
-    sides = zip(bound(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
-    padded: int = math.prod(bound((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
-    effort: int = padded + taps * (STEP_OPERATIONS + math.prod(bound(out.shape)))
+    sides = zip(upper_bounds(data.shape[1:-1]), attrs.padding[:rank], attrs.padding[rank:], strict=True)
+    padded: int = math.prod(upper_bounds((data.shape[0], data.shape[-1]))) * math.prod(sum(side) for side in sides)
+    effort: int = padded + taps * (STEP_OPERATIONS + math.prod(upper_bounds(out.shape)))
     return effort
 
 

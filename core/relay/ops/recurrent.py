@@ -33,7 +33,7 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
-from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, bound, symbols_of
+from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, symbols_of, upper_bounds
 from ...tir.form.visit import substitute
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, Specials, register_op
 from ..types import TensorType, TupleType
@@ -271,7 +271,7 @@ def _lstm_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]
 
 def _effort(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> int:
     """Some twenty calls of numpy for each step of each element of the batch."""
-    return 20 * STEP_OPERATIONS * math.prod(bound(gates.shape[:2]))
+    return 20 * STEP_OPERATIONS * math.prod(upper_bounds(gates.shape[:2]))
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
@@ -291,8 +291,8 @@ class _Loops:
         if symbols_of([*types[0].shape[1:], *(dim for type_ in types[1:] for dim in type_.shape)]):
             raise OpenExtentError("of a recurrent layer nothing but the number of steps can be open")
         self.steps = types[0].shape[0]
-        self.inputs = [Buffer(f"x{i}", bound(type_.shape), type_.dtype) for i, type_ in enumerate(types)]
-        self.outputs = [Buffer(f"y{i}", bound(field.shape), field.dtype) for i, field in enumerate(out.fields)]
+        self.inputs = [Buffer(f"x{i}", upper_bounds(type_.shape), type_.dtype) for i, type_ in enumerate(types)]
+        self.outputs = [Buffer(f"y{i}", upper_bounds(field.shape), field.dtype) for i, field in enumerate(out.fields)]
         self.time, self.batch, self.units = self.outputs[0].shape
         self.gates = Buffer("g", (count * self.units,), types[0].dtype, "local", 64)
         self.count = count

@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
-from ...tir.form.symbolic_dims import bound
+from ...tir.form.symbolic_dims import upper_bounds
 from ...tir.te.stage_planning import identity_of
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, Specials, register_op
 from ..types import TensorType
@@ -58,7 +58,7 @@ def _reference(attrs: Attrs, data: np.ndarray, indices: np.ndarray, updates: np.
 
 
 def _effort(attrs: Attrs, out: TensorType, data: TensorType, indices: TensorType, updates: TensorType) -> int:
-    return STEP_OPERATIONS * math.prod(bound(updates.shape))
+    return STEP_OPERATIONS * math.prod(upper_bounds(updates.shape))
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:

@@ -76,7 +76,7 @@ def _line_of(error: PluginError, member: Member) -> str:
 
 def failures_of(subject: Subject) -> ClauseFailures:
     """The `ClauseFailures` that all checks of a target share."""
-    failures: ClauseFailures = subject.kept.setdefault(f"clause failures of {subject.target}", ClauseFailures())
+    failures: ClauseFailures = subject.cache.setdefault(f"clause failures of {subject.target}", ClauseFailures())
     return failures
 
 
@@ -141,11 +141,11 @@ class Acceptance:
     def _asked(self, pattern: Pattern, layer: Layer, graph: Graph, count: bool) -> Verdict:
         best: tuple[str, ...] | None = None
         for root in dict.fromkeys(layer.results):
-            for found in Search(pattern, root, graph):
+            for candidate in Search(pattern, root, graph):
                 refused: list[str] = []
                 for single, name in zip(self._singles(pattern), self._names(pattern), strict=True):
                     try:
-                        if single.rejection(found) is not None:
+                        if single.rejection(candidate) is not None:
                             refused.append(name)
                     except PluginError:
                         if not refused:
@@ -160,13 +160,13 @@ class Acceptance:
             return Verdict(reason=said.failure.reason if isinstance(said, Mismatch) else "it is no output")
         if count:
             for name in self._names(pattern):
-                known = self._counts[pattern.name, name]
+                counts = self._counts[pattern.name, name]
                 no = name in best
                 self._counts[pattern.name, name] = replace(
-                    known,
-                    accepted=known.accepted + (not no),
-                    refused=known.refused + no,
-                    decisive=known.decisive + (best == (name,)),
+                    counts,
+                    accepted=counts.accepted + (not no),
+                    refused=counts.refused + no,
+                    decisive=counts.decisive + (best == (name,)),
                 )
         return Verdict(best)
 
@@ -188,12 +188,12 @@ def placed(layers: Sequence[Layer], members: Members) -> list[tuple[str, ...] | 
             return [f"{error.what}{f' ({error.where})' if error.where else ''}"]
         half = len(layers) // 2
         return [*placed(layers[:half], members), *placed(layers[half:], members)]
-    found: list[list[str]] = [[] for _ in layers]
+    patterns: list[list[str]] = [[] for _ in layers]
     assert build.placement is not None
     for region in build.placement.regions.values():
         for claim, call in zip(region.claims, region.calls, strict=True):
             for name in build.placement.module.spans[call]:
                 number = number_of(name)
                 if number is not None:
-                    found[number].append(claim.match.pattern.name)
-    return [tuple(names) for names in found]
+                    patterns[number].append(claim.match.pattern.name)
+    return [tuple(names) for names in patterns]

@@ -10,7 +10,7 @@ from ...relay.expr import Constant, Expr, Var, const
 from ...relay.op import ROUNDINGS, FixedPoint, FloatScale, Op
 from ...tir.form.dtype import is_integer
 from .layer import Layer, calls_in
-from .layer_rebuild import Place, leaves_of
+from .layer_rebuild import OperandPosition, leaves_of
 from .mutations import Mutation, changed, leaf_text, replaced
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _scales(number: int) -> Iterator[Mutation]:
         yield changed(f"{number}.scale", f"2**{power} as float", "scale", {number: {"scale": floats}})
 
 
-def _numbers(name: str, place: Place, leaf: Constant, rng: np.random.Generator) -> Iterator[Mutation]:
+def _numbers(name: str, place: OperandPosition, leaf: Constant, rng: np.random.Generator) -> Iterator[Mutation]:
     def mutation(text: str, ends: tuple[int, int], step: int) -> Mutation:
         seed = int(rng.integers(1 << 30))
 

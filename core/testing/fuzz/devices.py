@@ -14,7 +14,7 @@ from ..subject import Subject
 from .acceptance import Acceptance, failures_of
 from .layer import Layer, layer_name, module_of, work_of
 from .layer_images import BuildFailed, Image
-from .triage import Fault, Judge
+from .triage import Judge, LayerFailure
 
 if TYPE_CHECKING:
     from ...runtime.model_process import Isolation
@@ -25,7 +25,9 @@ _MOST = 6
 _FIRST, _SECOND = "first_device", "second_device"
 
 
-def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolation, notes: list[str]) -> list[Fault]:
+def check_devices(
+    subject: Subject, layers: Sequence[Layer], isolation: Isolation, notes: list[str]
+) -> list[LayerFailure]:
     """What is wrong with layers that are computed rightly on one device, where there are two.
 
     Args:
@@ -44,8 +46,8 @@ def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolatio
         chosen: dict[str, Layer] = {}
         # What is varied may have ops that only the host takes, which cannot be pinned.
         for layer in sorted((one for one in layers if not one.varied), key=work_of):
-            known = members[_SECOND].patterns.get(layer.pattern) is not None and layer.pattern not in chosen
-            if known and len(chosen) < _MOST and asked.ask(layer, count=False).is_taken:
+            is_new = members[_SECOND].patterns.get(layer.pattern) is not None and layer.pattern not in chosen
+            if is_new and len(chosen) < _MOST and asked.ask(layer, count=False).is_taken:
                 chosen[layer.pattern] = layer
         pair = [*chosen.values(), *chosen.values()]
         if not pair:
@@ -58,14 +60,14 @@ def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolatio
             continue
         notes.append(f"{len(chosen)} layers ran on two devices in one image, the second one {other}")
         judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance)
-        found = judge.run(contexts=False, loops=False)
-        what = "it is computed rightly on one device, and not where there are two"
+        failures = judge.run(contexts=False, loops=False)
+        message = "it is computed rightly on one device, and not where there are two"
         # What is wrong in the loops is so with the other attributes alone.
         return [
             fault
             if fault.part == "lowering"
-            else replace(fault, part="driver", way="wrong beside a second device", what=f"{what}: {fault.what}")
-            for fault in found
+            else replace(fault, part="driver", way="wrong beside a second device", what=f"{message}: {fault.what}")
+            for fault in failures
         ]
     notes.append("two devices of the kind could not be had in one image")
     return []
@@ -73,9 +75,9 @@ def check_devices(subject: Subject, layers: Sequence[Layer], isolation: Isolatio
 
 def _members(subject: Subject, other: Target) -> Members | None:
     first = Target(subject.target.kind, dict(subject.target.attrs))
-    given: dict[str, Any] = {_FIRST: first, _SECOND: other, "the_host": subject.host}
+    targets: dict[str, Any] = {_FIRST: first, _SECOND: other, "the_host": subject.host}
     try:
-        return resolve_targets(given, subject.plugins)
+        return resolve_targets(targets, subject.plugins)
     except UmaError:
         return None
 
@@ -86,9 +88,9 @@ def _other(target: Target) -> Target:
     for attribute in target.kind.attributes:
         value = target.get_attr(attribute.name)
         if attribute.type is int and attribute.name != "base" and type(value) is int and value > 1:
-            wanted = 2 * value
-            if attribute.high is None or wanted <= attribute.high:
-                attrs[attribute.name] = wanted
+            doubled = 2 * value
+            if attribute.high is None or doubled <= attribute.high:
+                attrs[attribute.name] = doubled
     try:
         return Target(target.kind, attrs)
     except UmaError:

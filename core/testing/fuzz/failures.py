@@ -24,14 +24,14 @@ def clause_findings(subject: Subject, check: str) -> list[Finding]:
         subject: the target.
         check: the name of the check that reports them.
     """
-    failures, found = failures_of(subject), list[Finding]()
+    failures, findings = failures_of(subject), list[Finding]()
     with subject.members.known_ops():
         for key in [key for key in failures.smallest if key not in failures.reported]:
             failures.reported.add(key)
             layer, text = _shrunk(subject, key, *failures.smallest[key])
-            what = f"a clause fails, which ends each build of such a layer: {text} ({layer.title})"
-            found.append(Finding("pattern", check, what, f"pattern {layer.pattern}", layer_text(layer)))
-    return found
+            message = f"a clause fails, which ends each build of such a layer: {text} ({layer.title})"
+            findings.append(Finding("pattern", check, message, f"pattern {layer.pattern}", layer_text(layer)))
+    return findings
 
 
 def _shrunk(subject: Subject, key: tuple[str, ...], layer: Layer, text: str) -> tuple[Layer, str]:

@@ -26,8 +26,8 @@ from .layer import Layer, module_of, with_body, work_of
 from .layer_images import images_of
 from .layer_rebuild import Changes, fitted, leaves_of, rebuilt
 from .layers import STEP_LIMIT_S, findings_of
-from .seeds import made_up
-from .triage import Fault, Judge, difference, fault_of_unbuilt
+from .seeds import generate_layers
+from .triage import Judge, LayerFailure, difference, fault_of_unbuilt
 from .values import sizes_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
     from ...runtime.model_process import Isolation
 
     start, rng, notes = time.perf_counter(), np.random.default_rng([subject.seed, 1]), list[str]()
-    faults, taken = list[Fault](), 0
+    faults, match_count = list[LayerFailure](), 0
     deadline = Deadline(subject.seconds)
     title = "random graphs around the layers, with the host and with others"
     with subject.members.known_ops(), Isolation(STEP_LIMIT_S) as isolation:
@@ -72,7 +72,7 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
         for pattern in subject.member.patterns:
             if deadline.is_over:
                 break
-            some, _ = made_up(pattern, subject.target, acceptance, sizes, rng, most=2)
+            some, _ = generate_layers(pattern, subject.target, acceptance, sizes, rng, most=2)
             layers += [layer for layer in some if work_of(layer) <= _MOST_WORK]
         if not layers:
             return CheckResult("graphs", title, unchecked="no layer was found that a pattern takes")
@@ -84,10 +84,10 @@ def check_graphs(subject: Subject, progress: Callable[[str], None]) -> CheckResu
                     notes.append(f"{OUT_OF_TIME}{len(graphs) - at} graphs were not run {beside}")
                     break
                 progress(f"run graphs {at + 1} to {min(at + _TOGETHER, len(graphs))} {beside}")
-                found, count = _run(subject, graphs[at : at + _TOGETHER], members, isolation, notes, beside)
-                faults, taken = faults + found, taken + count
+                failures, count = _run(subject, graphs[at : at + _TOGETHER], members, isolation, notes, beside)
+                faults, match_count = faults + failures, match_count + count
         findings = findings_of(subject, None, faults, isolation, progress, notes, "graphs", deadline)
-    unchecked = "" if taken or findings else "no part of a graph ran on the target"
+    unchecked = "" if match_count or findings else "no part of a graph ran on the target"
     seconds = time.perf_counter() - start
     return CheckResult("graphs", title, tuple(findings), tuple(notes), "", seconds, unchecked=unchecked)
 
@@ -118,11 +118,11 @@ def random_graph(layers: Sequence[Layer], rng: np.random.Generator) -> Layer:
             body = _fed(body, pool[-1 if rng.random() < 0.7 else int(rng.integers(len(pool)))])
         replaced: dict[Expr, Expr] = {}
         for var in with_body(body).params:
-            known = [one for one in pool if one.type is var.type]
+            fitting = [one for one in pool if one.type is var.type]
             assert isinstance(var.type, TensorType)
-            replaced[var] = known[-1 - int(rng.integers(min(2, len(known))))] if known else fresh(var.type)
-        made = substitute(body, replaced)
-        pool += list(made.fields) if isinstance(made, Tuple) else [made]
+            replaced[var] = fitting[-1 - int(rng.integers(min(2, len(fitting))))] if fitting else fresh(var.type)
+        fed = substitute(body, replaced)
+        pool += list(fed.fields) if isinstance(fed, Tuple) else [fed]
     used = {arg for one in pool for arg in post_order(one) if arg is not one}
     results = [one for one in pool if one not in used and not isinstance(one, Var)]
     inside = [one for one in pool if one in used and rng.random() < 0.2]
@@ -135,9 +135,9 @@ def _fed(body: Expr, tensor: Expr) -> Expr:
     for place, leaf in leaves_of(body).items():
         fits = isinstance(leaf, Var) and leaf.dtype == tensor.dtype and len(leaf.shape) == len(tensor.shape)
         if fits and leaf.shape != tensor.shape:
-            made = rebuilt(body, Changes(leaves={place: fitted(leaf, tensor.shape)}))
-            if made is not None and work_of(Layer(with_body(made), "")) <= _MOST_WORK:
-                return made
+            changed = rebuilt(body, Changes(leaves={place: fitted(leaf, tensor.shape)}))
+            if changed is not None and work_of(Layer(with_body(changed), "")) <= _MOST_WORK:
+                return changed
         if fits:
             break
     return body
@@ -167,7 +167,7 @@ def _host_step(pool: Sequence[Expr], rng: np.random.Generator) -> Expr:
 
 def _companies(subject: Subject, layers: Sequence[Layer]) -> list[tuple[Members, str]]:
     """What to build for: the target with its host, and with one more accelerator that takes ops of the layers."""
-    found = [(subject.members, "with the host")]
+    companies = [(subject.members, "with the host")]
     ops = {expr.op_name for layer in layers for expr in post_order(layer.function.body) if hasattr(expr, "op_name")}
     for name, kind in subject.plugins.kinds().items():
         if not isinstance(kind, TargetKind) or kind.is_host or name in (subject.kind.name, "composite"):
@@ -180,9 +180,9 @@ def _companies(subject: Subject, layers: Sequence[Layer]) -> list[tuple[Members,
         except UmaError:
             continue
         if any(pattern.keys & ops for pattern in patterns):
-            found.append((members, f"with {name} as well"))
+            companies.append((members, f"with {name} as well"))
             break
-    return found
+    return companies
 
 
 def _run(
@@ -192,7 +192,7 @@ def _run(
     isolation: Isolation,
     notes: list[str],
     beside: str,
-) -> tuple[list[Fault], int]:
+) -> tuple[list[LayerFailure], int]:
     """What is wrong with graphs, step by step and as one artifact; and how many matches the target has of them."""
     import numpy as np
 
@@ -201,24 +201,24 @@ def _run(
     if unbuilt and not alone:
         notes.append(f"{len(unbuilt)} graphs could not be built {beside}: {unbuilt[0].error.what}")
     faults = [fault_of_unbuilt(one) for one in unbuilt] if alone else []
-    own = {pattern.name for pattern in subject.member.patterns}
-    taken = count = 0
+    pattern_names = {pattern.name for pattern in subject.member.patterns}
+    all_count = count = 0
     for image in images:
         judge = Judge(image, np.random.default_rng(subject.seed), tolerance=subject.claims.tolerance)
-        taken += sum(len(names) for names in image.patterns)
-        count += sum(name in own for names in image.patterns for name in names)
-        found = judge.run(contexts=False, loops=False)
-        if found and not alone:
+        all_count += sum(len(names) for names in image.patterns)
+        count += sum(name in pattern_names for names in image.patterns for name in names)
+        failures = judge.run(contexts=False, loops=False)
+        if failures and not alone:
             # Whether it is this plugin or the other one that is wrong, what is the plugin's alone has told.
-            notes += [f"{beside}, a graph is computed wrongly: {fault.what}" for fault in found[:1]]
-        faults += found if alone else [fault for fault in found if fault.part == "driver"]
-        if not found:
+            notes += [f"{beside}, a graph is computed wrongly: {fault.what}" for fault in failures[:1]]
+        faults += failures if alone else [fault for fault in failures if fault.part == "driver"]
+        if not failures:
             faults += _whole(subject, image.layers, members, isolation)
-    notes.append(f"{len(graphs)} graphs {beside}: {taken} matches on accelerators")
+    notes.append(f"{len(graphs)} graphs {beside}: {all_count} matches on accelerators")
     return faults, count
 
 
-def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolation: Isolation) -> list[Fault]:
+def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolation: Isolation) -> list[LayerFailure]:
     """Graphs that are right step by step, as the artifact that a user has: with memory that is used again."""
     import numpy as np
 
@@ -227,12 +227,14 @@ def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolatio
         runs = artifact.isolated(isolation)
     except UmaError as error:
         return [
-            Fault(graphs[0], "driver", "no artifact", f"no artifact can be had of {len(graphs)} graphs: {error.what}")
+            LayerFailure(
+                graphs[0], "driver", "no artifact", f"no artifact can be had of {len(graphs)} graphs: {error.what}"
+            )
         ]
     fed = [list(feeds(graph.function, np.random.default_rng(subject.seed), 2)) for graph in graphs]
     names = iter(artifact.record.outputs)
     outputs = [[next(names).name for _ in graph.results] for graph in graphs]
-    faults: dict[int, Fault] = {}
+    faults: dict[int, LayerFailure] = {}
     for sample in range(len(fed[0])):
         for number, graph in enumerate(graphs):
             for at, param in enumerate(graph.function.params):
@@ -240,11 +242,11 @@ def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolatio
         try:
             outcome = runs.run()
         except DeviceError as error:
-            what = f"the artifact of all graphs stops: {error.what}"
-            return [Fault(graphs[0], "driver", "fault in the artifact", what, *fed[0][sample])]
+            message = f"the artifact of all graphs stops: {error.what}"
+            return [LayerFailure(graphs[0], "driver", "fault in the artifact", message, *fed[0][sample])]
         if not isinstance(outcome, list):
-            what = f"the artifact of all graphs {outcome.reason}"
-            return [Fault(graphs[0], "driver", "the artifact stops", what, *fed[0][sample])]
+            message = f"the artifact of all graphs {outcome.reason}"
+            return [LayerFailure(graphs[0], "driver", "the artifact stops", message, *fed[0][sample])]
         for number, graph in enumerate(graphs):
             word, arrays = fed[number][sample]
             expected = evaluate(graph.function, dict(arrays))
@@ -252,7 +254,9 @@ def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolatio
             got = tuple(runs.outputs[name].copy().reshape(one.shape) for name, one in pairs)
             differs = difference(graph, got, expected, arrays, subject.claims.tolerance)
             if differs:
-                what = f"a graph is right step by step, and otherwise where memory is used again: {differs}"
-                fault = Fault(graph, "driver", "other with memory used again", what, word, arrays, expected, got)
+                message = f"a graph is right step by step, and otherwise where memory is used again: {differs}"
+                fault = LayerFailure(
+                    graph, "driver", "other with memory used again", message, word, arrays, expected, got
+                )
                 faults.setdefault(number, fault)
     return list(faults.values())

@@ -24,22 +24,22 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     if is_integer(dtype):
         low, high = bounds(dtype)
         low, high = max(low, -3000), min(high, 3000)
-        made = rng.integers(low, high + 1, shape)
-        return np.asarray(made).astype(dtype)
+        numbers = rng.integers(low, high + 1, shape)
+        return np.asarray(numbers).astype(dtype)
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
 
 
 def zero_points(function: Function) -> dict[str, int]:
     """For each input what stands for zero where an op takes it; 0 where none says."""
     names = {0: ("input_zero_point", "lhs_zero_point", "zero_point"), 1: ("kernel_zero_point", "rhs_zero_point")}
-    found: dict[str, int] = {}
+    zeros: dict[str, int] = {}
     for call in calls_in(function.body):
         for at, arg in enumerate(call.args):
-            known = dict(call.attrs.items)
-            value = next((known[name] for name in names.get(at, ()) if name in known), 0)
-            if isinstance(arg, Var) and arg.name not in found and isinstance(value, int):
-                found[arg.name] = value
-    return found
+            attrs = dict(call.attrs.items)
+            value = next((attrs[name] for name in names.get(at, ()) if name in attrs), 0)
+            if isinstance(arg, Var) and arg.name not in zeros and isinstance(value, int):
+                zeros[arg.name] = value
+    return zeros
 
 
 def ends_of(dtype: str) -> tuple[float, float]:
@@ -65,7 +65,7 @@ def feeds(function: Function, rng: np.random.Generator, count: int) -> Iterator[
     zeros = zero_points(function)
 
     def every(make: str, number: int = 0) -> Mapping[str, np.ndarray]:
-        found = {}
+        arrays = {}
         for at, var in enumerate(function.params):
             low, high = ends_of(var.dtype)
             shape, places = var.shape, np.arange(var.tensor.size).reshape(var.shape)
@@ -83,8 +83,8 @@ def feeds(function: Function, rng: np.random.Generator, count: int) -> Iterator[
                 values = np.where((places + at + number) % 2 == 0, low, high)
             else:
                 values = np.full(shape, {"lowest": low, "highest": high, "zero": zero}[make])
-            found[var.name] = np.asarray(values).astype(var.dtype).reshape(shape)
-        return found
+            arrays[var.name] = np.asarray(values).astype(var.dtype).reshape(shape)
+        return arrays
 
     yield "every value", every("all")
     yield "numbers near the zero point", every("near")

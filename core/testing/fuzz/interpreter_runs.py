@@ -31,7 +31,7 @@ class NotLoops(Exception):
 def interpreted(
     module: IRModule,
     results: Sequence[Expr],
-    given: Mapping[str, np.ndarray],
+    arguments: Mapping[str, np.ndarray],
     max_iterations: int | None = None,
 ) -> list[np.ndarray]:
     """What a lowered module says that some of its results are.
@@ -39,7 +39,7 @@ def interpreted(
     Args:
         module: lowered, with loops.
         results: expressions of its ``main``.
-        given: by name the parameters that they need.
+        arguments: by name the parameters that they need.
         max_iterations: how many iterations the loops of one function may have; None for any number.
 
     Raises:
@@ -49,7 +49,7 @@ def interpreted(
     """
     values: dict[Expr, Any] = {}
     for expr in post_order(*results):
-        values[expr] = given[expr.name] if isinstance(expr, Var) else _value(module, expr, values, max_iterations)
+        values[expr] = arguments[expr.name] if isinstance(expr, Var) else _value(module, expr, values, max_iterations)
     return [values[result] for result in results]
 
 
@@ -76,30 +76,30 @@ def _value(module: IRModule, expr: Expr, values: Mapping[Expr, Any], max_iterati
         return inner[callee.body]
     if not isinstance(callee, PrimFunc):
         raise NotLoops
-    taken = [param.buffer for param in callee.params if param.role in ("input", "constant")]
-    arrays = {buffer.name: np.asarray(arg).reshape(buffer.shape) for buffer, arg in zip(taken, args, strict=True)}
-    found = interpret(callee.whole(), arrays, max_iterations=max_iterations)
-    outputs = tuple(found[param.buffer.name] for param in callee.params if param.role == "output")
+    parameters = [param.buffer for param in callee.params if param.role in ("input", "constant")]
+    arrays = {buffer.name: np.asarray(arg).reshape(buffer.shape) for buffer, arg in zip(parameters, args, strict=True)}
+    values_by_name = interpret(callee.whole(), arrays, max_iterations=max_iterations)
+    outputs = tuple(values_by_name[param.buffer.name] for param in callee.params if param.role == "output")
     return outputs if len(outputs) > 1 else outputs[0]
 
 
 def _functions(module: IRModule, results: Sequence[Expr]) -> list[PrimFunc | Extern]:
     """The loops and externs that results are computed by, in order, as often as they are called."""
-    found: list[PrimFunc | Extern] = []
+    functions: list[PrimFunc | Extern] = []
     for expr in post_order(*results):
         if isinstance(expr, Call) and not isinstance(expr.op, Op):
             callee = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
             if isinstance(callee, Function):
-                found += _functions(module, [callee.body])
+                functions += _functions(module, [callee.body])
             elif isinstance(callee, (PrimFunc, Extern)):
-                found.append(callee)
-    return found
+                functions.append(callee)
+    return functions
 
 
 def work_of_lowered(module: IRModule, results: Sequence[Expr]) -> int:
     """About how many operations the interpreter does for results."""
-    found = _functions(module, results)
-    return sum(interpreted_work(one.whole().body, Bounds({})) for one in found if isinstance(one, PrimFunc))
+    functions = _functions(module, results)
+    return sum(interpreted_work(one.whole().body, Bounds({})) for one in functions if isinstance(one, PrimFunc))
 
 
 def key_of_lowered(module: IRModule, results: Sequence[Expr]) -> object:
@@ -109,27 +109,27 @@ def key_of_lowered(module: IRModule, results: Sequence[Expr]) -> object:
     return tuple(_key(module, result, order, {}) for result in results)
 
 
-def _key(module: IRModule, root: Expr, params: Mapping[Var, int], known: dict[Expr, object]) -> object:
+def _key(module: IRModule, root: Expr, params: Mapping[Var, int], keys: dict[Expr, object]) -> object:
     for expr in post_order(root):
-        made: object
+        key: object
         if isinstance(expr, Var):
-            made = ("input", params[expr], expr.type)
+            key = ("input", params[expr], expr.type)
         elif isinstance(expr, Constant):
-            made = ("constant", expr.type, expr.digest)
+            key = ("constant", expr.type, expr.digest)
         elif isinstance(expr, Tuple):
-            made = tuple(known[field] for field in expr.fields)
+            key = tuple(keys[field] for field in expr.fields)
         elif isinstance(expr, TupleGetItem):
-            made = (known[expr.tuple], expr.index)
+            key = (keys[expr.tuple], expr.index)
         elif isinstance(expr, Call):
             callee = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
-            of: object = callee
+            callee_key: object = callee
             if isinstance(callee, Function):
-                of = _key(module, callee.body, {param: at for at, param in enumerate(callee.params)}, {})
-            made = (of, expr.attrs, *(known[arg] for arg in expr.args))
+                callee_key = _key(module, callee.body, {param: at for at, param in enumerate(callee.params)}, {})
+            key = (callee_key, expr.attrs, *(keys[arg] for arg in expr.args))
         else:
-            made = expr
-        known[expr] = made
-    return known[root]
+            key = expr
+        keys[expr] = key
+    return keys[root]
 
 
 # --- without queues --------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Layer:
     origin: str = "pattern"
     varied: tuple[str, ...] = ()
 
-    def made(self, body: Expr, *varied: str) -> Layer:
+    def replace_body(self, body: Expr, *varied: str) -> Layer:
         """The same with another body, and what that has varied."""
         return replace(self, function=with_body(body), varied=(*self.varied, *varied))
 

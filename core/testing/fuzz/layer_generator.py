@@ -58,10 +58,10 @@ class Choices:
         """Whether each alternative is in a layer that was taken."""
         return all(self.counts.values())
 
-    def note(self, taken: Sequence[tuple[Term, int]]) -> bool:
+    def note(self, choices: Sequence[tuple[Term, int]]) -> bool:
         """Count the alternatives of a layer; gives whether one of them is new."""
-        is_new = any(self.counts[one] == 0 for one in taken)
-        for one in taken:
+        is_new = any(self.counts[one] == 0 for one in choices)
+        for one in choices:
             self.counts[one] += 1
         return is_new
 
@@ -89,9 +89,9 @@ class Maker:
     ) -> None:
         self._pattern, self._choices, self._sizes, self._rng, self._plain = pattern, choices, sizes, rng, plain
         self._wanted = dtype or choices.dtype()
-        self._made: dict[Term, Expr] = {}
+        self._exprs: dict[Term, Expr] = {}
         self._vars = 0
-        self.taken: list[tuple[Term, int]] = []
+        self.chosen: list[tuple[Term, int]] = []
         self._dtype = "float32"
 
     def layer(self) -> Layer | None:
@@ -124,12 +124,12 @@ class Maker:
     # --- terms -----------------------------------------------------------------------------------------------------
 
     def _expr(self, term: Term, want: Shape | None) -> Expr:
-        if term not in self._made:
-            made = self._new(term, want)
-            if not isinstance(term, AnyOf) and not _holds(term.admits, made):
+        if term not in self._exprs:
+            expr = self._new(term, want)
+            if not isinstance(term, AnyOf) and not _holds(term.admits, expr):
                 raise Unmade
-            self._made[term] = made
-        return self._made[term]
+            self._exprs[term] = expr
+        return self._exprs[term]
 
     def _new(self, term: Term, want: Shape | None) -> Expr:
         if isinstance(term, AnyOf):
@@ -146,14 +146,14 @@ class Maker:
         counts = self._choices.counts
         order = sorted(range(len(term.options)), key=lambda at: (counts[term, at], self._rng.random()))
         number = order[0] if self._plain or self._chance(0.7) else int(self._rng.integers(len(term.options)))
-        self.taken.append((term, number))
+        self.chosen.append((term, number))
         return term.options[number]
 
     def _leaf(self, term: Term, want: Shape | None) -> Expr:
         dtypes = term.tensor.dtypes
         dtype = self._dtype if dtypes is None or self._dtype in dtypes else dtypes[0]
         if (several := _dtypes_of(term)) and dtype in several:
-            self.taken.append((term, several.index(dtype)))
+            self.chosen.append((term, several.index(dtype)))
         shape = self._shape(term, self._ordinary() if want is None else want)
         if isinstance(term, ConstantTerm):
             return const(self._constant(shape, dtype))
@@ -161,19 +161,19 @@ class Maker:
         return Var(f"x{self._vars - 1}", TensorType(shape, dtype))
 
     def _shape(self, term: Term, shape: Shape) -> Shape:
-        wanted = term.tensor.shape
+        term_shape = term.tensor.shape
         if term.tensor.rank is not None and term.tensor.rank != len(shape):
             shape = (
                 (shape + (3,) * term.tensor.rank)[: term.tensor.rank]
                 if len(shape) < term.tensor.rank
                 else shape[-term.tensor.rank :]
             )
-        if wanted is None:
+        if term_shape is None:
             return shape
-        shape = (*(1,) * max(0, len(wanted) - len(shape)), *shape)[-len(wanted) :] if wanted else ()
+        shape = (*(1,) * max(0, len(term_shape) - len(shape)), *shape)[-len(term_shape) :] if term_shape else ()
         return tuple(
             extent if _holds(condition.holds, extent) else self._number(condition)
-            for extent, condition in zip(shape, wanted, strict=True)
+            for extent, condition in zip(shape, term_shape, strict=True)
         )
 
     def _number(self, condition: Condition) -> int:
@@ -213,11 +213,11 @@ class Maker:
             args[at] = self._expr(term.args[at], shapes(at, args))
         operands = [args[at] for at in range(len(term.args))]
         types = [arg.tensor for arg in operands]
-        given = {
+        attrs = {
             attr.name: self._attribute(op, at, condition, types, operands, want)
             for at, (attr, condition) in enumerate(zip(op.attrs, term.attrs, strict=True))
         }
-        return Call(op, operands, op.make_attrs(self._consistent(op, given, types)))
+        return Call(op, operands, op.make_attrs(self._consistent(op, attrs, types)))
 
     def _attribute(
         self,
@@ -267,18 +267,18 @@ class Maker:
             return 0.9
         return 100 / max(1.0, largest_of(args[0], self._rng))
 
-    def _consistent(self, op: Op, given: dict[str, Any], types: Sequence[TensorType]) -> dict[str, Any]:
+    def _consistent(self, op: Op, attrs: dict[str, Any], types: Sequence[TensorType]) -> dict[str, Any]:
         """Attributes that go together: limits in order; the axis of scales is that of channels."""
-        if "a_min" in given and given["a_min"] > given["a_max"]:
-            given = {**given, "a_min": given["a_max"]}
-        scale = given.get("scale")
+        if "a_min" in attrs and attrs["a_min"] > attrs["a_max"]:
+            attrs = {**attrs, "a_min": attrs["a_max"]}
+        scale = attrs.get("scale")
         if op.name == "qnn.requantize" and isinstance(scale, (FixedPoint, FloatScale)) and len(scale) > 1:
             rank = len(types[0].shape)
-            if types[0].shape[given["axis"]] != len(scale):
-                given = {**given, "axis": rank - 1}
-        if op.name == "nn.pad" and len(given["pad_width"]) != 2 * len(types[0].shape):
+            if types[0].shape[attrs["axis"]] != len(scale):
+                attrs = {**attrs, "axis": rank - 1}
+        if op.name == "nn.pad" and len(attrs["pad_width"]) != 2 * len(types[0].shape):
             raise Unmade
-        return given
+        return attrs
 
     def _operand_shapes(self, term: OpTerm, want: Shape | None) -> Callable[[int, dict[int, Expr]], Shape | None]:
         """What shape each operand should have, once those that are there are known."""
@@ -291,8 +291,8 @@ class Maker:
             depth, outer = self._channel_count() + 3, want[-1] if want else self._channel_count()
 
             def product(at: int, args: dict[int, Expr]) -> Shape:
-                known = args.get(1 - at)
-                k = depth if known is None else known.shape[-1 if at == 1 or name == "dense" else -2]
+                other = args.get(1 - at)
+                k = depth if other is None else other.shape[-1 if at == 1 or name == "dense" else -2]
                 front = tuple(want[:-1]) if want else rows
                 if at == 0:
                     return (*front, k)
@@ -308,10 +308,10 @@ class Maker:
         if op.kind == "broadcast" and len(term.args) == 2:
 
             def pair(at: int, args: dict[int, Expr]) -> Shape | None:
-                known = args.get(1 - at)
-                if known is None or not known.shape:
+                sibling = args.get(1 - at)
+                if sibling is None or not sibling.shape:
                     return want
-                full = tuple(known.shape)
+                full = tuple(sibling.shape)
                 leaf = isinstance(term.args[at], ConstantTerm)
                 short = [(full[-1],), (1,), full, (1,) * (len(full) - 1) + (full[-1],)]
                 if op.name == "multiply":
@@ -392,7 +392,7 @@ def largest_of(expr: Expr, rng: np.random.Generator) -> float:
     if isinstance(expr, Var):
         return float(ends_of(expr.dtype)[1])
     function = with_body(expr)
-    given = {param.name: random_array(rng, param.shape, param.dtype) for param in function.params}
-    (result, *_) = evaluate(function, given)
-    found = np.abs(result.astype(np.float64))
-    return float(np.percentile(found, 90)) if found.size and np.isfinite(found).all() else 1.0
+    inputs = {param.name: random_array(rng, param.shape, param.dtype) for param in function.params}
+    (result, *_) = evaluate(function, inputs)
+    magnitudes = np.abs(result.astype(np.float64))
+    return float(np.percentile(magnitudes, 90)) if magnitudes.size and np.isfinite(magnitudes).all() else 1.0

@@ -136,20 +136,20 @@ class Image:
     def _steps_of(self, number: int) -> list[int]:
         """The positions of the steps of a layer, and of the waits for them."""
         name = layer_name(number)
-        own = [at for at, step in enumerate(self.program.steps) if isinstance(step, Call) and name in step.layers]
+        positions = [at for at, step in enumerate(self.program.steps) if isinstance(step, Call) and name in step.layers]
         outputs = {b.name for b in self.program.outputs if (b.tensor or b.name) in self._outputs[number]}
         for at, step in enumerate(self.program.steps):
-            if isinstance(step, Call) and at not in own and outputs & set(step.args):
-                own.append(at)
+            if isinstance(step, Call) and at not in positions and outputs & set(step.args):
+                positions.append(at)
         queues: dict[tuple[str | None, str | None], int] = {}
-        for at in own:
+        for at in positions:
             step = self.program.steps[at]
             if isinstance(step, Call) and step.queue is not None:
                 queues.setdefault((step.device, step.queue), at)
         for at, step in enumerate(self.program.steps):
             if isinstance(step, Wait) and queues.get((step.device, step.queue), at) < at:
-                own.append(at)
-        return sorted(own)
+                positions.append(at)
+        return sorted(positions)
 
     def results_of(self, number: int, module: IRModule | None = None) -> list[Expr]:
         """The expressions of the lowered ``main`` that a layer gives."""
@@ -161,7 +161,7 @@ class Image:
         first = sum(len(layer.results) for layer in self.layers[:number])
         return fields[first : first + len(self.layers[number].results)]
 
-    def given(self, number: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def name_inputs(self, number: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The inputs of a layer by the names that they have in the image."""
         params = self.layers[number].function.params
         return {f"x{number}_{at}": arrays[param.name] for at, param in enumerate(params)}
@@ -179,7 +179,7 @@ class Image:
 
         runs = runs or self.runs
         for number, one in arrays.items():
-            for name, array in self.given(number, one).items():
+            for name, array in self.name_inputs(number, one).items():
                 np.copyto(runs.inputs[name], array)
             for name in self._outputs[number]:
                 runs.outputs[name].reshape(-1).view(np.uint8)[:] = _UNTOUCHED
@@ -211,9 +211,9 @@ class Image:
             step = self.program.steps[row.step]
             layers = step.layers if isinstance(step, Call) else ()
             for name in layers:
-                found = number_of(name)
-                if found is not None:
-                    beside.setdefault(found, []).append(self._beside(row))
+                layer_number = number_of(name)
+                if layer_number is not None:
+                    beside.setdefault(layer_number, []).append(self._beside(row))
         return [
             Ran(self._results(number, runs), beside=tuple(beside.get(number, ()))) for number in range(len(self.layers))
         ]
@@ -246,25 +246,25 @@ class Image:
 
 
 def _patterns(build: Build, count: int) -> list[tuple[str, ...]]:
-    found: list[list[str]] = [[] for _ in range(count)]
+    patterns: list[list[str]] = [[] for _ in range(count)]
     if build.placement is not None:
         for region in build.placement.regions.values():
             for claim, call in zip(region.claims, region.calls, strict=True):
                 for name in build.placement.module.spans[call]:
                     number = number_of(name)
                     if number is not None:
-                        found[number].append(claim.match.pattern.name)
-    return [tuple(names) for names in found]
+                        patterns[number].append(claim.match.pattern.name)
+    return [tuple(names) for names in patterns]
 
 
 def _refusals(build: Build, count: int) -> list[list[tuple[str, str]]]:
-    found: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+    refusals: list[list[tuple[str, str]]] = [[] for _ in range(count)]
     if build.placement is not None:
         for one in build.placement.withdrawn:
             names = {name for node in one.nodes for name in build.placement.source.spans[node]}
             for number in {number_of(name) for name in names} - {None}:
-                found[number or 0].append((one.pattern, one.reason))
-    return found
+                refusals[number or 0].append((one.pattern, one.reason))
+    return refusals
 
 
 def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, list[list[Expr]]]:
@@ -274,15 +274,15 @@ def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, lis
         UmaError: what keeps them from being lowered.
     """
     build = Build("attacked", members, reuse=False, rows=RowsAsked())
-    made = build.run(module_of(layers), "simplify")
-    assert isinstance(made, IRModule)
-    body = made.main.body
+    lowered = build.run(module_of(layers), "simplify")
+    assert isinstance(lowered, IRModule)
+    body = lowered.main.body
     fields = list(body.fields) if isinstance(body, Tuple) else [body]
     results, first = [], 0
     for layer in layers:
         results.append(fields[first : first + len(layer.results)])
         first += len(layer.results)
-    return made, results
+    return lowered, results
 
 
 def unbuilt_of(layer: Layer, members: Members) -> Unbuilt | None:

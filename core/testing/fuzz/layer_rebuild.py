@@ -20,14 +20,14 @@ from .layer import calls_in
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Changes", "Place", "fitted", "leaves_of", "rebuilt"]
+__all__ = ["Changes", "OperandPosition", "fitted", "leaves_of", "rebuilt"]
 
 _ROUNDS = 8
 """How often what follows may make something else follow."""
 
 
 @dataclass(frozen=True)
-class Place:
+class OperandPosition:
     """An operand that is an input or a constant.
 
     Args:
@@ -49,17 +49,17 @@ class Changes:
     """
 
     attrs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    leaves: Mapping[Place, Expr] = field(default_factory=dict)
+    leaves: Mapping[OperandPosition, Expr] = field(default_factory=dict)
 
 
-def leaves_of(body: Expr) -> dict[Place, Var | Constant]:
+def leaves_of(body: Expr) -> dict[OperandPosition, Var | Constant]:
     """Each input and constant, at the first place that has it."""
-    found: dict[Expr, Place] = {}
+    places: dict[Expr, OperandPosition] = {}
     for number, call in enumerate(calls_in(body)):
         for operand, arg in enumerate(call.args):
-            if isinstance(arg, (Var, Constant)) and arg not in found:
-                found[arg] = Place(number, operand)
-    return {place: leaf for leaf, place in found.items() if isinstance(leaf, (Var, Constant))}
+            if isinstance(arg, (Var, Constant)) and arg not in places:
+                places[arg] = OperandPosition(number, operand)
+    return {place: leaf for leaf, place in places.items() if isinstance(leaf, (Var, Constant))}
 
 
 def fitted(leaf: Var | Constant, shape: Sequence[int], dtype: str | None = None) -> Var | Constant:
@@ -89,29 +89,29 @@ def rebuilt(body: Expr, changes: Changes) -> Expr | None:
     """
     numbers = {call: number for number, call in enumerate(calls_in(body))}
     first = leaves_of(body)
-    given: dict[Expr, Expr] = {first[place]: leaf for place, leaf in changes.leaves.items() if place in first}
-    fixed = frozenset(given)
+    leaves: dict[Expr, Expr] = {first[place]: leaf for place, leaf in changes.leaves.items() if place in first}
+    fixed = frozenset(leaves)
     for _ in range(_ROUNDS):
         try:
-            return _made(body, numbers, changes, given)
+            return _apply_changes(body, numbers, changes, leaves)
         except _Follow as follow:
-            if follow.leaf in fixed and given[follow.leaf].shape != follow.shape:
+            if follow.leaf in fixed and leaves[follow.leaf].shape != follow.shape:
                 return None
-            leaf = given.get(follow.leaf, follow.leaf)
+            leaf = leaves.get(follow.leaf, follow.leaf)
             assert isinstance(leaf, (Var, Constant))
             if leaf.shape == follow.shape or any(extent < 1 for extent in follow.shape):
                 return None
-            given[follow.leaf] = fitted(leaf, follow.shape)
+            leaves[follow.leaf] = fitted(leaf, follow.shape)
         except (UmaError, ValueError, IndexError, TypeError, OverflowError):
             return None
     return None
 
 
-def _made(body: Expr, numbers: Mapping[Call, int], changes: Changes, given: Mapping[Expr, Expr]) -> Expr:
+def _apply_changes(body: Expr, numbers: Mapping[Call, int], changes: Changes, leaves: Mapping[Expr, Expr]) -> Expr:
     done: dict[Expr, Expr] = {}
     for expr in post_order(body):
         if not children(expr):
-            done[expr] = given.get(expr, expr)
+            done[expr] = leaves.get(expr, expr)
             continue
         args = [done[child] for child in children(expr)]
         if isinstance(expr, Call) and isinstance(expr.op, Op):
@@ -244,29 +244,29 @@ def resized_scale(scale: FixedPoint | FloatScale, count: int) -> FixedPoint | Fl
 
 
 def _reshape(call: Call, args: list[Expr], attrs: dict[str, Any]) -> dict[str, Any]:
-    old, now, wanted = call.args[0].shape, args[0].shape, tuple(attrs["newshape"])
-    if math.prod(now) == math.prod(wanted) or old == now:
+    old, now, newshape = call.args[0].shape, args[0].shape, tuple(attrs["newshape"])
+    if math.prod(now) == math.prod(newshape) or old == now:
         return attrs
-    kept = list(wanted)
-    for at in range(min(len(old), len(wanted)) - 1):
-        if old[at] != wanted[at]:
+    new_shape = list(newshape)
+    for at in range(min(len(old), len(newshape)) - 1):
+        if old[at] != newshape[at]:
             break
-        kept[at] = now[at]
+        new_shape[at] = now[at]
     rest = math.prod(now)
     changed = False
-    for at, extent in enumerate(kept[:-1]):
+    for at, extent in enumerate(new_shape[:-1]):
         if rest % extent or changed:
-            kept[at], changed = 1, True
-        rest //= kept[at]
-    kept[-1] = rest
-    return {**attrs, "newshape": tuple(kept)}
+            new_shape[at], changed = 1, True
+        rest //= new_shape[at]
+    new_shape[-1] = rest
+    return {**attrs, "newshape": tuple(new_shape)}
 
 
 def _concatenate(call: Call, args: list[Expr], attrs: dict[str, Any]) -> dict[str, Any]:
     axis = attrs["axis"] % len(args[0].shape)
-    moved = next((at for at, arg in enumerate(args) if arg.shape != call.args[at].shape), 0)
+    changed = next((at for at, arg in enumerate(args) if arg.shape != call.args[at].shape), 0)
     for old, now in zip(call.args, args, strict=True):
-        shape = list(args[moved].shape)
+        shape = list(args[changed].shape)
         shape[axis] = now.shape[axis]
         _require(old, now, shape)
     return attrs

@@ -25,10 +25,10 @@ from .layer import Layer, calls_in
 from .layer_images import images_of, lowered_of
 from .reach import Reach
 from .reproducers import command, layer_text, read_file, write_file
-from .seeds import made_up, of_models, of_samples
+from .seeds import convert_samples, generate_layers, read_layers
 from .selection import Attack
 from .shrinking import Shrinker, measure
-from .triage import ALL_WORK, IGNORED, LARGE, Fault, Judge, fault_of_unbuilt, ignored_attribute
+from .triage import ALL_WORK, IGNORED, LARGE, Judge, LayerFailure, fault_of_unbuilt, ignored_attribute
 from .values import sizes_of
 
 if TYPE_CHECKING:
@@ -137,16 +137,18 @@ def _layers(
     sizes, patterns = sizes_of(member), list(member.patterns)
     cut: dict[str, list[Layer]] = {}
     of_each = dict.fromkeys((path.name for path in subject.models), 0)
-    for layer in of_models(subject.models, subject.members):
+    for layer in read_layers(subject.models, subject.members):
         cut.setdefault(layer.pattern, []).append(layer)
         of_each[layer.origin] += 1
     notes += [f"{name}: {count} kinds of layers that the patterns take" for name, count in of_each.items()]
-    for layer in of_samples(_samples(subject)):
-        taken = next((p.name for p in patterns if acceptance.ask(replace(layer, pattern=p.name), False).is_taken), None)
-        if taken is None:
+    for layer in convert_samples(_samples(subject)):
+        accepting = next(
+            (p.name for p in patterns if acceptance.ask(replace(layer, pattern=p.name), False).is_taken), None
+        )
+        if accepting is None:
             notes.append(f"no pattern takes the sample {layer.title}")
         else:
-            cut.setdefault(taken, []).append(replace(layer, pattern=taken))
+            cut.setdefault(accepting, []).append(replace(layer, pattern=accepting))
     share = max(_LEAST, subject.layers // max(1, len(patterns)))
     chosen: list[Layer] = []
     for number, pattern in enumerate(patterns):
@@ -156,15 +158,17 @@ def _layers(
             break
         progress(f"layers of {pattern.name}")
         until = deadline.part(min(1.0, _SHARES / (len(patterns) - number)))
-        seeds, reasons = made_up(pattern, member.target, acceptance, sizes, rng)
+        seeds, reasons = generate_layers(pattern, member.target, acceptance, sizes, rng)
         seeds += cut.get(pattern.name, [])
         if not seeds:
             said = f" ({'; '.join(reasons[:3])})" if reasons else ""
-            what = f"no layer was found that pattern {pattern.name} takes{said}"
+            problem = f"no layer was found that pattern {pattern.name} takes{said}"
             if reasons and (pattern.lower is not None or pattern.extern is not None):
-                findings.append(Finding("pattern", "layers", f"{what}: it is never matched", f"pattern {pattern.name}"))
+                findings.append(
+                    Finding("pattern", "layers", f"{problem}: it is never matched", f"pattern {pattern.name}")
+                )
             else:
-                notes.append(f"{what}; give one with Claims.samples")
+                notes.append(f"{problem}; give one with Claims.samples")
             continue
         attack = Attack(seeds, acceptance, sizes, rng, until)
         attacks.append(attack)
@@ -183,10 +187,10 @@ def _layers(
 def _samples(subject: Subject) -> Sequence[Expr | IRModule]:
     if subject.claims.samples is None:
         return ()
-    made: Sequence[Expr | IRModule] = subject.plugin.run(
+    samples: Sequence[Expr | IRModule] = subject.plugin.run(
         "the samples of its claims", subject.claims.samples, subject.target
     )
-    return made
+    return samples
 
 
 def run_layers(
@@ -199,7 +203,7 @@ def run_layers(
     wrong: set[Layer] | None = None,
     deadline: Deadline | None = None,
     reach: Reach | None = None,
-) -> list[Fault]:
+) -> list[LayerFailure]:
     """What is wrong with layers, at most one fault of each.
 
     Args:
@@ -216,8 +220,8 @@ def run_layers(
     import numpy as np
 
     start, interpreted, deadline = time.perf_counter(), 0, deadline or Deadline()
-    faults: list[Fault] = []
-    taken = count = at = 0
+    faults: list[LayerFailure] = []
+    accepted = count = at = 0
     most = _IMAGE
     while at < len(layers):
         if deadline.is_over:
@@ -232,7 +236,7 @@ def run_layers(
         faults += [fault_of_unbuilt(one) for one in unbuilt]
         for image in images:
             progress(f"run layers {at - len(some) + 1} to {at} of {len(layers)}")
-            taken += sum(bool(names) for names in image.patterns)
+            accepted += sum(bool(names) for names in image.patterns)
             if reach is not None:
                 reach.record(image)
             share = ALL_WORK * len(image.layers) // len(layers)
@@ -246,10 +250,10 @@ def run_layers(
             interpreted += judge.interpreted
         count += len(images)
         one_s = (time.monotonic() - began) / len(some)
-        most = max(1, int(min(_IMAGE, deadline.left / one_s)))
+        most = max(1, int(min(_IMAGE, deadline.seconds_left / one_s)))
     seconds = time.perf_counter() - start
     notes.append(
-        f"{at} layers in {count} images, {taken} of them on the accelerator, {interpreted} interpreted, "
+        f"{at} layers in {count} images, {accepted} of them on the accelerator, {interpreted} interpreted, "
         f"in {seconds:.0f} s"
     )
     return faults
@@ -258,7 +262,7 @@ def run_layers(
 def findings_of(
     subject: Subject,
     acceptance: Acceptance | None,
-    faults: Sequence[Fault],
+    faults: Sequence[LayerFailure],
     isolation: Isolation,
     progress: Progress,
     notes: list[str],
@@ -267,14 +271,14 @@ def findings_of(
 ) -> list[Finding]:
     """Findings, one for faults that are alike, each with the smallest layer that shows it and a file that repeats
     it."""
-    groups: dict[tuple[str, ...], list[Fault]] = {}
+    groups: dict[tuple[str, ...], list[LayerFailure]] = {}
     for fault in faults:
         pattern = fault.layer.pattern if fault.part in ("pattern", "lowering") else ""
         groups.setdefault((fault.part, fault.way, pattern), []).append(fault)
     shrinker = Shrinker(subject.members, acceptance, isolation, subject.claims.tolerance, subject.seed)
-    left_s = _ALL_SHRINK_S if deadline is None else max(_LEAST_SHRINK_S, min(_ALL_SHRINK_S, deadline.left))
+    left_s = _ALL_SHRINK_S if deadline is None else max(_LEAST_SHRINK_S, min(_ALL_SHRINK_S, deadline.seconds_left))
     until = time.process_time() + left_s
-    found: dict[object, tuple[Fault, int]] = {}
+    smallest: dict[object, tuple[LayerFailure, int]] = {}
     # Of a large layer it is not known what is wrong until it is smaller: where that fails, others may say it.
     for group in sorted(groups.values(), key=lambda some: some[0].way == LARGE):
         group.sort(key=lambda fault: measure(fault.layer))
@@ -282,27 +286,27 @@ def findings_of(
             progress(f"make a failure smaller: {fault.part}, {fault.way}")
             small = shrinker.shrunk(fault, min(_SHRINK_S, until - time.process_time()))
             small = _named(shrinker.interpreted(small) if small.way == LARGE else small, subject)
-            if small.way == LARGE and found:
+            if small.way == LARGE and smallest:
                 notes.append(f"one more layer differs, and is too large to tell why: {small.layer.title}")
                 continue
             key = small.part, small.way, *_features(small.layer)
-            if key not in found:
-                found[key] = small, 0
-            known, count = found[key]
+            if key not in smallest:
+                smallest[key] = small, 0
+            best, count = smallest[key]
             count += len(group) - min(len(group), _ALIKE) + 1 if fault is group[0] else 1
-            found[key] = min(known, small, key=lambda one: measure(one.layer)), count
-    made = []
-    for small, alike_count in found.values():
+            smallest[key] = min(best, small, key=lambda one: measure(one.layer)), count
+    findings = []
+    for small, alike_count in smallest.values():
         path = write_file(small, subject, check)
         alike = f"; so do {alike_count - 1} layers more" if alike_count > 1 else ""
         sample = f", fed {small.sample}" if small.sample else ""
-        what = f"{small.what}{sample} ({small.layer.title}{alike})"
+        message = f"{small.what}{sample} ({small.layer.title}{alike})"
         where = f"pattern {small.layer.pattern}" if small.layer.pattern else str(subject.target)
-        made.append(Finding(small.part, check, what, where, layer_text(small.layer), command(path, subject)))
-    return made
+        findings.append(Finding(small.part, check, message, where, layer_text(small.layer), command(path, subject)))
+    return findings
 
 
-def _named(fault: Fault, subject: Subject) -> Fault:
+def _named(fault: LayerFailure, subject: Subject) -> LayerFailure:
     """A fault of the lowering that is the pattern's: it opened an attribute that the lowering does not look at."""
     if fault.part != "lowering" or fault.got is None:
         return fault

@@ -15,7 +15,7 @@ from ...tir.form.dtype import bounds, is_integer
 from .inputs import random_array
 from .layer import Layer, calls_in
 from .layer_generator import largest_of
-from .layer_rebuild import Changes, Place, fitted, leaves_of, rebuilt
+from .layer_rebuild import Changes, OperandPosition, fitted, leaves_of, rebuilt
 from .scale_constants import scaled_numbers
 from .values import SHIFTS, Sizes, attribute_values, scale_makers
 
@@ -77,7 +77,7 @@ def changed(slot: str, text: str, kind: str, attrs: dict[int, dict[str, Any]] | 
 
     def apply(layer: Layer) -> Layer | None:
         body = rebuilt(layer.function.body, Changes(attrs or {}))
-        return None if body is None or body is layer.function.body else layer.made(body, text)
+        return None if body is None or body is layer.function.body else layer.replace_body(body, text)
 
     return Mutation(slot, text, apply, kind)
 
@@ -137,7 +137,7 @@ def _scaled(number: int, name: str, which: str, kind: str, shifts: Sequence[int]
         scale = make()
         axis = {"axis": -1} if len(scale) > 1 else {}
         body = rebuilt(layer.function.body, Changes({number: {name: scale, **axis}}))
-        return None if body is None or body is layer.function.body else layer.made(body, text)
+        return None if body is None or body is layer.function.body else layer.replace_body(body, text)
 
     return Mutation(f"{number}.{name}", text, apply, "scale")
 
@@ -148,7 +148,7 @@ def _factor(scale: FixedPoint | FloatScale) -> float:
     return max(1.0, scale.multiplier[0]) * 2.0 ** (scale.shift[0] - 31)
 
 
-def leaf_text(calls: Sequence[Call], place: Place) -> str:
+def leaf_text(calls: Sequence[Call], place: OperandPosition) -> str:
     """What an operand is called, for people."""
     op = calls[place.call].op
     assert isinstance(op, Op)
@@ -157,7 +157,9 @@ def leaf_text(calls: Sequence[Call], place: Place) -> str:
     return f"{name} of {call_text(calls, place.call)}"
 
 
-def replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var | Constant], Expr]) -> Mutation:
+def replaced(
+    slot: str, text: str, kind: str, place: OperandPosition, make: Callable[[Var | Constant], Expr]
+) -> Mutation:
     """A mutation that puts something else in the place of an input or a constant."""
 
     def apply(layer: Layer) -> Layer | None:
@@ -169,12 +171,12 @@ def replaced(slot: str, text: str, kind: str, place: Place, make: Callable[[Var 
         except (UmaError, ValueError, OverflowError):
             return None
         body = rebuilt(layer.function.body, Changes(leaves={place: new}))
-        return None if body is None or body is layer.function.body else layer.made(body, text)
+        return None if body is None or body is layer.function.body else layer.replace_body(body, text)
 
     return Mutation(slot, text, apply, kind)
 
 
-def _extents(calls: Sequence[Call], place: Place, leaf: Var | Constant, sizes: Sizes) -> Iterator[Mutation]:
+def _extents(calls: Sequence[Call], place: OperandPosition, leaf: Var | Constant, sizes: Sizes) -> Iterator[Mutation]:
     name = leaf_text(calls, place)
     if isinstance(leaf, Constant) and leaf.dtype == "int32":
         return  # a bias and its like follow what they are added to
@@ -192,7 +194,7 @@ def _extents(calls: Sequence[Call], place: Place, leaf: Var | Constant, sizes: S
             yield replaced(slot, f"extent {dimension} of {name} is {extent}", "extent", place, make)
 
 
-def _dtypes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterator[Mutation]:
+def _dtypes(calls: Sequence[Call], place: OperandPosition, leaf: Var | Constant) -> Iterator[Mutation]:
     for dtype in _DTYPES:
         if dtype != leaf.dtype:
             slot = f"{place.call}.{place.operand} dtype"
@@ -201,7 +203,7 @@ def _dtypes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
 
 
 def _contents(
-    calls: Sequence[Call], place: Place, leaf: Var | Constant, rng: np.random.Generator
+    calls: Sequence[Call], place: OperandPosition, leaf: Var | Constant, rng: np.random.Generator
 ) -> Iterator[Mutation]:
     if not isinstance(leaf, Constant) or not is_integer(leaf.dtype):
         return
@@ -223,13 +225,13 @@ def _contents(
         def make(old: Var | Constant, numbers: Sequence[int] = numbers, seed: int = int(rng.integers(1 << 30))) -> Expr:
             import numpy as np
 
-            own = np.random.default_rng(seed)
-            return const(own.choice(np.array(numbers, "int64"), old.shape).astype(old.dtype))
+            make_rng = np.random.default_rng(seed)
+            return const(make_rng.choice(np.array(numbers, "int64"), old.shape).astype(old.dtype))
 
         yield replaced(slot, text, "numbers", place, make)
 
 
-def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterator[Mutation]:
+def _shapes(calls: Sequence[Call], place: OperandPosition, leaf: Var | Constant) -> Iterator[Mutation]:
     """More dimensions, and constants that are one number, or one for each element."""
     slot, name = f"{place.call}.{place.operand} shape", leaf_text(calls, place)
     if isinstance(leaf, Var):
@@ -248,7 +250,7 @@ def _shapes(calls: Sequence[Call], place: Place, leaf: Var | Constant) -> Iterat
                 yield replaced(slot, text, "extent", place, lambda old, shape=shape: fitted(old, shape))  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
-def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes: Sizes) -> Iterator[Mutation]:
+def _memories(calls: Sequence[Call], leaves: dict[OperandPosition, Var | Constant], sizes: Sizes) -> Iterator[Mutation]:
     """Inputs and weights that are larger than each memory, and just as large."""
     for place, leaf in leaves.items():
         if len(leaf.shape) < 2 or leaf.dtype not in ("int8", "uint8", "int16", "float32"):
@@ -257,13 +259,13 @@ def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes:
         for nbytes in sizes.memories:
             if nbytes > 1 << 16:
                 continue
-            for word, wanted in (("larger than", nbytes + nbytes // 8), ("about as large as", nbytes)):
+            for word, limit_bytes in (("larger than", nbytes + nbytes // 8), ("about as large as", nbytes)):
 
-                def make(old: Var | Constant, wanted: int = wanted // width) -> Expr:
+                def make(old: Var | Constant, most_elements: int = limit_bytes // width) -> Expr:
                     shape = list(old.shape)
                     at = len(shape) - 2 if isinstance(old, Var) else len(shape) - 1
                     rest = old.tensor.size // shape[at]
-                    shape[at] = max(1, -(-wanted // rest))
+                    shape[at] = max(1, -(-most_elements // rest))
                     if shape[at] > 4096:
                         raise ValueError("too long")
                     return fitted(old, shape)
@@ -273,18 +275,18 @@ def _memories(calls: Sequence[Call], leaves: dict[Place, Var | Constant], sizes:
 
 
 def _uses(
-    layer: Layer, calls: Sequence[Call], leaves: dict[Place, Var | Constant], rng: np.random.Generator
+    layer: Layer, calls: Sequence[Call], leaves: dict[OperandPosition, Var | Constant], rng: np.random.Generator
 ) -> Iterator[Mutation]:
     """Values inside of it that are results as well, one tensor as two operands, and data that is constant."""
     for number, call in enumerate(calls):
         if not isinstance(call.type, TupleType) and call not in layer.results:
             text = f"the value of {call_text(calls, number)} is used outside as well"
 
-            def apply(given: Layer, number: int = number, text: str = text) -> Layer | None:
-                found = calls_in(given.function.body)
-                if number >= len(found) or found[number] in given.results:
+            def apply(changed: Layer, number: int = number, text: str = text) -> Layer | None:
+                inner_calls = calls_in(changed.function.body)
+                if number >= len(inner_calls) or inner_calls[number] in changed.results:
                     return None
-                return given.made(Tuple([*given.results, found[number]]), text)
+                return changed.replace_body(Tuple([*changed.results, inner_calls[number]]), text)
 
             yield Mutation(f"{number} used outside", text, apply, "use")
     variables = [(place, leaf) for place, leaf in leaves.items() if isinstance(leaf, Var)]
@@ -293,25 +295,29 @@ def _uses(
             if first.type is leaf.type:
                 text = f"{leaf_text(calls, place)} is {leaf_text(calls, other)} as well"
 
-                def same(given: Layer, place: Place = place, other: Place = other, text: str = text) -> Layer | None:
-                    known = leaves_of(given.function.body)
-                    old, new = known.get(place), known.get(other)
+                def same(
+                    changed: Layer, place: OperandPosition = place, other: OperandPosition = other, text: str = text
+                ) -> Layer | None:
+                    leaves_now = leaves_of(changed.function.body)
+                    old, new = leaves_now.get(place), leaves_now.get(other)
                     if old is None or new is None or old is new or old.type is not new.type:
                         return None
-                    return given.made(substitute(given.function.body, {old: new}), text)
+                    return changed.replace_body(substitute(changed.function.body, {old: new}), text)
 
                 yield Mutation(f"{place.call}.{place.operand} same", text, same, "use")
         if len(variables) > 1:
             text = f"{leaf_text(calls, place)} is a constant"
             seed = int(rng.integers(1 << 30))
 
-            def fixed(given: Layer, place: Place = place, text: str = text, seed: int = seed) -> Layer | None:
+            def fixed(
+                changed: Layer, place: OperandPosition = place, text: str = text, seed: int = seed
+            ) -> Layer | None:
                 import numpy as np
 
-                old = leaves_of(given.function.body).get(place)
-                if not isinstance(old, Var) or len(given.function.params) < 2:
+                old = leaves_of(changed.function.body).get(place)
+                if not isinstance(old, Var) or len(changed.function.params) < 2:
                     return None
                 data = random_array(np.random.default_rng(seed), old.shape, old.dtype)
-                return given.made(substitute(given.function.body, {old: const(data)}), text)
+                return changed.replace_body(substitute(changed.function.body, {old: const(data)}), text)
 
             yield Mutation(f"{place.call}.{place.operand} constant", text, fixed, "use")

@@ -88,10 +88,10 @@ class Reach:
     def _finding(self, name: str, kind: str, missed: list[Layer]) -> Finding:
         smallest = min(missed, key=measure)
         reason = self.missed[smallest]
-        what = f"pattern {name} takes layers{kind}, and none of the {len(missed)} built reached the device: {reason}"
+        message = f"pattern {name} takes layers{kind}, and none of the {len(missed)} built reached the device: {reason}"
         is_pattern = reason == _REMOVED or reason.startswith(("it goes", "the partitioner"))
         part: Part = "pattern" if is_pattern else "lowering"
-        return Finding(part, "layers", what, f"pattern {name}", layer_text(smallest))
+        return Finding(part, "layers", message, f"pattern {name}", layer_text(smallest))
 
 
 def _dtypes(layer: Layer) -> str:

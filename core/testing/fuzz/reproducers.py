@@ -18,7 +18,7 @@ from ...support.regular_files import write_whole
 from ..record import Part
 from ..subject import Subject
 from .layer import Layer
-from .triage import Fault
+from .triage import LayerFailure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class Written:
     Args:
         layer: the layer.
         target, host: what it was built for, as text.
-        part, way: what was wrong, as of `Fault`.
+        part, way: what was wrong, as of `LayerFailure`.
         seed: of random inputs.
         arrays: what it was fed, by the names of its inputs; empty where nothing was.
         expected, got: its results; empty where nothing was compared.
@@ -69,16 +69,16 @@ def written_array(array: np.ndarray) -> dict[str, Any]:
     return {"dtype": data.dtype.name, "shape": list(array.shape), "data": content}
 
 
-def read_array(given: Any) -> np.ndarray:
+def read_array(record: Any) -> np.ndarray:
     """The array that `written_array` was given."""
     import numpy as np
 
-    content = base64.b64decode(given["data"], validate=True)
-    shape = tuple(int(extent) for extent in given["shape"])
-    return np.frombuffer(content, np.dtype(str(given["dtype"]))).reshape(shape).copy()
+    content = base64.b64decode(record["data"], validate=True)
+    shape = tuple(int(extent) for extent in record["shape"])
+    return np.frombuffer(content, np.dtype(str(record["dtype"]))).reshape(shape).copy()
 
 
-def write_file(fault: Fault, subject: Subject, check: str) -> Path:
+def write_file(fault: LayerFailure, subject: Subject, check: str) -> Path:
     """Write a file that repeats a fault, and give its path. The same fault has the same file.
 
     Raises:
@@ -133,26 +133,26 @@ def read_file(path: Path) -> Written:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError("there is no file that repeats a failure", where=str(path), hint=str(error)) from error
     try:
-        given = json.loads(content)
-        if given["schema_version"] != _VERSION:
-            what = f"the file is of version {given['schema_version']}, not {_VERSION}"
+        record = json.loads(content)
+        if record["schema_version"] != _VERSION:
+            what = f"the file is of version {record['schema_version']}, not {_VERSION}"
             raise ModelError(what, where=str(path), hint="uma check PLUGIN writes a new one")
-        constants = {digest: read_array(array) for digest, array in given["constants"].items()}
-        module = parse_module("\n".join(given["text"]) + "\n", constants, str(path))
+        constants = {digest: read_array(array) for digest, array in record["constants"].items()}
+        module = parse_module("\n".join(record["text"]) + "\n", constants, str(path))
         function = module.main
-        layer = Layer(function, str(given["pattern"]), "file", tuple(map(str, given["varied"])))
+        layer = Layer(function, str(record["pattern"]), "file", tuple(map(str, record["varied"])))
         return Written(
             layer,
-            str(given["target"]),
-            str(given["host"]),
-            given["part"],
-            str(given["way"]),
-            int(given["seed"]),
-            {name: read_array(array) for name, array in given["inputs"].items()},
-            tuple(map(read_array, given["expected"])),
-            tuple(map(read_array, given["got"])),
-            str(given["check"]),
+            str(record["target"]),
+            str(record["host"]),
+            record["part"],
+            str(record["way"]),
+            int(record["seed"]),
+            {name: read_array(array) for name, array in record["inputs"].items()},
+            tuple(map(read_array, record["expected"])),
+            tuple(map(read_array, record["got"])),
+            str(record["check"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"the file is none that repeats a failure: {type(error).__name__}: {error}"
-        raise ModelError(what, where=str(path), hint="uma check writes them") from error
+        message = f"the file is none that repeats a failure: {type(error).__name__}: {error}"
+        raise ModelError(message, where=str(path), hint="uma check writes them") from error

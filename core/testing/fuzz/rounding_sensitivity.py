@@ -14,7 +14,7 @@ from .inputs import feeds
 from .layer import Layer, calls_in
 from .layer_rebuild import Changes, rebuilt
 
-__all__ = ["Scale", "differs_from", "rounding_of", "scales_of", "told_apart"]
+__all__ = ["Scale", "count_distinguishing_elements", "differs_from", "rounding_of", "scales_of"]
 
 _COMPARED = 2
 """Inputs on which two layers are compared: every value, and numbers near the zero point."""
@@ -53,10 +53,10 @@ def differs_from(layer: Layer, other: Layer | None, seed: int = 0) -> bool:
     if [param.type for param in layer.function.params] != [param.type for param in other.function.params]:
         return True
     for _, arrays in itertools.islice(feeds(layer.function, np.random.default_rng(seed), 0), _COMPARED):
-        given = [arrays[name] for name in names]
+        inputs = [arrays[name] for name in names]
         try:
             results, others = (
-                evaluate(one.function, dict(zip((param.name for param in one.function.params), given, strict=True)))
+                evaluate(one.function, dict(zip((param.name for param in one.function.params), inputs, strict=True)))
                 for one in (layer, other)
             )
         except UmaError:
@@ -66,7 +66,7 @@ def differs_from(layer: Layer, other: Layer | None, seed: int = 0) -> bool:
     return False
 
 
-def told_apart(layer: Layer, scale: Scale, seed: int, *, multipliers: bool = False) -> int:
+def count_distinguishing_elements(layer: Layer, scale: Scale, seed: int, *, multipliers: bool = False) -> int:
     """In how many elements of its results a layer differs at least from one that rounds otherwise.
 
     Args:
@@ -84,14 +84,14 @@ def told_apart(layer: Layer, scale: Scale, seed: int, *, multipliers: bool = Fal
     value = getattr(calls_in(layer.function.body)[number].attrs, name)
     others = _multiplied(value) if multipliers else _rounded(value)
     bodies = [rebuilt(layer.function.body, Changes({number: {name: other}})) for other in others]
-    layers = [layer.made(body).function for body in bodies if body is not None]
-    given = [dict(arrays) for _, arrays in feeds(layer.function, np.random.default_rng(seed), 2)]
+    layers = [layer.replace_body(body).function for body in bodies if body is not None]
+    inputs = [dict(arrays) for _, arrays in feeds(layer.function, np.random.default_rng(seed), 2)]
     try:
-        own = [evaluate(layer.function, arrays) for arrays in given]
+        expected = [evaluate(layer.function, arrays) for arrays in inputs]
         counts = [
             sum(
                 int((one != two).sum())
-                for arrays, results in zip(given, own, strict=True)
+                for arrays, results in zip(inputs, expected, strict=True)
                 for one, two in zip(evaluate(other, arrays), results, strict=True)
             )
             for other in layers

@@ -10,7 +10,7 @@ from ...relay.expr import Call, Constant, Expr, const
 from ...relay.op import ROUNDINGS, FixedPoint, FloatScale
 from .layer import Layer, calls_in
 from .layer_generator import largest_of
-from .layer_rebuild import Changes, Place, fitted, leaves_of, rebuilt
+from .layer_rebuild import Changes, OperandPosition, fitted, leaves_of, rebuilt
 from .values import SHIFTS
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def scaled_numbers(calls: Sequence[Call], rng: np.random.Generator) -> Iterator[
 
 def _with_numbers(body: Expr, make: Callable[[Constant], np.ndarray | None]) -> Expr | None:
     """A body whose constants hold other numbers."""
-    leaves: dict[Place, Expr] = {}
+    leaves: dict[OperandPosition, Expr] = {}
     for place, leaf in leaves_of(body).items():
         if isinstance(leaf, Constant):
-            made = make(leaf)
-            if made is not None:
-                leaves[place] = const(made.astype(leaf.dtype))
+            numbers = make(leaf)
+            if numbers is not None:
+                leaves[place] = const(numbers.astype(leaf.dtype))
     return rebuilt(body, Changes(leaves=leaves)) if leaves else body
 
 
@@ -131,8 +131,8 @@ def _multiplier(size: int) -> int:
 
 def _scaled(layer: Layer, body: Expr, number: int, scale: FixedPoint | FloatScale, text: str) -> Layer | None:
     axis = {"axis": -1} if len(scale) > 1 else {}
-    made = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
-    return None if made is None else layer.made(made, text)
+    new_body = rebuilt(body, Changes({number: {"scale": scale, **axis}}))
+    return None if new_body is None else layer.replace_body(new_body, text)
 
 
 def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: str) -> Apply:
@@ -148,13 +148,13 @@ def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: 
         if body is None:
             return None
         many = np.array(shifts)
-        wanted = np.minimum(2.0**31 - 2.0**20, np.maximum(4.0, 100 * 2.0 ** (1.0 - many)))
+        target = np.minimum(2.0**31 - 2.0**20, np.maximum(4.0, 100 * 2.0 ** (1.0 - many)))
         few = np.broadcast_to(many > -3, (len(shifts),))
 
         def make(leaf: Constant) -> np.ndarray | None:
             per_channel = leaf.shape[-1:] == (len(shifts),) or len(shifts) == 1
             if leaf.dtype == "int32" and leaf.tensor.size > 1 and per_channel:
-                return np.asarray(rng.uniform(-1, 1, leaf.shape) * wanted).astype("int64")
+                return np.asarray(rng.uniform(-1, 1, leaf.shape) * target).astype("int64")
             if leaf.dtype == "int8" and len(leaf.shape) > 1:
                 # Where nothing is shifted to the right, or to the left, sums are small.
                 sparse = np.where(rng.random(leaf.shape) < 0.1, rng.choice([-1, 1], leaf.shape), 0)
@@ -171,7 +171,7 @@ def _shifts(number: int, shifts: Sequence[int], rounding: str, seed: int, text: 
         multipliers = tuple(ends[(5 * at + 3) % len(ends)] for at in range(len(shifts)))
         axis = {"axis": -1} if len(shifts) > 1 else {}
         body = rebuilt(body, Changes({number: {"scale": FixedPoint(multipliers, tuple(shifts), rounding), **axis}}))
-        return None if body is None else layer.made(body, text)
+        return None if body is None else layer.replace_body(body, text)
 
     return apply
 
@@ -186,9 +186,9 @@ def _along(number: int, axis: int) -> Apply:
             return None
         count = calls[number].shape[axis]
         shifts = tuple(max(-31, scale.shift[0] - at % 2) for at in range(count))
-        made = FixedPoint(scale.multiplier[:1] * count, shifts, scale.rounding)
-        body = rebuilt(layer.function.body, Changes({number: {"scale": made, "axis": axis}}))
-        return None if body is None or count < 2 else layer.made(body, f"scales along dimension {axis}")
+        new_scale = FixedPoint(scale.multiplier[:1] * count, shifts, scale.rounding)
+        body = rebuilt(layer.function.body, Changes({number: {"scale": new_scale, "axis": axis}}))
+        return None if body is None or count < 2 else layer.replace_body(body, f"scales along dimension {axis}")
 
     return apply
 
@@ -200,8 +200,8 @@ def _of_channels(body: Expr, number: int, count: int) -> Expr | None:
             continue
         for at in (len(leaf.shape) - 1, 0):
             shape = (*leaf.shape[:at], count, *leaf.shape[at + 1 :])
-            made = rebuilt(body, Changes(leaves={place: fitted(leaf, shape)}))
-            calls = [] if made is None else calls_in(made)
+            new_body = rebuilt(body, Changes(leaves={place: fitted(leaf, shape)}))
+            calls = [] if new_body is None else calls_in(new_body)
             if number < len(calls) and calls[number].shape[-1:] == (count,):
-                return made
+                return new_body
     return None

@@ -26,14 +26,14 @@ from .values import Sizes
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["made_up", "of_models", "of_samples"]
+__all__ = ["convert_samples", "generate_layers", "read_layers"]
 
 _TRIES, _PLAIN = 60, 6
 _CLIMBS, _ROUNDS = 4, 12
 _MOST_MACS = 100_000
 
 
-def made_up(
+def generate_layers(
     pattern: Pattern, target: Target, acceptance: Acceptance, sizes: Sizes, rng: np.random.Generator, most: int = 6
 ) -> tuple[list[Layer], list[str]]:
     """Layers that a pattern takes, so that each of its alternatives, and each dtype that it takes, is in one if that
@@ -51,7 +51,7 @@ def made_up(
         The layers, and why others were refused, each reason once.
     """
     choices = Choices(pattern)
-    found: list[Layer] = []
+    layers: list[Layer] = []
     reasons: dict[str, None] = {}
     near: list[tuple[int, Layer, Maker]] = []
     dtypes = dict(enumerate(OPEN_DTYPES, _PLAIN)) if choices.dtype() is None else {}
@@ -64,25 +64,25 @@ def made_up(
             continue
         verdict = acceptance.ask(layer, count=False)
         if verdict.is_taken:
-            if choices.note(maker.taken) or _dtypes_of(layer) not in map(_dtypes_of, found):
-                found.append(layer)
+            if choices.note(maker.chosen) or _dtypes_of(layer) not in map(_dtypes_of, layers):
+                layers.append(layer)
         else:
             reasons.setdefault(_reason(verdict))
             if verdict.refused_by:
                 near.append((len(verdict.refused_by), layer, maker))
-        if len(found) >= most or (choices.are_all_taken and found and number >= plain):
+        if len(layers) >= most or (choices.are_all_taken and layers and number >= plain):
             break
     near.sort(key=lambda one: one[0])
-    for _, layer, maker in near[: 2 if found else _CLIMBS]:
-        if len(found) >= most or (choices.are_all_taken and found):
+    for _, layer, maker in near[: 2 if layers else _CLIMBS]:
+        if len(layers) >= most or (choices.are_all_taken and layers):
             break
-        if found and all(choices.counts[one] for one in maker.taken):
+        if layers and all(choices.counts[one] for one in maker.chosen):
             continue
         climbed = _climbed(layer, acceptance, sizes, rng)
         if climbed is not None:
-            choices.note(maker.taken)
-            found.append(replace(climbed, varied=()))
-    return found, list(reasons)
+            choices.note(maker.chosen)
+            layers.append(replace(climbed, varied=()))
+    return layers, list(reasons)
 
 
 def _dtypes_of(layer: Layer) -> tuple[str, ...]:
@@ -104,12 +104,12 @@ def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.
         for mutation in (*fitting(layer, rng), *mutations(layer, sizes, rng)):
             if mutation.kind in ("use", "memory", "dtype") or mutation.text.startswith(FITTED):
                 continue
-            made = mutation.apply(layer)
-            if made is None:
+            changed = mutation.apply(layer)
+            if changed is None:
                 continue
-            answer = acceptance.ask(made, count=False)
+            answer = acceptance.ask(changed, count=False)
             if not (answer.reason or answer.fault) and len(answer.refused_by) < len(verdict.refused_by):
-                better = made, answer
+                better = changed, answer
                 break
         if better is None:
             return None
@@ -119,10 +119,10 @@ def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.
     return None
 
 
-def of_models(paths: Sequence[Path], members: Members) -> Iterator[Layer]:
+def read_layers(paths: Sequence[Path], members: Members) -> Iterator[Layer]:
     """What patterns take of models, each kind of layer once: in small, where it is large."""
     label = members.accelerators[0].label
-    known: set[object] = set()
+    visited: set[object] = set()
     for path in paths:
         loaded = load_model(path, members)
         if not isinstance(loaded.form, IRModule):
@@ -135,8 +135,8 @@ def of_models(paths: Sequence[Path], members: Members) -> Iterator[Layer]:
                 if claim.owner != label or not isinstance(call.op, Function):
                     continue
                 layer = smaller(Layer(with_body(call.op.body), claim.match.pattern.name, path.name))
-                if layer is not None and _kind_of(layer) not in known:
-                    known.add(_kind_of(layer))
+                if layer is not None and _kind_of(layer) not in visited:
+                    visited.add(_kind_of(layer))
                     yield layer
 
 
@@ -147,7 +147,7 @@ def _kind_of(layer: Layer) -> object:
     return layer.pattern, tuple((call.op_name, call.type) for call in calls), tuple(attrs)
 
 
-def of_samples(samples: Sequence[Expr | IRModule]) -> Iterator[Layer]:
+def convert_samples(samples: Sequence[Expr | IRModule]) -> Iterator[Layer]:
     """Layers that a plugin gives, for whatever pattern takes them."""
     for sample in samples:
         body = sample.main.body if isinstance(sample, IRModule) else sample
@@ -164,11 +164,11 @@ def smaller(layer: Layer) -> Layer | None:
                 continue
             shape = (*(min(n, most) for n in leaf.shape[:-1]), min(leaf.shape[-1], 4 * most))
             body = rebuilt(layer.function.body, Changes(leaves={place: fitted(leaf, shape)}))
-            layer = layer if body is None else layer.made(body)
+            layer = layer if body is None else layer.replace_body(body)
     weights = [(place, leaf) for place, leaf in leaves_of(layer.function.body).items() if isinstance(leaf, Constant)]
     for place, leaf in weights:
         if len(leaf.shape) > 1 and leaf.shape[-1] > 16:
             body = rebuilt(layer.function.body, Changes(leaves={place: fitted(leaf, (*leaf.shape[:-1], 16))}))
-            layer = layer if body is None else layer.made(body)
+            layer = layer if body is None else layer.replace_body(body)
     few = sum(macs_in(call) for call in calls_in(layer.function.body)) <= 4 * _MOST_MACS
     return layer if few else None

@@ -14,7 +14,7 @@ from .acceptance import Acceptance
 from .boundary_search import MOST_EDGE_WORK, Edge, edges, long, slim
 from .layer import Layer, calls_in, work_of
 from .mutations import Mutation, mutations
-from .rounding_sensitivity import differs_from, rounding_of, scales_of, told_apart
+from .rounding_sensitivity import count_distinguishing_elements, differs_from, rounding_of, scales_of
 from .scale_constants import BESIDE, EVERY_SHIFT, HALVES
 from .values import LARGE, Sizes
 
@@ -84,22 +84,22 @@ class Attack:
         self.tried = self.refused = 0
         self.packs: dict[Layer, Pack] = {}
         self._used: dict[str, int] = {}
-        self._taken: list[tuple[Layer, list[Mutation]]] = []
+        self._accepted: list[tuple[Layer, list[Mutation]]] = []
         for seed in seeds:
             acceptance.ask(seed)
         self._vary()
         self.edges: list[Edge] = []
         self._long: list[Layer] = []
         # That with the fewest ops: what lies at an edge of a memory does so no more with another.
-        for seed, taken in sorted(self._taken, key=lambda one: len(calls_in(one[0].function.body)))[:1]:
+        for seed, accepted in sorted(self._accepted, key=lambda one: len(calls_in(one[0].function.body)))[:1]:
             small = slim(seed, acceptance)
             self.edges += self._within_time(edges(small, acceptance))
             self._long += self._within_time(long(small, acceptance, _LONG))
-            self._float_edges(small, taken)
+            self._float_edges(small, accepted)
 
-    def _within_time(self, made: Iterable[_T]) -> Iterator[_T]:
+    def _within_time(self, items: Iterable[_T]) -> Iterator[_T]:
         """What there is until the time is up."""
-        for one in made:
+        for one in items:
             if self._deadline.is_over:
                 self.out_of_time = True
                 return
@@ -108,36 +108,36 @@ class Attack:
     def _vary(self) -> None:
         """One thing at a time, of each seed; of all but the first only what the first has not, and attributes that a
         clause refused of it."""
-        known: dict[str, bool] = {}
+        is_accepted: dict[str, bool] = {}
         for at, seed in enumerate(self.seeds):
-            taken: list[Mutation] = []
+            accepted: list[Mutation] = []
             for mutation in self._within_time(mutations(seed, self._sizes, self._rng)):
                 if at and mutation.kind == "memory":
                     continue
-                if known.get(mutation.text):
-                    taken.append(mutation)
+                if is_accepted.get(mutation.text):
+                    accepted.append(mutation)
                     continue
-                if mutation.text in known and mutation.kind != "attribute":
+                if mutation.text in is_accepted and mutation.kind != "attribute":
                     continue
-                made = mutation.apply(seed)
-                if made is None:
+                layer = mutation.apply(seed)
+                if layer is None:
                     continue
-                self.tried += mutation.text not in known
-                known[mutation.text] = self._acceptance.ask(made).is_taken
-                if known[mutation.text]:
-                    taken.append(mutation)
+                self.tried += mutation.text not in is_accepted
+                is_accepted[mutation.text] = self._acceptance.ask(layer).is_taken
+                if is_accepted[mutation.text]:
+                    accepted.append(mutation)
                     self._used.setdefault(mutation.text, 0)
-            self._taken.append((seed, taken))
+            self._accepted.append((seed, accepted))
         self.refused = self.tried - len(self._used)
 
-    def _float_edges(self, seed: Layer, taken: Sequence[Mutation]) -> None:
+    def _float_edges(self, seed: Layer, mutations: Sequence[Mutation]) -> None:
         """Where float scales are taken, clauses may ask more of sizes."""
-        scales = [m for m in taken if m.kind == "scale" and "a float scale, a power of two" in m.text]
-        made = scales[0].apply(seed) if scales else None
-        if made is not None:
-            known = {edge.text for edge in self.edges}
-            found = self._within_time(edges(made, self._acceptance))
-            self.edges += [edge for edge in found if edge.text not in known]
+        scales = [m for m in mutations if m.kind == "scale" and "a float scale, a power of two" in m.text]
+        layer = scales[0].apply(seed) if scales else None
+        if layer is not None:
+            texts = {edge.text for edge in self.edges}
+            new_edges = self._within_time(edges(layer, self._acceptance))
+            self.edges += [edge for edge in new_edges if edge.text not in texts]
 
     @property
     def accepted(self) -> int:
@@ -145,7 +145,7 @@ class Attack:
         return len(self._used)
 
     def _opened_texts(self) -> set[str]:
-        return {one.text for _, taken in self._taken for one in taken if _is_opened(one)}
+        return {one.text for _, mutations in self._accepted for one in mutations if _is_opened(one)}
 
     @property
     def opened(self) -> int:
@@ -165,29 +165,29 @@ class Attack:
             turn: of what there is no room for, other patterns have another part.
         """
         chosen: list[Layer] = list(self.seeds)
-        for seed, taken in self._taken[:1]:
-            memories = [mutation for mutation in taken if mutation.kind == "memory"]
+        for seed, accepted in self._accepted[:1]:
+            memories = [mutation for mutation in accepted if mutation.kind == "memory"]
             for mutation in memories[: max(1, count // 16)]:
-                made = mutation.apply(seed)
-                if made is not None:
+                layer = mutation.apply(seed)
+                if layer is not None:
                     self._used[mutation.text] += 1
-                    chosen.append(made)
+                    chosen.append(layer)
         chosen += self._certain([EVERY_SHIFT], max(1, count // 6))
         chosen += self._certain(_LARGE, max(1, count // 16), last=True)
-        few = sorted(self.edges, key=lambda edge: work_of(edge.taken))
-        first = {edge.by: edge.taken for edge in reversed(few) if work_of(edge.taken) <= MOST_EDGE_WORK}
+        few = sorted(self.edges, key=lambda edge: work_of(edge.accepted))
+        first = {edge.by: edge.accepted for edge in reversed(few) if work_of(edge.accepted) <= MOST_EDGE_WORK}
         small = list(first.values())  # of each clause the edge with the least work
         small += self._opened()
         small += _in_turn(self._long, max(2, count // 4), turn) + _in_turn(self._rounded(), max(3, count // 2), turn)
         chosen += small
         count += len(small)  # they leave room for others
         tries = 0
-        while len(chosen) < count and tries < 3 * count and self._taken and not self._deadline.is_over:
-            seed, taken = self._taken[tries % len(self._taken)]
+        while len(chosen) < count and tries < 3 * count and self._accepted and not self._deadline.is_over:
+            seed, accepted = self._accepted[tries % len(self._accepted)]
             tries += 1
-            made = self._combined(seed, taken)
-            if made is not None and all(made.function is not other.function for other in chosen):
-                chosen.append(made)
+            layer = self._combined(seed, accepted)
+            if layer is not None and all(layer.function is not other.function for other in chosen):
+                chosen.append(layer)
         return chosen
 
     def _opened(self) -> list[Layer]:
@@ -195,11 +195,11 @@ class Attack:
         others if it was not looked at. Where no such layer is found, it is in one that does not show it."""
         waiting: dict[str, list[tuple[Layer, Mutation]]] = {}
         # Of the seed that takes the most of them the most can share layers.
-        for seed, taken in sorted(self._taken, key=lambda one: -sum(map(_is_opened, one[1]))):
-            for mutation in taken:
+        for seed, accepted in sorted(self._accepted, key=lambda one: -sum(map(_is_opened, one[1]))):
+            for mutation in accepted:
                 if _is_opened(mutation):
                     waiting.setdefault(mutation.text, []).append((seed, mutation))
-        made: list[Layer] = []
+        layers: list[Layer] = []
         hidden: set[str] = set()  # what no result of a pack showed is not tried in another
         for text in self._within_time(list(waiting)):
             if text not in waiting:
@@ -220,8 +220,8 @@ class Attack:
                 if one in shown:
                     waiting.pop(one.text, None)
             self.packs[layer] = seed, packed
-            made.append(layer)
-        return made
+            layers.append(layer)
+        return layers
 
     def _showing(self, places: Sequence[tuple[Layer, Mutation]]) -> tuple[Pack | None, bool]:
         """A variation alone, of the first seed whose results show it; else beside another variation, so that they do;
@@ -233,9 +233,9 @@ class Attack:
                 return (seed, [mutation]), True
             alone = alone or (None if layer is None else (seed, [mutation]))
         for seed, mutation in places[:1] if places[0][1].kind == "attribute" else ():
-            taken = next(taken for one, taken in self._taken if one is seed)
+            accepted = next(accepted for one, accepted in self._accepted if one is seed)
             call = mutation.slot.partition(".")[0]
-            others = [one for one in taken if _is_opened(one) or one.kind == "extent"]
+            others = [one for one in accepted if _is_opened(one) or one.kind == "extent"]
             others.sort(key=lambda one: (one.slot.partition(".")[0] != call, one.kind == "extent"))
             for other in [one for one in others if one.slot != mutation.slot][:_MOST_BESIDE]:
                 before, layer = self._packed(seed, [other]), self._packed(seed, [other, mutation])
@@ -245,29 +245,29 @@ class Attack:
 
     def _riders(self, pack: Pack, waiting: Sequence[Sequence[tuple[Layer, Mutation]]]) -> list[Mutation]:
         """Waiting variations of other attributes that the pattern takes in the same layer."""
-        (seed, mutations), found = pack, list[Mutation]()
+        (seed, mutations), riders = pack, list[Mutation]()
         for places in waiting:
-            if len(mutations) + len(found) >= _MOST_PACKED:
+            if len(mutations) + len(riders) >= _MOST_PACKED:
                 break
             for other, mutation in places:
-                slots = {one.slot for one in (*mutations, *found)}
-                if other is seed and mutation.slot not in slots and self._packed(seed, [*mutations, *found, mutation]):
-                    found.append(mutation)
-        return found
+                slots = {one.slot for one in (*mutations, *riders)}
+                if other is seed and mutation.slot not in slots and self._packed(seed, [*mutations, *riders, mutation]):
+                    riders.append(mutation)
+        return riders
 
     def _shown(self, seed: Layer, mutations: Sequence[Mutation]) -> list[Mutation]:
         """Those variations of a layer without which it would give other results."""
         layer = self._packed(seed, mutations)
         if layer is None:
             return []
-        found = []
+        shown = []
         for one in mutations:
             without: Layer | None = seed
             for other in mutations:
                 without = other.apply(without) if without is not None and other is not one else without
             if differs_from(layer, without):
-                found.append(one)
-        return found
+                shown.append(one)
+        return shown
 
     def _packed(self, seed: Layer, mutations: Sequence[Mutation]) -> Layer | None:
         """A small layer with several things varied, in order; None where there is none, or the pattern refuses it."""
@@ -288,18 +288,18 @@ class Attack:
     def _certain(self, beginnings: Sequence[str], most: int, last: bool = False) -> list[Layer]:
         """Layers with one thing varied of which the text begins, or ends, so; of the seed with the most ops that takes
         it, so that no bias is missing."""
-        made: list[Layer] = []
-        order = sorted(self._taken, key=lambda one: -len(calls_in(one[0].function.body)))
-        for seed, taken in order:
-            for mutation in taken:
+        layers: list[Layer] = []
+        order = sorted(self._accepted, key=lambda one: -len(calls_in(one[0].function.body)))
+        for seed, accepted in order:
+            for mutation in accepted:
                 fits = mutation.text.endswith if last else mutation.text.startswith
-                if fits(tuple(beginnings)) and not self._used[mutation.text] and len(made) < most:
+                if fits(tuple(beginnings)) and not self._used[mutation.text] and len(layers) < most:
                     layer = mutation.apply(seed)
                     if layer is None or work_of(layer) > _MOST_LARGE_WORK or not self._acceptance.ask(layer).is_taken:
                         continue
                     self._used[mutation.text] += 1
-                    made.append(layer)
-        return made
+                    layers.append(layer)
+        return layers
 
     def _rounded(self) -> list[Layer]:
         """For each scale and each of its roundings a layer whose results tell it from all others, and one that tells
@@ -309,24 +309,26 @@ class Attack:
             for seed in self.seeds
             for number, name in scales_of(seed)
         )
-        made: list[Layer] = []
+        layers: list[Layer] = []
         for (op_name, name), rounding in itertools.product(scales, (*ROUNDINGS, "float")):
-            halved = self._telling(self._rounding(op_name, name, rounding, _HALVED), op_name, name)
-            beside = self._telling(self._rounding(op_name, name, rounding, (BESIDE,)), op_name, name, multipliers=True)
-            made += [layer for layer in (halved, beside) if layer is not None]
-        return made
+            halved = self._most_sensitive(self._rounding(op_name, name, rounding, _HALVED), op_name, name)
+            beside = self._most_sensitive(
+                self._rounding(op_name, name, rounding, (BESIDE,)), op_name, name, multipliers=True
+            )
+            layers += [layer for layer in (halved, beside) if layer is not None]
+        return layers
 
-    def _telling(
+    def _most_sensitive(
         self, layers: Iterable[Layer], op_name: str | None, name: str, *, multipliers: bool = False
     ) -> Layer | None:
         """The first of layers that tells enough apart, else that which tells most; None where none tells anything."""
         most, best = 0, None
         for layer in itertools.islice(self._within_time(layers), _MOST_ROUNDED):
             number = next(at for at, call in enumerate(calls_in(layer.function.body)) if call.op_name == op_name)
-            told = told_apart(layer, (number, name), 0, multipliers=multipliers)
-            if told > most:
-                most, best = told, layer
-            if told >= _ENOUGH:
+            count = count_distinguishing_elements(layer, (number, name), 0, multipliers=multipliers)
+            if count > most:
+                most, best = count, layer
+            if count >= _ENOUGH:
                 break
         return best
 
@@ -334,9 +336,9 @@ class Attack:
         """Layers that are taken in which a scale rounds so, those whose text has the first of some words first."""
         word = rounding if rounding == "float" else f"rounding {rounding}"
         for kind in kinds:
-            for seed, taken in self._taken:
+            for seed, accepted in self._accepted:
                 numbers = [number for number, c in enumerate(calls_in(seed.function.body)) if c.op_name == op_name]
-                for mutation in taken if numbers else ():
+                for mutation in accepted if numbers else ():
                     if mutation.slot != f"{numbers[0]}.{name}" or not (word in mutation.text and kind in mutation.text):
                         continue
                     layer = mutation.apply(seed)
@@ -349,10 +351,10 @@ class Attack:
         """What was varied least often comes first, of that any."""
         return self._used[one.text], self._rng.random()
 
-    def _combined(self, seed: Layer, taken: list[Mutation]) -> Layer | None:
+    def _combined(self, seed: Layer, mutations: list[Mutation]) -> Layer | None:
         """A seed with several things varied, those first that were so least often."""
         slots: dict[str, list[Mutation]] = {}
-        for mutation in taken:
+        for mutation in mutations:
             if mutation.kind != "memory":
                 slots.setdefault(mutation.slot, []).append(mutation)
         picked = [min(choices, key=self._wanted) for choices in slots.values()]
@@ -364,12 +366,14 @@ class Attack:
         picked += [one for one in uses[:1] if self._rng.random() < 0.3]
         layer = seed
         for mutation in sorted(picked, key=lambda one: _ORDER[one.kind]):
-            made = mutation.apply(layer)
-            if made is None or not self._acceptance.ask(made).is_taken:
+            changed = mutation.apply(layer)
+            if changed is None or not self._acceptance.ask(changed).is_taken:
                 continue
-            if mutation.kind in ("extent", "numbers", "attribute") and work_of(made) > 4 * max(20_000, work_of(seed)):
+            if mutation.kind in ("extent", "numbers", "attribute") and work_of(changed) > 4 * max(
+                20_000, work_of(seed)
+            ):
                 continue
-            layer = made
+            layer = changed
             self._used[mutation.text] += 1
         return layer if layer is not seed else None
 

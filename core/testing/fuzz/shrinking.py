@@ -20,7 +20,7 @@ from .interpreter_runs import NotLoops, interpreted, work_of_lowered
 from .layer import Layer, calls_in
 from .layer_images import images_of, lowered_of, unbuilt_of
 from .layer_rebuild import Changes, fitted, leaves_of, rebuilt
-from .triage import BAD_LOOPS, LARGE, OTHER_LOOPS, Fault, Judge, difference, fault_of_unbuilt
+from .triage import BAD_LOOPS, LARGE, OTHER_LOOPS, Judge, LayerFailure, difference, fault_of_unbuilt
 
 if TYPE_CHECKING:
     from ...runtime.model_process import Isolation
@@ -55,14 +55,14 @@ def reductions(layer: Layer) -> Iterator[Layer]:
     results = layer.results
     if len(results) > 1:
         for result in results:
-            yield layer.made(result)
+            yield layer.replace_body(result)
         for at in range(len(results)):
-            yield layer.made(Tuple([*results[:at], *results[at + 1 :]]))
+            yield layer.replace_body(Tuple([*results[:at], *results[at + 1 :]]))
     calls = calls_in(body)
     for call in calls:
         for arg in call.args:
             if arg.type is call.type and not isinstance(arg, Constant):
-                yield layer.made(substitute(body, {call: arg}))
+                yield layer.replace_body(substitute(body, {call: arg}))
     leaves = leaves_of(body)
     for most in (1, 2):
         changed: dict[object, Expr] = {}
@@ -84,31 +84,31 @@ def reductions(layer: Layer) -> Iterator[Layer]:
     for place, leaf in leaves.items():
         if isinstance(leaf, Constant) and leaf.tensor.size > 1:
             for number in (0, 1):
-                made = const((leaf.data * 0 + number).astype(leaf.data.dtype))
-                yield from _rebuilt(layer, Changes(leaves={place: made}))
+                constant = const((leaf.data * 0 + number).astype(leaf.data.dtype))
+                yield from _rebuilt(layer, Changes(leaves={place: constant}))
 
 
 def _rebuilt(layer: Layer, changes: Changes) -> Iterator[Layer]:
     body = rebuilt(layer.function.body, changes)
     if body is not None:
-        yield layer.made(body)
+        yield layer.replace_body(body)
 
 
 def _neutral(calls: Sequence[Call]) -> dict[int, dict[str, object]]:
     """Of each call the attributes that could do nothing, or less."""
-    found: dict[int, dict[str, object]] = {}
+    neutral: dict[int, dict[str, object]] = {}
     for number, call in enumerate(calls):
         for attr in call.op.attrs if isinstance(call.op, Op) else ():
             now = getattr(call.attrs, attr.name)
             if repr(attr.neutral) != "MISSING" and attr.neutral != now:
-                found.setdefault(number, {})[attr.name] = attr.neutral
+                neutral.setdefault(number, {})[attr.name] = attr.neutral
             elif isinstance(now, FixedPoint) and len(now) > 1:
-                found.setdefault(number, {})[attr.name] = replace(
+                neutral.setdefault(number, {})[attr.name] = replace(
                     now, multiplier=now.multiplier[:1], shift=now.shift[:1]
                 )
             elif isinstance(now, FloatScale) and len(now) > 1:
-                found.setdefault(number, {})[attr.name] = FloatScale(now.scale[:1])
-    return found
+                neutral.setdefault(number, {})[attr.name] = FloatScale(now.scale[:1])
+    return neutral
 
 
 class Shrinker:
@@ -128,7 +128,7 @@ class Shrinker:
         self._members, self._acceptance, self._isolation = members, acceptance, isolation
         self._tolerance, self._seed = tolerance, seed
 
-    def shrunk(self, fault: Fault, seconds: float) -> Fault:
+    def shrunk(self, fault: LayerFailure, seconds: float) -> LayerFailure:
         """A fault of the same part and way, of a smaller layer if there is one.
 
         Args:
@@ -164,37 +164,37 @@ class Shrinker:
                 fault, size, progress = better, measure(better.layer), True
         return fault
 
-    def interpreted(self, fault: Fault) -> Fault:
+    def interpreted(self, fault: LayerFailure) -> LayerFailure:
         """A fault that was found without interpreting its layer, with the part that the interpreter shows.
 
         Args:
             fault: of a layer that is as small as it gets.
         """
-        found = self._judged([fault.layer], max_iterations=_MOST_ITERATIONS)
-        return found[0] if found else fault
+        failures = self._judged([fault.layer], max_iterations=_MOST_ITERATIONS)
+        return failures[0] if failures else fault
 
     def _takes(self, layer: Layer) -> bool:
         if self._acceptance is None or not layer.pattern:
             return True
         return self._acceptance.ask(layer, count=False).is_taken
 
-    def _smallest(self, layers: Sequence[Layer], like: Fault) -> Fault | None:
+    def _smallest(self, layers: Sequence[Layer], like: LayerFailure) -> LayerFailure | None:
         any_way = like.way == LARGE
-        found = [f for f in self.faults(layers, like) if any_way or (f.part, f.way) == (like.part, like.way)]
-        return min(found, key=lambda fault: measure(fault.layer), default=None)
+        alike = [f for f in self.faults(layers, like) if any_way or (f.part, f.way) == (like.part, like.way)]
+        return min(alike, key=lambda fault: measure(fault.layer), default=None)
 
-    def faults(self, layers: Sequence[Layer], like: Fault) -> list[Fault]:
+    def faults(self, layers: Sequence[Layer], like: LayerFailure) -> list[LayerFailure]:
         """What is wrong with layers, looked for where ``like`` was found: what shows in the loops is not compiled."""
         if like.way.startswith("not lowered"):
             return [one for layer in layers if (one := self._unlowered(layer)) is not None]
         if like.way == OTHER_LOOPS or like.way.startswith(BAD_LOOPS):
-            found = [self._looped(layer) for layer in layers]
-            return [one for one in found if one is not None]
+            failures = [self._looped(layer) for layer in layers]
+            return [one for one in failures if one is not None]
         return self._judged(layers, contexts="context" in like.way)
 
     def _judged(
         self, layers: Sequence[Layer], *, contexts: bool = False, max_iterations: int | None = None
-    ) -> list[Fault]:
+    ) -> list[LayerFailure]:
         import numpy as np
 
         images, unbuilt = images_of(layers, self._members, self._isolation, len(layers))
@@ -205,11 +205,11 @@ class Shrinker:
             faults += judge.run(contexts=contexts, loops=False)
         return faults
 
-    def _unlowered(self, layer: Layer) -> Fault | None:
+    def _unlowered(self, layer: Layer) -> LayerFailure | None:
         unbuilt = unbuilt_of(layer, self._members)
         return None if unbuilt is None else fault_of_unbuilt(unbuilt)
 
-    def _looped(self, layer: Layer) -> Fault | None:
+    def _looped(self, layer: Layer) -> LayerFailure | None:
         """What is wrong with the loops of a layer."""
         import numpy as np
 
@@ -221,15 +221,15 @@ class Shrinker:
             return None
         for word, arrays in feeds(layer.function, np.random.default_rng(self._seed), 1):
             expected = evaluate(layer.function, dict(arrays))
-            given = {f"x0_{at}": arrays[param.name] for at, param in enumerate(layer.function.params)}
+            inputs = {f"x0_{at}": arrays[param.name] for at, param in enumerate(layer.function.params)}
             try:
-                got = tuple(interpreted(module, results[0], given))
+                got = tuple(interpreted(module, results[0], inputs))
             except NotLoops:
                 return None
             except InterpreterError as error:
-                return Fault.of_bad_loops(layer, error, word, arrays)
+                return LayerFailure.from_bad_loops(layer, error, word, arrays)
             got = tuple(one.reshape(other.shape) for one, other in zip(got, expected, strict=True))
             differs = difference(layer, got, expected, arrays, self._tolerance)
             if differs:
-                return Fault.of_other_loops(layer, differs, word, arrays, expected, got)
+                return LayerFailure.from_other_loops(layer, differs, word, arrays, expected, got)
         return None

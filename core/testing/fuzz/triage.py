@@ -40,8 +40,8 @@ __all__ = [
     "IGNORED",
     "LARGE",
     "OTHER_LOOPS",
-    "Fault",
     "Judge",
+    "LayerFailure",
     "difference",
     "fault_of_unbuilt",
     "ignored_attribute",
@@ -68,7 +68,7 @@ Arrays = Mapping[str, "np.ndarray"]
 
 
 @dataclass(frozen=True, eq=False)
-class Fault:
+class LayerFailure:
     """Something that is wrong with how a layer is computed.
 
     Args:
@@ -92,23 +92,23 @@ class Fault:
     got: tuple[np.ndarray, ...] | None = None
 
     @staticmethod
-    def of_bad_loops(layer: Layer, error: UmaError, sample: str, arrays: Arrays) -> Fault:
+    def from_bad_loops(layer: Layer, error: UmaError, sample: str, arrays: Arrays) -> LayerFailure:
         """Of loops that the interpreter stopped."""
-        what = f"its loops do what they must not: {error.what}"
-        return Fault(layer, "lowering", f"{BAD_LOOPS}: {_head(error.what)}", what, sample, arrays)
+        message = f"its loops do what they must not: {error.what}"
+        return LayerFailure(layer, "lowering", f"{BAD_LOOPS}: {_head(error.what)}", message, sample, arrays)
 
     @staticmethod
-    def of_other_loops(
+    def from_other_loops(
         layer: Layer,
         differs: str,
         sample: str,
         arrays: Arrays,
         expected: tuple[np.ndarray, ...],
         got: tuple[np.ndarray, ...],
-    ) -> Fault:
+    ) -> LayerFailure:
         """Of loops that mean something else than the ops."""
-        what = f"its loops, interpreted, give another result than the ops: {differs}"
-        return Fault(layer, "lowering", OTHER_LOOPS, what, sample, arrays, expected, got)
+        message = f"its loops, interpreted, give another result than the ops: {differs}"
+        return LayerFailure(layer, "lowering", OTHER_LOOPS, message, sample, arrays, expected, got)
 
 
 def difference(
@@ -127,13 +127,13 @@ def difference(
 
     bounds = rounding_bounds(relative_bounds(layer.function), layer.function, arrays, expected)
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        found = compare(one, other, bounds[number])
-        if found.ok:
+        comparison = compare(one, other, bounds[number])
+        if comparison.ok:
             continue
         allowed = tolerance * float(np.abs(other).max(initial=0.0)) if other.dtype.kind == "f" else -1.0
-        if tolerance and (found.largest <= allowed or _reads_non_finite(layer, arrays)):
+        if tolerance and (comparison.largest <= allowed or _reads_non_finite(layer, arrays)):
             continue
-        return str(found)
+        return str(comparison)
     return ""
 
 
@@ -148,17 +148,17 @@ def _reads_non_finite(layer: Layer, arrays: Arrays) -> bool:
     return not all(np.isfinite(values[expr]).all() for expr in computed)
 
 
-def fault_of_unbuilt(unbuilt: Unbuilt) -> Fault:
+def fault_of_unbuilt(unbuilt: Unbuilt) -> LayerFailure:
     """What is wrong where a layer that was accepted cannot be built."""
     error, stage = unbuilt.error, unbuilt.stage
     place = f" ({error.where})" if error.where else ""
     if isinstance(error, PluginError) and stage == STAGES[STAGES.index("partition") - 1]:
         text = f"a pattern fails on a layer that is accepted: {error.what}{place}"
-        return Fault(unbuilt.layer, "pattern", f"not lowered after {stage}: {_head(error.what)}", text)
+        return LayerFailure(unbuilt.layer, "pattern", f"not lowered after {stage}: {_head(error.what)}", text)
     if isinstance(error, (ToolchainError, PluginCodeError)):
-        return Fault(unbuilt.layer, "driver", "not compiled", f"its C cannot be compiled: {error.what}{place}")
+        return LayerFailure(unbuilt.layer, "driver", "not compiled", f"its C cannot be compiled: {error.what}{place}")
     text = f"an accepted layer cannot be lowered: {error.what}{place}"
-    return Fault(unbuilt.layer, "lowering", f"not lowered after {stage}: {_head(error.what)}", text)
+    return LayerFailure(unbuilt.layer, "lowering", f"not lowered after {stage}: {_head(error.what)}", text)
 
 
 def _head(text: str) -> str:
@@ -195,7 +195,7 @@ class Judge:
         first = [("what the file has", before)] if before else []
         self._feeds = [[*first, *feeds(layer.function, rng, random)] for layer in image.layers]
         self._expected: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
-        self.faults: dict[int, Fault] = {}
+        self.faults: dict[int, LayerFailure] = {}
         self.interpreted = 0
         self._stops = 0
         self.more: list[Layer] = []
@@ -209,7 +209,7 @@ class Judge:
             self._expected[key] = evaluate(self.image.layers[number].function, dict(self._feeds[number][sample][1]))
         return self._expected[key]
 
-    def run(self, *, contexts: bool = True, loops: bool = True) -> list[Fault]:
+    def run(self, *, contexts: bool = True, loops: bool = True) -> list[LayerFailure]:
         """All that is wrong with the layers, at most one fault of each: the first that was found.
 
         Args:
@@ -221,10 +221,10 @@ class Judge:
         order = [*range(samples), 0]
         for turn, sample in enumerate(order):
             arrays = {number: self._feeds[number][sample][1] for number in range(count)}
-            whole = "" if self._stops else image.run_all(arrays)
+            results = "" if self._stops else image.run_all(arrays)
             for number in range(count):
                 if number not in self.faults and number not in self._left and self._stops < _MOST_STOPPED:
-                    ran = whole[number] if not isinstance(whole, str) else image.run(number, arrays[number])
+                    ran = results[number] if not isinstance(results, str) else image.run(number, arrays[number])
                     self._look(number, sample, ran, again=turn == len(order) - 1)
         if self._stops < _MOST_STOPPED:
             self._alone()
@@ -250,57 +250,61 @@ class Judge:
             self._left.add(number)
             return
         if ran.beside:
-            what = f"{ran.beside[0]} is written, which is nobody's"
-            self.faults[number] = Fault(layer, "driver", "writes beside", what, word, arrays, expected, ran.results)
+            message = f"{ran.beside[0]} is written, which is nobody's"
+            self.faults[number] = LayerFailure(
+                layer, "driver", "writes beside", message, word, arrays, expected, ran.results
+            )
         elif differs and again:
-            what = f"the same input gives another result after other runs: {differs}"
-            self.faults[number] = Fault(
-                layer, "driver", "another second run", what, word, arrays, expected, ran.results
+            message = f"the same input gives another result after other runs: {differs}"
+            self.faults[number] = LayerFailure(
+                layer, "driver", "another second run", message, word, arrays, expected, ran.results
             )
         elif differs:
             self.faults[number] = self._differing(number, sample, ran.results, differs)
 
-    def _stopped(self, number: int, sample: int, ran: Ran) -> Fault:
+    def _stopped(self, number: int, sample: int, ran: Ran) -> LayerFailure:
         """A layer whose run had no end."""
         layer, (word, arrays) = self.image.layers[number], self._feeds[number][sample]
         loops = self._loops(number, sample)
         part: Part = "driver" if ran.kind in ("hang", "crash") else "machine"
-        what = f"the run ended with {ran.kind}: {ran.stopped}"
-        if isinstance(loops, Fault):
+        message = f"the run ended with {ran.kind}: {ran.stopped}"
+        if isinstance(loops, LayerFailure):
             return loops
         if ran.kind == "fault":
             if loops is False:
-                return Fault(layer, part, LARGE, what, word, arrays)
+                return LayerFailure(layer, part, LARGE, message, word, arrays)
             if loops is None:
                 part = "lowering"
             elif self._is_right_blocking(number, arrays) or self._is_right_fresh(number, sample):
                 part = "driver"
-        return Fault(layer, part, ran.kind, what, word, arrays)
+        return LayerFailure(layer, part, ran.kind, message, word, arrays)
 
-    def _differing(self, number: int, sample: int, got: tuple[np.ndarray, ...], differs: str) -> Fault:
+    def _differing(self, number: int, sample: int, got: tuple[np.ndarray, ...], differs: str) -> LayerFailure:
         layer, (word, arrays) = self.image.layers[number], self._feeds[number][sample]
         expected = self.expected(number, sample)
         loops = self._loops(number, sample)
-        if isinstance(loops, Fault):
+        if isinstance(loops, LayerFailure):
             return loops
         part: Part
         if self._is_right_fresh(number, sample):
             part, way = "driver", "right only where nothing ran before"
-            what = f"it is computed rightly in a new process, and otherwise after other layers: {differs}"
+            message = f"it is computed rightly in a new process, and otherwise after other layers: {differs}"
         elif loops is False:
-            part, way, what = "lowering", LARGE, f"it is computed otherwise than the ops say: {differs}"
+            part, way, message = "lowering", LARGE, f"it is computed otherwise than the ops say: {differs}"
         elif loops is None:
             part, way = "lowering", "a wrong result"
-            what = f"what was made of it gives another result than the ops: {differs}"
+            message = f"what was made of it gives another result than the ops: {differs}"
         elif self._is_right_blocking(number, arrays):
             part, way = "driver", "right only without transfers under way"
-            what = f"it is computed rightly where each transfer ends before the next step, and otherwise not: {differs}"
+            message = (
+                f"it is computed rightly where each transfer ends before the next step, and otherwise not: {differs}"
+            )
         else:
             part, way = "machine", "not what its loops say"
-            what = f"the machine computes something else than the loops that it is given say: {differs}"
-        return Fault(layer, part, way, what, word, arrays, expected, got)
+            message = f"the machine computes something else than the loops that it is given say: {differs}"
+        return LayerFailure(layer, part, way, message, word, arrays, expected, got)
 
-    def _loops(self, number: int, sample: int) -> Fault | bool | None:
+    def _loops(self, number: int, sample: int) -> LayerFailure | bool | None:
         """What is wrong with the loops of a layer; True where they give what the ops do, None where there are none, and
         False where they take too long."""
         image, layer = self.image, self.image.layers[number]
@@ -310,30 +314,30 @@ class Judge:
         if self._max_iterations is None and work_of_lowered(image.lowered, results) > _MOST_WORK:
             return False
         try:
-            got = tuple(interpreted(image.lowered, results, image.given(number, arrays), self._max_iterations))
+            got = tuple(interpreted(image.lowered, results, image.name_inputs(number, arrays), self._max_iterations))
         except NotLoops:
             return None
         except TooLong:
             return False
         except InterpreterError as error:
-            return Fault.of_bad_loops(layer, error, word, arrays)
+            return LayerFailure.from_bad_loops(layer, error, word, arrays)
         self.interpreted += 1
         got = tuple(one.reshape(other.shape) for one, other in zip(got, expected, strict=True))
         differs = difference(layer, got, expected, arrays, self._tolerance)
-        return Fault.of_other_loops(layer, differs, word, arrays, expected, got) if differs else True
+        return LayerFailure.from_other_loops(layer, differs, word, arrays, expected, got) if differs else True
 
     def _interpret_all(self) -> None:
         """The loops of layers that the machine computes rightly, on one input; those with the least work first."""
-        image, left = self.image, self._all_work
+        image, remaining_work = self.image, self._all_work
         lowered = image.lowered
         work = {n: work_of_lowered(lowered, image.results_of(n)) for n in range(len(image.layers))}
         for number in sorted(work, key=lambda n: work[n]):
-            if number in self.faults or number in self._left or work[number] > min(left, _MOST_WORK):
+            if number in self.faults or number in self._left or work[number] > min(remaining_work, _MOST_WORK):
                 continue
-            left -= work[number]
-            found = self._loops(number, 0)
-            if isinstance(found, Fault):
-                self.faults[number] = found
+            remaining_work -= work[number]
+            failure = self._loops(number, 0)
+            if isinstance(failure, LayerFailure):
+                self.faults[number] = failure
 
     # --- other circumstances ---------------------------------------------------------------------------------------
 
@@ -357,10 +361,10 @@ class Judge:
         if self._blocking == "":
             module = blocking(image.stages.forms["lower"])
             try:
-                made = None if module is None else Image(image.layers, image.members, image.isolation, module)
+                blocking_image = None if module is None else Image(image.layers, image.members, image.isolation, module)
             except BuildFailed:
-                made = None
-            self._blocking = made
+                blocking_image = None
+            self._blocking = blocking_image
         if not isinstance(self._blocking, Image):
             return False
         ran = self._blocking.run(number, arrays)
@@ -390,8 +394,8 @@ class Judge:
                     self._note_state(number, sample, ran, "in two contexts by turns")
         except (DeviceError, UmaError) as error:
             number = next((n for n in range(len(image.layers)) if n not in self.faults), 0)
-            what = f"a second context cannot be had: {error.what}"
-            self.faults.setdefault(number, Fault(image.layers[number], "driver", "no second context", what))
+            message = f"a second context cannot be had: {error.what}"
+            self.faults.setdefault(number, LayerFailure(image.layers[number], "driver", "no second context", message))
 
     def _note_state(self, number: int, sample: int, ran: Ran, how: str) -> None:
         if number in self.faults:
@@ -399,27 +403,29 @@ class Judge:
         layer, (word, arrays) = self.image.layers[number], self._feeds[number][sample]
         expected = self.expected(number, sample)
         if ran.results is None:
-            what = f"run {how}, it ends with {ran.kind}: {ran.stopped}"
+            message = f"run {how}, it ends with {ran.kind}: {ran.stopped}"
         elif ran.beside:
-            what = f"run {how}, {ran.beside[0]} is written, which is nobody's"
+            message = f"run {how}, {ran.beside[0]} is written, which is nobody's"
         else:
             differs = difference(layer, ran.results, expected, arrays, self._tolerance)
             if not differs:
                 return
-            what = f"run {how}, it gives another result: {differs}"
-        self.faults[number] = Fault(layer, "driver", f"wrong {how}", what, word, arrays, expected, ran.results)
+            message = f"run {how}, it gives another result: {differs}"
+        self.faults[number] = LayerFailure(
+            layer, "driver", f"wrong {how}", message, word, arrays, expected, ran.results
+        )
 
 
 # --- attributes that nobody looks at ---------------------------------------------------------------------------------
 
 
-def ignored_attribute(fault: Fault, own: object, members: Members) -> str:
+def ignored_attribute(fault: LayerFailure, key: object, members: Members) -> str:
     """The attribute that a pattern opened and a lowering does not look at, in words; empty where there is none: the
     layer is lowered to the same loops and constants with another value of it, for which the ops give something else.
 
     Args:
         fault: of the lowering.
-        own: what the layer was lowered to, as `key_of_lowered` has it.
+        key: what the layer was lowered to, as `key_of_lowered` has it.
         members: what it is lowered for.
     """
     if fault.arrays is None:
@@ -430,17 +436,17 @@ def ignored_attribute(fault: Fault, own: object, members: Members) -> str:
         body = rebuilt(layer.function.body, Changes({at: {name: value}}))
         if body is None or body.type is not layer.function.body.type:
             continue
-        other = Layer(layer.made(body).function, layer.pattern)
+        other = Layer(layer.replace_body(body).function, layer.pattern)
         if [p.type for p in other.function.params] != [p.type for p in layer.function.params]:
             continue
         results = evaluate(other.function, dict(fault.arrays))
         if all((one == two).all() for one, two in zip(results, expected, strict=True)):
             continue
         try:
-            module, found = lowered_of([other], members)
+            module, lowered = lowered_of([other], members)
         except UmaError:
             continue
-        if key_of_lowered(module, found[0]) == own:
+        if key_of_lowered(module, lowered[0]) == key:
             call = calls_in(layer.function.body)[at]
             word = "rounding" if isinstance(value, FixedPoint) else name
             return (
@@ -457,7 +463,7 @@ def _alternatives(layer: Layer) -> list[tuple[int, str, object, object]]:
     """For each attribute of each call another value: the neutral one, or, of scales, another rounding."""
     from dataclasses import replace
 
-    found: list[tuple[int, str, object, object]] = []
+    alternatives: list[tuple[int, str, object, object]] = []
     for at, call in enumerate(calls_in(layer.function.body)):
         assert isinstance(call, Call)
         if not isinstance(call.op, Op):
@@ -466,7 +472,7 @@ def _alternatives(layer: Layer) -> list[tuple[int, str, object, object]]:
             now = getattr(call.attrs, attr.name)
             if isinstance(now, FixedPoint):
                 others = [r for r in ("up", "even", "double", "away") if r != now.rounding]
-                found += [(at, attr.name, replace(now, rounding=rounding), now) for rounding in others]
+                alternatives += [(at, attr.name, replace(now, rounding=rounding), now) for rounding in others]
             elif repr(attr.neutral) != "MISSING" and attr.neutral != now:
-                found.append((at, attr.name, attr.neutral, now))
-    return found
+                alternatives.append((at, attr.name, attr.neutral, now))
+    return alternatives

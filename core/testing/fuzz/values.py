@@ -101,12 +101,12 @@ def scale_makers(
         channels: how many there may be; 1 where there is one scale only.
         shifts: those to try whatever suits, where there is one scale only.
     """
-    found: list[tuple[str, Callable[[], FixedPoint | FloatScale]]] = []
+    makers: list[tuple[str, Callable[[], FixedPoint | FloatScale]]] = []
     power = 2.0 ** round(math.log2(factor))
     (multiplier, shift), (power_multiplier, power_shift) = _nearest(factor), _nearest(power)
 
     def add(text: str, multipliers: tuple[int, ...], shifts: tuple[int, ...], rounding: str) -> None:
-        found.append((f"{text}rounding {rounding}", partial(FixedPoint, multipliers, shifts, rounding)))
+        makers.append((f"{text}rounding {rounding}", partial(FixedPoint, multipliers, shifts, rounding)))
 
     for rounding in ROUNDINGS:
         add("", (multiplier,), (shift,), rounding)
@@ -120,33 +120,33 @@ def scale_makers(
         for rounding in ROUNDINGS:
             add("a scale per channel, ", many, shifts, rounding)
         floats = tuple(power / (1 << at % 3) for at in range(channels))
-        found.append(("a float scale per channel, powers of two", partial(FloatScale, floats)))
-    found.append(("a float scale, a power of two", partial(FloatScale, (power,))))
-    found.append(("a float scale", partial(FloatScale, (factor,))))
+        makers.append(("a float scale per channel, powers of two", partial(FloatScale, floats)))
+    makers.append(("a float scale, a power of two", partial(FloatScale, (power,))))
+    makers.append(("a float scale", partial(FloatScale, (factor,))))
     for rounding in ROUNDINGS:
         for number in (2**30, 2**31 - 1, 2**30 + 1, 2**20 + 1, 0):
             add(f"multiplier {number}, ", (number,), (shift,), rounding)
         for number in shifts:
             add(f"shift {number}, ", (multiplier,), (number,), rounding)
-    return found
+    return makers
 
 
 def _window(rank: int, least: int) -> list[tuple[int, ...]]:
     """For each dimension a number: all ``least``, all one more, each dimension alone."""
-    found = [(least,) * rank, (least + 1,) * rank]
+    windows = [(least,) * rank, (least + 1,) * rank]
     for at in range(rank if rank > 1 else 0):
-        found.append(tuple(least + (i == at) for i in range(rank)))
-    found.append((least + 2,) * rank)
-    return list(dict.fromkeys(found))
+        windows.append(tuple(least + (i == at) for i in range(rank)))
+    windows.append((least + 2,) * rank)
+    return list(dict.fromkeys(windows))
 
 
 def _paddings(rank: int) -> list[tuple[int, ...]]:
     """None like another, on all sides alike, on none, on each side alone, larger than a kernel."""
     sides = 2 * rank
-    found = [tuple((i + 1) % 3 for i in range(sides)), (1,) * sides, (0,) * sides]
-    found += [tuple(int(i == at) for i in range(sides)) for at in range(sides)]
-    found += [(2,) * sides, (3,) * sides, (7,) * sides]
-    return list(dict.fromkeys(found))
+    paddings = [tuple((i + 1) % 3 for i in range(sides)), (1,) * sides, (0,) * sides]
+    paddings += [tuple(int(i == at) for i in range(sides)) for at in range(sides)]
+    paddings += [(2,) * sides, (3,) * sides, (7,) * sides]
+    return list(dict.fromkeys(paddings))
 
 
 def _zero_points(dtype: str) -> list[int]:
@@ -161,14 +161,14 @@ def _zero_points(dtype: str) -> list[int]:
 
 def _axes(rank: int) -> list[tuple[int, ...]]:
     inner = tuple(range(1, rank - 1))
-    found = [
+    candidates = [
         inner or (rank - 1,),
         (rank - 1,),
         *((at,) for at in range(rank)),
         tuple(range(1, rank)),
         tuple(range(rank)),
     ]
-    return [axes for axes in dict.fromkeys(found) if axes]
+    return [axes for axes in dict.fromkeys(candidates) if axes]
 
 
 def _spatial(op: Op) -> int:
@@ -197,12 +197,12 @@ def attribute_values(op: Op, attr: Attr, types: Sequence[TensorType]) -> list[An
         channels = shape[-1]
         return list(dict.fromkeys((1, channels, *(n for n in (2, 3, 4) if channels % n == 0))))
     if name == "pool_size":
-        whole = tuple(shape[1:-1])
-        return list(dict.fromkeys(((2,) * window, (3,) * window, *_window(window, 1), whole)))
+        space = tuple(shape[1:-1])
+        return list(dict.fromkeys(((2,) * window, (3,) * window, *_window(window, 1), space)))
     if name.endswith("zero_point"):
-        of = types[1] if name.startswith(("kernel", "rhs")) and len(types) > 1 else types[0]
-        wide = name == "output_zero_point" or (name == "input_zero_point" and of.dtype in ("int32", "int64"))
-        return list(_zero_points("int8" if wide and of.dtype not in ("uint8", "int16") else of.dtype))
+        operand = types[1] if name.startswith(("kernel", "rhs")) and len(types) > 1 else types[0]
+        wide = name == "output_zero_point" or (name == "input_zero_point" and operand.dtype in ("int32", "int64"))
+        return list(_zero_points("int8" if wide and operand.dtype not in ("uint8", "int16") else operand.dtype))
     if kind == "dtype" or name == "dtype":
         return list(dict.fromkeys(("int8", "uint8", "int16", "int32", "float32", *DTYPES)))
     if name in ("a_min", "a_max"):
@@ -243,8 +243,8 @@ def _special(op: Op, name: str, shape: tuple[int, ...]) -> list[Any] | None:
     rank = len(shape)
     if op.name == "reshape":
         size = math.prod(shape)
-        whole = [shape, (shape[0], size // shape[0]), (1, size), (size,), (*shape, 1)]
-        return list(dict.fromkeys(whole))
+        shapes = [shape, (shape[0], size // shape[0]), (1, size), (size,), (*shape, 1)]
+        return list(dict.fromkeys(shapes))
     if op.name == "transpose":
         orders = list(itertools.islice(itertools.permutations(range(rank)), 24))
         return [orders[-1], *orders]

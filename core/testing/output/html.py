@@ -29,17 +29,17 @@ pre { margin: .5rem 0; padding: .6rem .8rem; overflow-x: auto; background: var(-
 """
 
 
-def as_html(found: Sequence[Conformance]) -> str:
+def as_html(reports: Sequence[Conformance]) -> str:
     """The text of the file."""
-    return "<!DOCTYPE html>\n" + html_of(_page(found)) + "\n"
+    return "<!DOCTYPE html>\n" + html_of(_page(reports)) + "\n"
 
 
-def _page(found: Sequence[Conformance]) -> Element:
+def _page(reports: Sequence[Conformance]) -> Element:
     style = element("style")
     # The page's own, and not to be touched: `element` would.
     style.text = resources.files(_REPORT).joinpath("page.css").read_text(encoding="utf-8") + _OWN
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    name = f"{found[0].distribution} {found[0].version}" if found else "no plugin"
+    name = f"{reports[0].distribution} {reports[0].version}" if reports else "no plugin"
     head = element(
         "head",
         None,
@@ -49,9 +49,9 @@ def _page(found: Sequence[Conformance]) -> Element:
         element("title", None, f"{name}: conformance"),
         style,
     )
-    sections = [section for number, one in enumerate(found) for section in _sections(one, number, len(found))]
+    sections = [section for number, one in enumerate(reports) for section in _sections(one, number, len(reports))]
     links = [element("a", {"href": f"#{key}"}, title) for key, title, _ in sections]
-    made = [
+    section_elements = [
         element(
             "section",
             {"id": key, "aria-labelledby": f"{key}-title"},
@@ -61,16 +61,16 @@ def _page(found: Sequence[Conformance]) -> Element:
         for key, title, body in sections
     ]
     nav = element("nav", {"aria-label": "Sections"}, element("div", None, *links))
-    foot = element("footer", None, f"uma check of uma-core {__version__}, seed {found[0].seed if found else 0}")
-    body = element("body", None, _head(name, found), nav, element("main", None, *made), foot)
+    foot = element("footer", None, f"uma check of uma-core {__version__}, seed {reports[0].seed if reports else 0}")
+    body = element("body", None, _head(name, reports), nav, element("main", None, *section_elements), foot)
     return element("html", {"lang": "en"}, head, body)
 
 
-def _head(name: str, found: Sequence[Conformance]) -> Element:
-    findings = [finding for one in found for finding in one.findings]
+def _head(name: str, reports: Sequence[Conformance]) -> Element:
+    findings = [finding for one in reports for finding in one.findings]
     parts = [(None, part, str(sum(finding.part == part for finding in findings))) for part in PARTS]
-    counts = [count for one in found for count in one.clauses]
-    results = [result for one in found for result in one.results]
+    counts = [count for one in reports for count in one.clauses]
+    results = [result for one in reports for result in one.results]
     tiles = [
         tile("findings", str(len(findings)), None, [row for row in parts if row[2] != "0"]),
         tile("checks", str(len(results)), None, [(None, "skipped", str(sum(bool(one.skipped) for one in results)))]),
@@ -81,8 +81,8 @@ def _head(name: str, found: Sequence[Conformance]) -> Element:
             [(None, "never decisive", str(sum(not count.decisive for count in counts)))],
         ),
     ]
-    lead = [element("li", None, f"{summary(found)}.")]
-    lead += [element("li", None, f"{one.target}, with {one.host}") for one in found]
+    lead = [element("li", None, f"{summary(reports)}.")]
+    lead += [element("li", None, f"{one.target}, with {one.host}") for one in reports]
     return element(
         "header",
         None,
@@ -97,22 +97,22 @@ def _head(name: str, found: Sequence[Conformance]) -> Element:
     )
 
 
-def _sections(one: Conformance, number: int, of: int) -> list[tuple[str, str, list[Element]]]:
-    behind = f": {one.target}" if of > 1 else ""
-    found: list[tuple[str, str, list[Element]]] = []
+def _sections(one: Conformance, number: int, count: int) -> list[tuple[str, str, list[Element]]]:
+    behind = f": {one.target}" if count > 1 else ""
+    sections: list[tuple[str, str, list[Element]]] = []
     if one.findings:
-        found.append((f"findings-{number}", f"Findings{behind}", [_finding(finding) for finding in one.findings]))
-    found.append((f"checks-{number}", f"Checks{behind}", [_checks(one.results, number)]))
+        sections.append((f"findings-{number}", f"Findings{behind}", [_finding(finding) for finding in one.findings]))
+    sections.append((f"checks-{number}", f"Checks{behind}", [_checks(one.results, number)]))
     claims = element("ul", {"class": "plain"}, *(element("li", None, line) for line in claims_lines(one.claims)))
-    found.append((f"claims-{number}", f"Claims{behind}", [claims]))
+    sections.append((f"claims-{number}", f"Claims{behind}", [claims]))
     if one.clauses:
         about = (
             "Layers on both sides of each clause. One that was never decisive refused no layer alone: nothing shows "
             "that it is needed, or right."
         )
         body = [element("p", {"class": "about"}, about), _clauses(one.clauses, number)]
-        found.append((f"clauses-{number}", f"Clauses{behind}", body))
-    return found
+        sections.append((f"clauses-{number}", f"Clauses{behind}", body))
+    return sections
 
 
 def _chip(text: str, kind: str) -> Element:
@@ -139,13 +139,13 @@ def _checks(results: Sequence[CheckResult], number: int) -> Element:
         kinds = {"ok": "", "skipped": "none", "nothing was checked": "none"}
         notes = [*filter(None, (result.skipped, result.unchecked)), *result.notes]
         name = element("td", {"class": "name"}, result.name, element("small", None, result.title))
-        told: list[Child] = [element("small", {"class": "why"}, note) for note in notes]
+        note_elements: list[Child] = [element("small", {"class": "why"}, note) for note in notes]
         cells = [
             name,
             element("td", None, _chip("found" if count else result.verdict, kinds.get(result.verdict, "bad"))),
             element("td", {"class": "num"}, count),
             element("td", {"class": "num"}, f"{result.seconds:.1f}"),
-            element("td", None, *told),
+            element("td", None, *note_elements),
         ]
         rows.append(element("tr", None, *cells))
     return table(f"table-of-checks-{number}", ("check", "", "findings", "s", "notes"), rows, (2, 3))

@@ -17,11 +17,11 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no document of XML 1.0 may have, even escaped."""
 
 
-def as_junit(found: Sequence[Conformance]) -> str:
+def as_junit(reports: Sequence[Conformance]) -> str:
     """The text of the file, in UTF-8."""
-    root = Element("testsuites", _counts([result for one in found for result in one.results]))
+    root = Element("testsuites", _counts([result for one in reports for result in one.results]))
     root.set("name", "uma check")
-    for one in found:
+    for one in reports:
         suite = SubElement(root, "testsuite", _counts(one.results))
         suite.set("name", _text(f"{one.distribution}: {one.target}"))
         rows = SubElement(suite, "properties")

@@ -15,17 +15,17 @@ CLAUSE_HEAD = ("pattern", "clause", "accepted", "refused", "decisive")
 """What the columns of the table of clauses are."""
 
 
-def text_lines(found: Conformance, *, verbose: bool = False) -> Iterator[str]:
+def text_lines(report: Conformance, *, verbose: bool = False) -> Iterator[str]:
     """The report on one target, without the table of clauses.
 
     Args:
-        found: what the checks gave.
+        report: what the checks gave.
         verbose: all notes, not only those of what there was no time for.
     """
-    yield f"{found.distribution} {found.version}: {found.target}, with {found.host}"
-    for line in claims_lines(found.claims):
+    yield f"{report.distribution} {report.version}: {report.target}, with {report.host}"
+    for line in claims_lines(report.claims):
         yield f"  claims: {line}"
-    for result in found.results:
+    for result in report.results:
         yield from _result_lines(result, verbose)
 
 
@@ -71,20 +71,20 @@ def clause_rows(counts: Sequence[ClauseCount]) -> list[tuple[str, ...]]:
     return [(one.pattern, one.clause, str(one.accepted), str(one.refused), str(one.decisive)) for one in counts]
 
 
-def never_lines(found: Conformance) -> Iterator[str]:
+def never_lines(report: Conformance) -> Iterator[str]:
     """The clauses that alone refused no layer, a line for each pattern."""
     by_pattern: dict[str, list[str]] = {}
-    for count in found.never_decisive:
+    for count in report.never_decisive:
         by_pattern.setdefault(count.pattern, []).append(count.clause)
     for pattern, clauses in by_pattern.items():
         yield f"never decisive in {pattern}: {', '.join(clauses)}"
 
 
-def summary(found: Sequence[Conformance]) -> str:
+def summary(reports: Sequence[Conformance]) -> str:
     """How it ended, in a sentence."""
-    count = sum(len(one.findings) for one in found)
-    targets = "1 target" if len(found) == 1 else f"{len(found)} targets"
-    verdicts = Counter(result.verdict for one in found for result in one.results)
+    count = sum(len(one.findings) for one in reports)
+    targets = "1 target" if len(reports) == 1 else f"{len(reports)} targets"
+    verdicts = Counter(result.verdict for one in reports for result in one.results)
     skipped, unchecked = verdicts["skipped"], verdicts["nothing was checked"]
     behind = f", {skipped} checks skipped" if skipped > 1 else ", 1 check skipped" if skipped else ""
     behind += f", nothing was checked by {unchecked}" if unchecked else ""

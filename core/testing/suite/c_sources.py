@@ -60,17 +60,17 @@ C_SOURCES = Check("c", "C: warnings, names, memory, sanitizers, a Cortex-M", "dr
 def _groups(runtime: Runtime) -> dict[str, dict[str, str]]:
     """The C files of driver and each implementation, by the value of ``impl``; those of the driver alone, under the
     empty name, where there is none with sources of its own."""
-    found = {
+    groups = {
         name: {**runtime.sources, **implementation.sources}
         for name, implementation in runtime.implementations.items()
         if implementation.sources
     }
-    return found or {"": dict(runtime.sources)}
+    return groups or {"": dict(runtime.sources)}
 
 
 def _compilers(outcome: Outcome) -> list[Compiler]:
     """Each compiler of this machine that is another one; the default one first."""
-    found: list[Compiler] = []
+    compilers: list[Compiler] = []
     for name in (None, *_COMPILERS):
         try:
             compiler = find_compiler(name)
@@ -78,9 +78,9 @@ def _compilers(outcome: Outcome) -> list[Compiler]:
             if name is not None:
                 outcome.note(f"{name} was left out: {error.what}")
             continue
-        if all(_program(compiler) != _program(other) for other in found):
-            found.append(compiler)
-    return found
+        if all(_program(compiler) != _program(other) for other in compilers):
+            compilers.append(compiler)
+    return compilers
 
 
 def _program(compiler: Compiler) -> str:
@@ -92,7 +92,7 @@ def _headers() -> dict[str, bytes]:
 
 
 def _compile(
-    outcome: Outcome, compiler: Compiler, files: Mapping[str, str], wanted: Sequence[str], runtime: Runtime
+    outcome: Outcome, compiler: Compiler, files: Mapping[str, str], names: Sequence[str], runtime: Runtime
 ) -> None:
     """Files, each alone, as strictly as all generated C is compiled; their symbols are looked at. Of one with which
     something is wrong, what other compilers say of it is not told."""
@@ -100,19 +100,19 @@ def _compile(
         folder = Path(name)
         for file, content in {**_headers(), **{n: text.encode() for n, text in files.items()}}.items():
             folder.joinpath(file).write_bytes(content)
-        for file in wanted:
+        for file in names:
             if any(finding.where == file for finding in outcome.findings):
                 continue
-            made = folder / f"{file}.o"
+            object_file = folder / f"{file}.o"
             # Tables of pointers are constant where code is not moved when it is loaded.
-            command = (*compiler.command, *STRICT, "-O2", "-fno-pie", "-fno-common", "-c", file, "-o", made.name)
+            command = (*compiler.command, *STRICT, "-O2", "-fno-pie", "-fno-common", "-c", file, "-o", object_file.name)
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
             if status != 0:
-                what = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {_first_error(text, files)}"
-                outcome.find("driver", what, file, "warnings")
+                message = f"{compiler.name} -Wall -Wextra -Werror -std=c99: {_first_error(text, files)}"
+                outcome.find("driver", message, file, "warnings")
                 continue
             try:
-                _symbols(outcome, definitions(made.read_bytes()), file, runtime)
+                _symbols(outcome, definitions(object_file.read_bytes()), file, runtime)
             except ToolchainError as error:
                 outcome.note(f"symbols were not looked at: {error.what}")
 
@@ -126,20 +126,20 @@ def _first_error(output: str, files: Mapping[str, str]) -> str:
     return first[:300] + (f" (in {function})" if function else "")
 
 
-def _symbols(outcome: Outcome, found: Sequence[Definition], where: str, runtime: Runtime) -> None:
-    own = own_prefixes(runtime, outcome.subject.kind.name)
-    foreign = [one.name for one in found if one.is_defined and one.is_global and not one.name.startswith(own)]
+def _symbols(outcome: Outcome, symbols: Sequence[Definition], where: str, runtime: Runtime) -> None:
+    prefixes = own_prefixes(runtime, outcome.subject.kind.name)
+    foreign = [one.name for one in symbols if one.is_defined and one.is_global and not one.name.startswith(prefixes)]
     if foreign:
-        what = (
+        message = (
             f"{', '.join(foreign[:4])} can be seen from outside and begins with nothing of the plugin's own "
-            f"({', '.join(own)}): two plugins in one image may both have it"
+            f"({', '.join(prefixes)}): two plugins in one image may both have it"
         )
-        outcome.find("driver", what, where, "names")
-    written = [one.name for one in found if one.is_defined and one.is_writable]
+        outcome.find("driver", message, where, "names")
+    written = [one.name for one in symbols if one.is_defined and one.is_writable]
     if written:
-        what = f"{', '.join(written[:4])} is a variable of the whole program: all devices of the kind share it"
-        outcome.find("driver", f"{what}; keep it in device->state", where, "state")
-    allocates = sorted({one.name for one in found if not one.is_defined} & _ALLOCATES)
+        message = f"{', '.join(written[:4])} is a variable of the whole program: all devices of the kind share it"
+        outcome.find("driver", f"{message}; keep it in device->state", where, "state")
+    allocates = sorted({one.name for one in symbols if not one.is_defined} & _ALLOCATES)
     if allocates and runtime.libraries:
         outcome.note(f"{where} calls {', '.join(allocates)}, as its library does")
     elif allocates:
@@ -151,11 +151,11 @@ def own_prefixes(runtime: Runtime, kind: str) -> tuple[str, ...]:
     names = [runtime.driver, runtime.header and runtime.header.removesuffix(".h")]
     for implementation in runtime.implementations.values():
         names += [implementation.driver, implementation.bus if implementation.bus not in CORE_BUSES else None]
-    found = {kind}
+    prefixes = {kind}
     for name in filter(None, names):
         head = name.rpartition("_")[0]
-        found.add(f"{head}_" if head and head != "uma" else name)
-    return tuple(sorted(found))
+        prefixes.add(f"{head}_" if head and head != "uma" else name)
+    return tuple(sorted(prefixes))
 
 
 def _sanitized(outcome: Outcome, compiler: Compiler, progress: Progress) -> None:
@@ -177,8 +177,8 @@ def _sanitized(outcome: Outcome, compiler: Compiler, progress: Progress) -> None
     again = artifact_of(built(layers, subject.members)[1], subject.members)
     other = [name for name in artifact.files if again.files.get(name) != artifact.files[name]]
     if other or len(again.files) != len(artifact.files):
-        what = "the same layers, built twice by one process, give other files"
-        outcome.find("lowering", what, ", ".join(other[:4]), "repeated")
+        message = "the same layers, built twice by one process, give other files"
+        outcome.find("lowering", message, ", ".join(other[:4]), "repeated")
     try:
         harness = Perturbed(artifact, sanitized=True)
     except PluginCodeError as error:
@@ -225,8 +225,8 @@ def _cross(outcome: Outcome, runtime: Runtime, progress: Progress) -> None:
             command = (*compiler.command, *_CORTEX_M_FLAGS, *STRICT, "-Os", "-c", file, "-o", f"{file}.o")
             status, text = run(command, cwd=folder, timeout_s=_TIMEOUT_S)
             if status != 0:
-                what = f"for a Cortex-M, {compiler.name}: {_first_error(text, files)}"
-                outcome.find("driver", what, file, "cross")
+                message = f"for a Cortex-M, {compiler.name}: {_first_error(text, files)}"
+                outcome.find("driver", message, file, "cross")
     _cross_model(outcome, mmio, progress)
 
 
@@ -234,8 +234,8 @@ def _cross_model(outcome: Outcome, impl: str, progress: Progress) -> None:
     """A model for a Cortex-M with the device at an address, where host and kind have attributes that say so."""
     subject = outcome.subject
     host = subject.host.kind
-    wanted: dict[str, object] = {"mtriple": _CORTEX_M.triple, "mcpu": _CORTEX_M.cpu}
-    if not all(host.has(name) for name in wanted) or not all(subject.kind.has(name) for name in ("impl", "base")):
+    attrs: dict[str, object] = {"mtriple": _CORTEX_M.triple, "mcpu": _CORTEX_M.cpu}
+    if not all(host.has(name) for name in attrs) or not all(subject.kind.has(name) for name in ("impl", "base")):
         outcome.note("Cortex-M: the driver was compiled; the host cannot be told to be one")
         return
     layers = small_layers(subject, progress, 4)
@@ -244,7 +244,7 @@ def _cross_model(outcome: Outcome, impl: str, progress: Progress) -> None:
         return
     try:
         accelerator = Target(subject.target, {"impl": impl, "base": 0x4000_0000})
-        members = subject.of(accelerator, Target(host, wanted)).members
+        members = subject.for_target(accelerator, Target(host, attrs)).members
         _, program = built(layers, members)
         if not uses_device(program, subject.member.label):
             outcome.note("Cortex-M: the driver was compiled; the layers do not reach the device")

@@ -17,7 +17,7 @@ from ...relay.expr import Var
 from ...relay.text import parse_module, print_module
 from ...reports.costs import RegionCost, region_costs
 from ...support.json_record import to_json
-from ..child_process import NotElsewhere, asked_elsewhere
+from ..child_process import NoAnswer, ask_child_process
 from ..fuzz.acceptance import acceptance_of
 from ..fuzz.layer import Layer, module_of, number_of
 from ..fuzz.layer_rebuild import Changes, fitted, leaves_of, rebuilt
@@ -68,8 +68,8 @@ def _cost(outcome: Outcome, progress: Progress) -> None:
     counters = () if runtime is None else runtime.counters
     if claims.cycles is not None and claims.counter not in counters:
         there = ", ".join(counters) or "none"
-        what = f"cycles are claimed by the counter {claims.counter!r}, which the Runtime does not have: {there}"
-        outcome.find("cost", what, "Claims.counter", "claims")
+        message = f"cycles are claimed by the counter {claims.counter!r}, which the Runtime does not have: {there}"
+        outcome.find("cost", message, "Claims.counter", "claims")
     if "estimate_cost" not in subject.plugin.implemented:
         outcome.skipped = "the plugin estimates nothing"
         if claims.cycles is not None:
@@ -80,17 +80,17 @@ def _cost(outcome: Outcome, progress: Progress) -> None:
     rows = _rows(outcome, _series(outcome, progress), can_count)
     if outcome.findings:
         return
-    known = [row for row in rows if row.cost is not None]
-    if not known:
+    estimated = [row for row in rows if row.cost is not None]
+    if not estimated:
         none = "no layer was placed on the target" if not rows else f"of {len(rows)} layers the plugin estimates none"
         outcome.unchecked = none
         if rows and claims.cycles is not None:
             outcome.find("cost", f"cycles are claimed, and of {len(rows)} layers none is estimated", "Claims.cycles")
         return
-    _growth(outcome, known)
-    _counted(outcome, known)
+    _growth(outcome, estimated)
+    _counted(outcome, estimated)
     if subject.is_first and not outcome.findings:
-        _again(outcome, [row.layer for row in known][:_LAYERS])
+        _again(outcome, [row.layer for row in estimated][:_LAYERS])
 
 
 COST = Check("cost", "estimated against counted cycles", "cost", _cost, "target", runs=True)
@@ -107,20 +107,20 @@ def _again(outcome: Outcome, layers: Sequence[Layer]) -> None:
     }
     try:
         first = _estimates(asked, subject.plugins)
-        given = [("a second time", _estimates(asked, subject.plugins))]
+        repeats = [("a second time", _estimates(asked, subject.plugins))]
     except UmaError:
         return  # what cannot be built is for others to say
     if subject.plugins is default_host():
         try:
-            given.append(("in another process", asked_elsewhere(_CHILD, asked)))
-        except NotElsewhere as error:
+            repeats.append(("in another process", ask_child_process(_CHILD, asked)))
+        except NoAnswer as error:
             outcome.note(f"costs were not estimated in another process: {error}")
-    for how, again in given:
+    for how, again in repeats:
         if again != first:
             pairs = zip(first, again, strict=False)
             one, other = next(((a, b) for a, b in pairs if a != b), (f"{len(first)} regions", f"{len(again)} regions"))
-            what = f"hook estimate_cost gives something else {how}: {one}, then {other}"
-            outcome.find("cost", what, f"target {subject.target}", "repeated")
+            message = f"hook estimate_cost gives something else {how}: {one}, then {other}"
+            outcome.find("cost", message, f"target {subject.target}", "repeated")
             return
 
 
@@ -146,14 +146,14 @@ def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:
     """Small layers that are taken, each followed by itself in larger."""
     subject = outcome.subject
     acceptance = acceptance_of(subject)
-    found = []
+    series = []
     for layer in small_layers(subject, progress, _LAYERS):
         with subject.members.known_ops():
             larger = (grown(layer, times) for times in _TIMES)
-            taken = [one for one in larger if one is not None and acceptance.ask(one, False).is_taken]
-        found.append([layer, *taken])
+            accepted = [one for one in larger if one is not None and acceptance.ask(one, False).is_taken]
+        series.append([layer, *accepted])
     progress(f"{subject.kind.name}: estimated and counted cycles")
-    return found
+    return series
 
 
 def grown(layer: Layer, times: int) -> Layer | None:
@@ -164,22 +164,24 @@ def grown(layer: Layer, times: int) -> Layer | None:
             *front, width, last = leaf.shape
             leaves[place] = fitted(leaf, (*front, width * times, last))
     body = rebuilt(layer.function.body, Changes(leaves=leaves)) if leaves else None
-    return None if body is None else layer.made(body, f"{times} times the width")
+    return None if body is None else layer.replace_body(body, f"{times} times the width")
 
 
 def _rows(outcome: Outcome, series: Sequence[Sequence[Layer]], can_count: bool) -> list[_Row]:
     """What layers cost, and take. What cannot be built is left out: that is for others to say."""
     numbered = [(layer, number) for number, layers in enumerate(series) for layer in layers]
-    found: list[_Row] = []
+    all_rows: list[_Row] = []
     for at in range(0, len(numbered), _TOGETHER):
         some = numbered[at : at + _TOGETHER]
         rows = _together(outcome, some, can_count)
         if rows is None and not outcome.findings:
-            rows = [row for one in some for row in _together(outcome, [one], can_count and len(found) < _COUNTED) or ()]
-        found += rows or ()
+            rows = [
+                row for one in some for row in _together(outcome, [one], can_count and len(all_rows) < _COUNTED) or ()
+            ]
+        all_rows += rows or ()
         if outcome.findings:
             break
-    return found
+    return all_rows
 
 
 def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count: bool) -> list[_Row] | None:
@@ -195,8 +197,8 @@ def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count
     except PluginError as error:
         if len(layers) > 1:
             return None
-        what = f"an estimate fails: {error.what}"
-        outcome.add(Finding("cost", "cost.estimates", what, error.where or "", layer_text(layers[0])))
+        message = f"an estimate fails: {error.what}"
+        outcome.add(Finding("cost", "cost.estimates", message, error.where or "", layer_text(layers[0])))
         return None
     regions: dict[int, list[RegionCost]] = {}
     for one in costs:
@@ -215,25 +217,25 @@ def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count
     rows = []
     for at, (layer, number) in enumerate(numbered):
         of_it = regions.get(at, [])
-        known = [one.cost for one in of_it if one.cost is not None]
+        estimated = [one.cost for one in of_it if one.cost is not None]
         cycles = [counted.get(one.region) for one in of_it]
-        total = Cost.total(known) if len(known) == len(of_it) else None
-        whole = [one for one in cycles if one is not None]
+        total = Cost.total(estimated) if len(estimated) == len(of_it) else None
+        counts = [one for one in cycles if one is not None]
         if of_it:
-            rows.append(_Row(layer, number, total, sum(whole) if whole and len(whole) == len(cycles) else None))
+            rows.append(_Row(layer, number, total, sum(counts) if counts and len(counts) == len(cycles) else None))
     return rows
 
 
 def _calls(artifact: Artifact, costs: Sequence[RegionCost], counter: str) -> dict[str, int | None]:
     """What the device counted in the calls of each region; None where that is not told apart."""
     profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=1)
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for one in costs:
         calls = [call for call in profile.calls if call.device == one.label and set(call.layers) & set(one.layers)]
-        known = bool(calls) and all(counter in call.counted for call in calls)
-        found[one.region] = sum(call.counted[counter] for call in calls) if known else None
+        is_counted = bool(calls) and all(counter in call.counted for call in calls)
+        counts[one.region] = sum(call.counted[counter] for call in calls) if is_counted else None
     shared = [name for one in costs for name in one.layers]
-    return found if len(set(shared)) == len(shared) else dict.fromkeys(found)
+    return counts if len(set(shared)) == len(shared) else dict.fromkeys(counts)
 
 
 def _amount(cost: Cost) -> float:
@@ -259,12 +261,12 @@ def _growth(outcome: Outcome, rows: Sequence[_Row]) -> None:
             counts = ""
             if small.counted is not None and large.counted is not None:
                 counts = f"; {small.counted} and {large.counted} are counted"
-            what = (
+            message = (
                 f"the estimate does not grow with the layer: {before:g} {unit}, and {after:g} for "
                 f"{large.work / max(1, small.work):.0f} times the work{counts}"
             )
             where = f"pattern {large.layer.pattern}, hook estimate_cost"
-            outcome.add(Finding("cost", "cost.growth", what, where, layer_text(large.layer)))
+            outcome.add(Finding("cost", "cost.growth", message, where, layer_text(large.layer)))
             return
 
 
@@ -294,8 +296,8 @@ def _counted(outcome: Outcome, rows: Sequence[_Row]) -> None:
     )
     off, cycles, row = worst
     if claims.cycles is not None and off > claims.cycles + 1e-9:
-        what = (
+        message = (
             f"estimated are {cycles:g} cycles, counted {row.counted}: {off:.1%} off, and {claims.cycles:.1%} is claimed"
         )
         where = f"pattern {row.layer.pattern}, hook estimate_cost"
-        outcome.add(Finding("cost", "cost.cycles", what, where, layer_text(row.layer)))
+        outcome.add(Finding("cost", "cost.cycles", message, where, layer_text(row.layer)))

@@ -26,8 +26,8 @@ def _documentation(outcome: Outcome, progress: Progress) -> None:
     subject = outcome.subject
     text, where = _readme(subject)
     if not text.strip():
-        what = f"there is no README: nobody is told what {subject.kind.name} is and what it can do"
-        outcome.find("documentation", what, where, "readme")
+        message = f"there is no README: nobody is told what {subject.kind.name} is and what it can do"
+        outcome.find("documentation", message, where, "readme")
         return
     if not _names(text, subject.kind.name):
         outcome.find("documentation", f"the README does not name the kind {subject.kind.name}", where, "readme")
@@ -52,17 +52,17 @@ def _readme(subject: Subject) -> tuple[str, str]:
     """Its text, and where it is: of the sources where they are known, else of what is installed."""
     source = source_of(subject)
     if source is not None:
-        given = read_project(source).get("project", {}).get("readme")
-        name = given.get("file") if isinstance(given, dict) else given
+        readme = read_project(source).get("project", {}).get("readme")
+        name = readme.get("file") if isinstance(readme, dict) else readme
         names = [name] if isinstance(name, str) else [*_READMES]
         for path in (source / name for name in names):
             if path.is_file():
                 return path.read_text(encoding="utf-8", errors="replace"), str(path)
         return "", str(source / names[0])
-    found = installed(subject)
-    if found is None:
+    distribution = installed(subject)
+    if distribution is None:
         return "", subject.plugin.entry.distribution
-    metadata = read(found, lambda one: one.read_text("METADATA")) or ""
+    metadata = read(distribution, lambda one: one.read_text("METADATA")) or ""
     headers, _, body = metadata.partition("\n\n")
     if not body.strip():  # before metadata 2.1 it was a header, its lines indented
         body = "\n".join(
@@ -96,8 +96,8 @@ def _attributes(outcome: Outcome, kind: TargetKind, text: str, where: str) -> No
     missing = [attribute.name for attribute in kind.attributes if not any(_names(text, n) for n in attribute.names)]
     if missing:
         noun = "attribute" if len(missing) == 1 else "attributes"
-        what = f"the README does not name the {noun} {', '.join(missing)} of {kind.name}"
-        outcome.find("documentation", what, where, "attributes")
+        message = f"the README does not name the {noun} {', '.join(missing)} of {kind.name}"
+        outcome.find("documentation", message, where, "attributes")
     for attribute, said in _told_defaults(kind, text):
         try:
             same = attribute.check(attribute.parse(said)) == attribute.default
@@ -105,8 +105,8 @@ def _attributes(outcome: Outcome, kind: TargetKind, text: str, where: str) -> No
             continue  # it is told in words
         if not same:
             default = "none" if attribute.default is None else spell(attribute.default)  # type: ignore[arg-type]  # a default is spelt
-            what = f"the README says that the default of {attribute.name} is {said}, and it is {default}"
-            outcome.find("documentation", what, where, "attributes")
+            message = f"the README says that the default of {attribute.name} is {said}, and it is {default}"
+            outcome.find("documentation", message, where, "attributes")
 
 
 def _told_defaults(kind: TargetKind, text: str) -> Iterator[tuple[Attribute, str]]:
@@ -127,15 +127,15 @@ def _told_defaults(kind: TargetKind, text: str) -> Iterator[tuple[Attribute, str
 
 def _faults(outcome: Outcome, runtime: Runtime, text: str, where: str) -> None:
     """Every code has a row in a table, or is told as a fault."""
-    told: set[int] = {int(code, 0) for code in re.findall(r"(?:fault|code)s?\s+`?(\d+|0x[0-9a-fA-F]+)", text)}
+    codes_in_text: set[int] = {int(code, 0) for code in re.findall(r"(?:fault|code)s?\s+`?(\d+|0x[0-9a-fA-F]+)", text)}
     for first in _first_cells(text):
-        told |= {
+        codes_in_text |= {
             int(number, 0) for number in _NUMBER.findall(first) if not number.startswith("0") or "x" in number.lower()
         }
         for low, high in _RANGE.findall(first):
             if 0 <= int(high) - int(low) <= _MAX_RANGE:
-                told |= set(range(int(low), int(high) + 1))
-    missing = [code for code in runtime.faults if code not in told]
+                codes_in_text |= set(range(int(low), int(high) + 1))
+    missing = [code for code in runtime.faults if code not in codes_in_text]
     if missing:
         noun = "fault" if len(missing) == 1 else "faults"
         codes = ", ".join(map(str, missing))
@@ -150,5 +150,5 @@ def _counters(outcome: Outcome, runtime: Runtime, text: str, where: str) -> None
         noun = "counter" if len(missing) == 1 else "counters"
         outcome.find("documentation", f"the README does not name the {noun} {', '.join(missing)}", where, "counters")
     if runtime.clock is not None and not re.search(r"clock|Hz\b", text):
-        what = f"the README says nothing of the clock, by which its cycles are time ({runtime.clock.hz:g} Hz)"
-        outcome.find("documentation", what, where, "counters")
+        message = f"the README says nothing of the clock, by which its cycles are time ({runtime.clock.hz:g} Hz)"
+        outcome.find("documentation", message, where, "counters")

@@ -16,7 +16,7 @@ from ...errors import ToolchainError, UmaError
 from ...hookspecs import Runtime
 from ...runtime.devices import CORE_FAULTS
 from ...toolchain.origins import PluginCodeError
-from ..fault_injection import Access, Case, Ending, Perturbed
+from ..fault_injection import Case, Ending, Perturbed, RegisterAccess
 from ..fuzz.layer import Layer
 from ..outcome import Check, Outcome, Progress
 from ..sample_layers import artifact_of, built, small_layers
@@ -110,13 +110,13 @@ def _changed(
     codes: set[int] = set()
     said: set[object] = set()
     for case, ending in zip(cases, endings, strict=True):
-        what = _wrong(case, ending, runtime)
+        message = _wrong(case, ending, runtime)
         if ending.code and not _is_told(case, ending):
             codes.add(ending.code)
-        if what is None or (what[0], ending.code) in said:
+        if message is None or (message[0], ending.code) in said:
             continue
-        said.add((what[0], ending.code))
-        outcome.find("driver", f"{what[1]}, where {case.shown}", f"layer {title}", what[0])
+        said.add((message[0], ending.code))
+        outcome.find("driver", f"{message[1]}, where {case.shown}", f"layer {title}", message[0])
     return codes, bool(said)
 
 
@@ -145,7 +145,7 @@ def _wrong(case: Case, ending: Ending, runtime: Runtime) -> tuple[str, str] | No
     return None
 
 
-def cases_of(accesses: Sequence[Access], constant_bytes: int, seed: int, *, reads: bool) -> Iterator[Case]:
+def cases_of(accesses: Sequence[RegisterAccess], constant_bytes: int, seed: int, *, reads: bool) -> Iterator[Case]:
     """Changes of what a driver does and sees; those that a device may survive least come first.
 
     Args:
@@ -174,9 +174,9 @@ def cases_of(accesses: Sequence[Access], constant_bytes: int, seed: int, *, read
     yield from _of_writes(writes, rng)
 
 
-def _some(numbered: Sequence[tuple[int, Access]]) -> Iterator[tuple[int, Access]]:
+def _some(numbered: Sequence[tuple[int, RegisterAccess]]) -> Iterator[tuple[int, RegisterAccess]]:
     """Of each register the first accesses, and the last."""
-    by_register: dict[int, list[tuple[int, Access]]] = {}
+    by_register: dict[int, list[tuple[int, RegisterAccess]]] = {}
     for at, one in numbered:
         by_register.setdefault(one.offset, []).append((at, one))
     for some in by_register.values():
@@ -184,7 +184,7 @@ def _some(numbered: Sequence[tuple[int, Access]]) -> Iterator[tuple[int, Access]
         yield from some[_PER_REGISTER:][-1:]
 
 
-def _of_reads(reads: Sequence[tuple[int, Access]]) -> Iterator[Case]:
+def _of_reads(reads: Sequence[tuple[int, RegisterAccess]]) -> Iterator[Case]:
     for at, one in _some(reads):
         where = f"the register at {one.offset:#x}"
         for value in dict.fromkeys(
@@ -193,7 +193,7 @@ def _of_reads(reads: Sequence[tuple[int, Access]]) -> Iterator[Case]:
             if value != one.value:
                 yield Case("read", one.device, at, one.offset, value, f"read {at}, of {where}, gives {value:#x}")
         yield Case("stuck", one.device, at, one.offset, 0, f"{where} never changes after read {at}, {one.value:#x}")
-    first: dict[int, tuple[int, Access]] = {}
+    first: dict[int, tuple[int, RegisterAccess]] = {}
     for at, one in reads:
         first.setdefault(one.offset, (at, one))
     for at, one in first.values():
@@ -202,7 +202,7 @@ def _of_reads(reads: Sequence[tuple[int, Access]]) -> Iterator[Case]:
             yield Case("reads", one.device, at, one.offset, value, shown)
 
 
-def _of_addresses(writes: Sequence[tuple[int, Access]]) -> Iterator[Case]:
+def _of_addresses(writes: Sequence[tuple[int, RegisterAccess]]) -> Iterator[Case]:
     """Pieces of memory that a device is given: those that it does not reach, and words that are others."""
     halves = sum(one.is_address for _, one in writes)
     device = next((one.device for _, one in writes if one.is_address), 0)
@@ -215,7 +215,7 @@ def _of_addresses(writes: Sequence[tuple[int, Access]]) -> Iterator[Case]:
                 yield Case("memory", device, piece, 4 * word, flip, shown)
 
 
-def _of_writes(writes: Sequence[tuple[int, Access]], rng: random.Random) -> Iterator[Case]:
+def _of_writes(writes: Sequence[tuple[int, RegisterAccess]], rng: random.Random) -> Iterator[Case]:
     plain = [(at, one) for at, one in writes if not one.is_address]
     for at, one in _some(plain):
         where = f"write {at}, of {one.value:#x} to {one.offset:#x},"
@@ -259,5 +259,5 @@ def _reached(outcome: Outcome, runtime: Runtime, reached: set[int], has_bus: boo
         noun, verb = ("fault", "was") if len(missing) == 1 else ("faults", "were")
         codes = ", ".join(f"{code} ({runtime.faults[code]})" for code in missing[:3])
         more = f" and {', '.join(map(str, missing[3:]))}" if missing[3:] else ""
-        what = f"{noun} {codes}{more} {verb} not reached, and the plugin does not say why by Claims.faults"
-        outcome.find("driver", what, "Runtime.faults", "reached")
+        message = f"{noun} {codes}{more} {verb} not reached, and the plugin does not say why by Claims.faults"
+        outcome.find("driver", message, "Runtime.faults", "reached")

@@ -10,11 +10,11 @@ __all__ = ["GRAPHS"]
 def _run(outcome: Outcome, progress: Progress) -> None:
     from ..fuzz import check_graphs
 
-    found = check_graphs(outcome.subject, progress)
-    for finding in found.findings:
+    result = check_graphs(outcome.subject, progress)
+    for finding in result.findings:
         outcome.add(finding)
-    outcome.notes += found.notes
-    outcome.skipped, outcome.unchecked = found.skipped, found.unchecked
+    outcome.notes += result.notes
+    outcome.skipped, outcome.unchecked = result.skipped, result.unchecked
 
 
 GRAPHS = Check("graphs", "random graphs around the layers, with the host and with others", "lowering", _run, "target")

@@ -10,11 +10,11 @@ __all__ = ["LAYERS"]
 def _run(outcome: Outcome, progress: Progress) -> None:
     from ..fuzz import check_layers
 
-    found = check_layers(outcome.subject, progress)
-    for finding in found.findings:
+    result = check_layers(outcome.subject, progress)
+    for finding in result.findings:
         outcome.add(finding)
-    outcome.notes += found.notes
-    outcome.skipped, outcome.clauses, outcome.unchecked = found.skipped, found.clauses, found.unchecked
+    outcome.notes += result.notes
+    outcome.skipped, outcome.clauses, outcome.unchecked = result.skipped, result.clauses, result.unchecked
 
 
 LAYERS = Check("layers", "layers that the patterns take, computed three ways", "lowering", _run, "target", runs=True)

@@ -12,9 +12,9 @@ __all__ = ["limits_of", "wrong_values"]
 
 def limits_of(attribute: Attribute) -> list[Any]:
     """Values at both ends of what an attribute takes, and its default: as targets hold them."""
-    found: list[Any] = [] if attribute.default is None else [attribute.default]
-    given = attribute.type
-    item = given.item if isinstance(given, (ListOf, MapOf)) else given
+    limits: list[Any] = [] if attribute.default is None else [attribute.default]
+    type_ = attribute.type
+    item = type_.item if isinstance(type_, (ListOf, MapOf)) else type_
     scalars: list[Any] = []
     if isinstance(item, tuple):
         scalars = list(item)
@@ -32,9 +32,11 @@ def limits_of(attribute: Attribute) -> list[Any]:
     elif item is str and attribute.pattern is None:
         scalars = ["text with a blank"]
     for scalar in scalars:
-        found.append([scalar] if isinstance(given, ListOf) else {"key": scalar} if isinstance(given, MapOf) else scalar)
+        limits.append(
+            [scalar] if isinstance(type_, ListOf) else {"key": scalar} if isinstance(type_, MapOf) else scalar
+        )
     unique: list[Any] = []
-    for value in found:
+    for value in limits:
         if not any(type(value) is type(other) and value == other for other in unique):
             unique.append(value)
     return unique
@@ -42,11 +44,11 @@ def limits_of(attribute: Attribute) -> list[Any]:
 
 def wrong_values(attribute: Attribute) -> Iterator[Any]:
     """Values that an attribute must not take, as objects."""
-    given = attribute.type
-    item = given.item if isinstance(given, (ListOf, MapOf)) else given
+    type_ = attribute.type
+    item = type_.item if isinstance(type_, (ListOf, MapOf)) else type_
 
     def wrapped(value: Any) -> Any:
-        return [value] if isinstance(given, ListOf) else {"key": value} if isinstance(given, MapOf) else value
+        return [value] if isinstance(type_, ListOf) else {"key": value} if isinstance(type_, MapOf) else value
 
     if isinstance(item, tuple):
         yield wrapped("no such choice" if isinstance(item[0], str) else max(int(one) for one in item) + 1)

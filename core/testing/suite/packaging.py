@@ -62,7 +62,7 @@ class _Packed:
 
 def _packaging(outcome: Outcome, progress: Progress) -> None:
     subject = outcome.subject
-    source, found = source_of(subject), installed(subject)
+    source, distribution = source_of(subject), installed(subject)
     package = imported_package(subject)
     packed: _Packed | None = None
     if source is not None:
@@ -75,9 +75,9 @@ def _packaging(outcome: Outcome, progress: Progress) -> None:
         packed = _built(outcome, source)
         if packed is not None and inside is not None:
             _compare(outcome, packed, dict(files_below(inside)))
-    elif found is not None:
-        packed = _of_installed(found)
-        _compare_record(outcome, found)
+    elif distribution is not None:
+        packed = _of_installed(distribution)
+        _compare_record(outcome, distribution)
     if packed is None:
         if not outcome.notes and not outcome.findings:
             outcome.skipped = f"there is neither a distribution {subject.plugin.entry.distribution} nor a source tree"
@@ -109,10 +109,10 @@ def _built(outcome: Outcome, source: Path) -> _Packed | None:
         outcome.note(f"no wheel was built: {top}, which the project builds with, is not installed here")
         return None
     with tempfile.TemporaryDirectory(prefix="uma-check-") as name:
-        copy, made = Path(name, "source"), Path(name, "wheel")
-        made.mkdir()
+        copy, output = Path(name, "source"), Path(name, "wheel")
+        output.mkdir()
         shutil.copytree(source, copy, ignore=_LEFT_OUT, symlinks=True)
-        command = [sys.executable, "-c", _BACKEND, backend, str(made), *paths]
+        command = [sys.executable, "-c", _BACKEND, backend, str(output), *paths]
         try:
             done = subprocess.run(
                 command, cwd=copy, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False
@@ -122,7 +122,7 @@ def _built(outcome: Outcome, source: Path) -> _Packed | None:
                 "packaging", f"building the wheel takes more than {_BUILD_TIMEOUT_S:g} s", str(source), "wheel"
             )
             return None
-        wheels = list(made.glob("*.whl"))
+        wheels = list(output.glob("*.whl"))
         if done.returncode != 0 or len(wheels) != 1:
             last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it made no wheel"]
             outcome.find("packaging", f"the wheel cannot be built: {last[0][:300]}", str(source), "wheel")
@@ -143,11 +143,11 @@ def _of_wheel(path: Path) -> _Packed:
     return _Packed(f"the wheel {path.name}", names, metadata, _points_of(text), _licence_files(names))
 
 
-def _of_installed(found: Distribution) -> _Packed:
-    names = frozenset(str(file) for file in read(found, lambda one: one.files or []) or ())
-    raw: str | None = read(found, lambda one: one.read_text("METADATA"))
+def _of_installed(distribution: Distribution) -> _Packed:
+    names = frozenset(str(file) for file in read(distribution, lambda one: one.files or []) or ())
+    raw: str | None = read(distribution, lambda one: one.read_text("METADATA"))
     metadata = Parser().parsestr(raw or "")
-    text = read(found, lambda one: one.read_text("entry_points.txt")) or ""
+    text = read(distribution, lambda one: one.read_text("entry_points.txt")) or ""
     return _Packed("what is installed", names, metadata, _points_of(text), _licence_files(names))
 
 
@@ -159,8 +159,8 @@ def _points_of(text: str) -> dict[str, str]:
 
 
 def _licence_files(names: frozenset[str]) -> tuple[str, ...]:
-    within = [name for name in names if ".dist-info/" in name]
-    return tuple(sorted(name for name in within if re.search(r"licen[cs]e|copying|notice", name, re.IGNORECASE)))
+    files = [name for name in names if ".dist-info/" in name]
+    return tuple(sorted(name for name in files if re.search(r"licen[cs]e|copying|notice", name, re.IGNORECASE)))
 
 
 def _compare(outcome: Outcome, packed: _Packed, sources: Mapping[str, Path]) -> None:
@@ -174,19 +174,19 @@ def _compare(outcome: Outcome, packed: _Packed, sources: Mapping[str, Path]) -> 
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             noun = {"C": "C file", "Python": "module", "other": "file"}[kind] + ("s" if len(names) > 1 else "")
-            what = f"{packed.what} lacks the {noun} {', '.join(names[:3])}{more}, which the sources have"
-            outcome.find("packaging", what, str(sources[names[0]]), "files")
+            message = f"{packed.what} lacks the {noun} {', '.join(names[:3])}{more}, which the sources have"
+            outcome.find("packaging", message, str(sources[names[0]]), "files")
     if not any(name.endswith("/py.typed") for name in packed.files) and any("/" in name for name in sources):
-        what = f"{packed.what} has no py.typed: type checkers take nothing that it declares"
-        outcome.find("packaging", what, next(iter(sources)).partition("/")[0], "types")
+        message = f"{packed.what} has no py.typed: type checkers take nothing that it declares"
+        outcome.find("packaging", message, next(iter(sources)).partition("/")[0], "types")
 
 
-def _compare_record(outcome: Outcome, found: Distribution) -> None:
+def _compare_record(outcome: Outcome, distribution: Distribution) -> None:
     """What was installed is there, and nothing of the package is there that was not installed."""
     import base64
     import hashlib
 
-    listed = read(found, lambda one: list(one.files or [])) or []
+    listed = read(distribution, lambda one: list(one.files or [])) or []
     if not listed:
         outcome.note("the installed distribution has no list of its files")
         return
@@ -210,60 +210,62 @@ def _compare_record(outcome: Outcome, found: Distribution) -> None:
             if name not in names:
                 outcome.find("packaging", f"the file {name} is in no list of what was installed", str(path), "files")
         if f"{package.name}/py.typed" not in names:
-            what = "py.typed was not installed: type checkers take nothing that the package declares"
-            outcome.find("packaging", what, package.name, "types")
+            message = "py.typed was not installed: type checkers take nothing that the package declares"
+            outcome.find("packaging", message, package.name, "types")
 
 
 def _licence(outcome: Outcome, packed: _Packed) -> None:
     named = packed.metadata.get("License-Expression") or packed.metadata.get("License")
     classified = [line for line in packed.metadata.get_all("Classifier", []) if line.startswith("License ::")]
     if not named and not classified:
-        what = f"the metadata of {packed.what} name no licence"
-        outcome.find("packaging", what, 'license = "..." under [project]', "licence")
+        message = f"the metadata of {packed.what} name no licence"
+        outcome.find("packaging", message, 'license = "..." under [project]', "licence")
     if not packed.licences:
-        what = f"{packed.what} has no file with the text of the licence"
-        outcome.find("packaging", what, "license-files under [project]", "licence")
+        message = f"{packed.what} has no file with the text of the licence"
+        outcome.find("packaging", message, "license-files under [project]", "licence")
 
 
 def _points(outcome: Outcome, packed: _Packed) -> None:
     plugin = outcome.subject.plugin
     for name in (*plugin.kinds, *plugin.aliases):
         if name not in packed.points:
-            what = f"{packed.what} has no entry point for {name!r}, which the plugin registers"
-            outcome.find("packaging", what, f"group {GROUP}", "entry_points")
+            message = f"{packed.what} has no entry point for {name!r}, which the plugin registers"
+            outcome.find("packaging", message, f"group {GROUP}", "entry_points")
     for name, value in packed.points.items():
         module = value.partition(":")[0].partition(".")[0].strip()
         at_all = {f"{module}/__init__.py", f"{module}.py"} & packed.files
         if module == package_name(outcome.subject) and not at_all and packed.what != "what is installed":
-            what = f"{packed.what} has no module {module}, which its entry point {name!r} names"
-            outcome.find("packaging", what, f"group {GROUP}", "entry_points")
+            message = f"{packed.what} has no module {module}, which its entry point {name!r} names"
+            outcome.find("packaging", message, f"group {GROUP}", "entry_points")
 
 
 def _requirements(outcome: Outcome, packed: _Packed) -> None:
     """It says with which cores it works: from which, and up to which."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    wanted: list[Requirement] = []
+    requirements: list[Requirement] = []
     for line in packed.metadata.get_all("Requires-Dist", []):
         try:
-            made = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             outcome.find("packaging", f"a requirement cannot be read: {line!r}", packed.what, "requirements")
             continue
-        if normalised(made.name) == CORE:
-            wanted.append(made)
-    if not wanted:
-        what = f"{packed.what} does not require {CORE}: pip cannot tell with which cores it works"
-        outcome.find("packaging", what, "dependencies under [project]", "requirements")
+        if normalised(requirement.name) == CORE:
+            requirements.append(requirement)
+    if not requirements:
+        message = f"{packed.what} does not require {CORE}: pip cannot tell with which cores it works"
+        outcome.find("packaging", message, "dependencies under [project]", "requirements")
         return
-    operators = {spec.operator for one in wanted for spec in one.specifier}
+    operators = {spec.operator for one in requirements for spec in one.specifier}
     exact = operators & {"==", "~=", "==="}
     if not exact and not operators & {">=", ">"}:
-        what = f"the requirement {wanted[0]} has no lower bound"
-        outcome.find("packaging", what, "dependencies under [project]", "requirements")
+        message = f"the requirement {requirements[0]} has no lower bound"
+        outcome.find("packaging", message, "dependencies under [project]", "requirements")
     if not exact and not operators & {"<", "<="}:
-        what = f"the requirement {wanted[0]} has no upper bound: a later core may break it, and pip installs it"
-        outcome.find("packaging", what, "dependencies under [project]", "requirements")
+        message = (
+            f"the requirement {requirements[0]} has no upper bound: a later core may break it, and pip installs it"
+        )
+        outcome.find("packaging", message, "dependencies under [project]", "requirements")
 
 
 def _types(outcome: Outcome, source: Path | None, package: Path | None) -> None:
@@ -285,8 +287,8 @@ def _types(outcome: Outcome, source: Path | None, package: Path | None) -> None:
         return
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     if done.returncode not in (0, 1) or (done.returncode and not errors):
-        told = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it says nothing"]
-        outcome.note(f"types were not checked: mypy failed: {told[0][:200]}")
+        last_line = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it says nothing"]
+        outcome.note(f"types were not checked: mypy failed: {last_line[0][:200]}")
     elif errors:
         place, _, text = errors[0].partition(": error: ")
         more = f"; {len(errors) - 1} more" if len(errors) > 1 else ""

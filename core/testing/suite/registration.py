@@ -36,7 +36,7 @@ def _attributes(outcome: Outcome) -> int:
         where = f"attribute {attribute.name}"
         for value in limits_of(attribute):
             tried += 1
-            target = _made(outcome, attribute, value)
+            target = _make_target(outcome, attribute, value)
             if target is not None:
                 _round_trip(outcome, target, where)
                 _accepted(outcome, target, where)
@@ -48,14 +48,14 @@ def _attributes(outcome: Outcome) -> int:
     return tried
 
 
-def _made(outcome: Outcome, attribute: Attribute, value: Any) -> Target | None:
+def _make_target(outcome: Outcome, attribute: Attribute, value: Any) -> Target | None:
     """The target with that value; a finding where a value that the attribute takes is refused."""
     subject = outcome.subject
-    given = {**subject.target.attrs, attribute.name: value}
+    attrs = {**subject.target.attrs, attribute.name: value}
     try:
-        made = Target(subject.kind, given)
-        made.get_attr(attribute.name)
-        return made
+        target = Target(subject.kind, attrs)
+        target.get_attr(attribute.name)
+        return target
     except UsageError:
         return None  # a canonicaliser may refuse what does not go together: that is an answer
     except PluginError as error:
@@ -70,14 +70,16 @@ def _refused(outcome: Outcome, attribute: Attribute, value: Any) -> None:
         Target(subject.kind, {**subject.target.attrs, attribute.name: value})
     except UsageError as error:
         if attribute.name not in f"{error.what}{error.where}":
-            what = f"-{attribute.name}={shown(value)} is refused with an error that does not name it: {error.what}"
-            outcome.find("registration", what, f"attribute {attribute.name}", "attributes")
+            message = f"-{attribute.name}={shown(value)} is refused with an error that does not name it: {error.what}"
+            outcome.find("registration", message, f"attribute {attribute.name}", "attributes")
     except UmaError as error:
-        what = f"-{attribute.name}={shown(value)} should be refused as wrong usage, but the plugin fails: {error.what}"
-        outcome.find("registration", what, f"attribute {attribute.name}", "attributes")
+        message = (
+            f"-{attribute.name}={shown(value)} should be refused as wrong usage, but the plugin fails: {error.what}"
+        )
+        outcome.find("registration", message, f"attribute {attribute.name}", "attributes")
     else:
-        what = f"-{attribute.name}={shown(value)} is taken though it does not fit: {attribute.allowed()}"
-        outcome.find("registration", what, f"attribute {attribute.name}", "attributes")
+        message = f"-{attribute.name}={shown(value)} is taken though it does not fit: {attribute.allowed()}"
+        outcome.find("registration", message, f"attribute {attribute.name}", "attributes")
 
 
 def _round_trip(outcome: Outcome, target: Target, where: str) -> None:
@@ -88,12 +90,12 @@ def _round_trip(outcome: Outcome, target: Target, where: str) -> None:
         try:
             again = plugins.target(form)
         except UmaError as error:
-            what = f"the {name} of a target cannot be read back: {error.what}"
-            outcome.find("registration", what, f"{where}, {shown(str(form))}", "round_trips")
+            message = f"the {name} of a target cannot be read back: {error.what}"
+            outcome.find("registration", message, f"{where}, {shown(str(form))}", "round_trips")
             continue
         if again != target or again.derived != target.derived or str(again) != str(target):
-            what = f"the {name} of a target stands for another one: {again}"
-            outcome.find("registration", what, f"{where}, {shown(str(form))}", "round_trips")
+            message = f"the {name} of a target stands for another one: {again}"
+            outcome.find("registration", message, f"{where}, {shown(str(form))}", "round_trips")
 
 
 def _accepted(outcome: Outcome, target: Target, where: str) -> None:

@@ -47,15 +47,15 @@ def fault_in(text: str, known: Collection[str], required: Collection[str], lists
     for name in required:
         if name not in used:
             return f"{{{name}}} is not mentioned"
-    for found in _PLACEHOLDER.finditer(text):
-        if found.group(1) in lists and not _is_argument(text, found):
-            return f"{{{found.group(1)}}} stands for several operands, and is no argument of a call by itself"
+    for match in _PLACEHOLDER.finditer(text):
+        if match.group(1) in lists and not _is_argument(text, match):
+            return f"{{{match.group(1)}}} stands for several operands, and is no argument of a call by itself"
     return None if _is_one_expression(plain) else "it is not one expression: mind brackets and commas"
 
 
 def _match(plain: str) -> str:
-    found = _PLAIN.match(plain)
-    return found.group() if found else ""
+    match = _PLAIN.match(plain)
+    return match.group() if match else ""
 
 
 def _is_one_expression(plain: str) -> bool:
@@ -70,17 +70,17 @@ def _is_one_expression(plain: str) -> bool:
     return not open_brackets and bool(plain.strip())
 
 
-def _is_argument(text: str, found: re.Match[str]) -> bool:
+def _is_argument(text: str, match: re.Match[str]) -> bool:
     """Whether a placeholder stands between brackets and commas."""
-    before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+    before, after = text[: match.start()].rstrip()[-1:], text[match.end() :].lstrip()[:1]
     return before in ("(", ",") and after in (")", ",")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """``text`` with each placeholder replaced by an expression of C, in parentheses where it needs them."""
 
-    def operand(found: re.Match[str]) -> str:
-        value = values[found.group(1)]
-        return value if _is_argument(text, found) or _PRIMARY.fullmatch(value) else f"({value})"
+    def operand(match: re.Match[str]) -> str:
+        value = values[match.group(1)]
+        return value if _is_argument(text, match) or _PRIMARY.fullmatch(value) else f"({value})"
 
     return _PLACEHOLDER.sub(operand, text)

@@ -53,7 +53,7 @@ BINARY = (
 Number = int | float | bool
 
 Meaning = Callable[..., Any]
-"""A function of Python's values: bool, int or float, as the dtypes say. It may raise `Fault`."""
+"""A function of Python's values: bool, int or float, as the dtypes say. It may raise `UndefinedResult`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -198,10 +198,10 @@ class Imm(Expr):
         if is_float(dtype):
             value = round_float(value, dtype)
         else:
-            whole = value.is_integer() if isinstance(value, float) else int(value) == value
+            is_whole = value.is_integer() if isinstance(value, float) else int(value) == value
             low, high = bounds(dtype)
-            if not whole or not low <= value <= high:
-                require(whole, f"{value!r} is not a whole number, as {dtype} must be")
+            if not is_whole or not low <= value <= high:
+                require(is_whole, f"{value!r} is not a whole number, as {dtype} must be")
                 require(False, f"constant {value} does not fit {dtype}")
             value = bool(value) if dtype == "bool" else int(value)
         object.__setattr__(self, "value", value)
@@ -417,8 +417,8 @@ class Call(Expr):
         fits = dtype in row.takes and all(arg.dtype == dtype for arg in args)
         if is_float(row.takes[0]):
             require(fits, f"{name} takes arguments of one float type")
-        given = " and ".join(dict.fromkeys(arg.dtype for arg in args))
-        require(fits, f"{name} takes {' or '.join(row.takes)}, not {given}")
+        dtypes = " and ".join(dict.fromkeys(arg.dtype for arg in args))
+        require(fits, f"{name} takes {' or '.join(row.takes)}, not {dtypes}")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "args", args)
         object.__setattr__(self, "dtype", row.result(dtype))

@@ -17,7 +17,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from ...support.interning import Node, keep
+from ...support.interning import Node, set_fact
 
 if TYPE_CHECKING:
     from .exprs import Buffer, Expr, Var
@@ -124,9 +124,10 @@ class Fields:
     """
 
     def __init__(self, cls: type[Node]) -> None:
-        told = {field.name: field.metadata for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # nodes are
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # nodes are
+        metadata = {field.name: field.metadata for field in fields}
         self.all = tuple(
-            _field(parameter, told.get(parameter.name, {}))
+            _field(parameter, metadata.get(parameter.name, {}))
             for parameter in list(inspect.signature(cls.__init__).parameters.values())[1:]
         )
         self.operands = self._getter("expr", "view")
@@ -149,41 +150,41 @@ class Fields:
 
     def _getter(self, kind: Kind, through: Kind | None = None) -> Parts:
         """Gives what the fields of a kind hold, and the operands of what those of kind ``through`` hold."""
-        wanted = [field for field in self.all if field.kind in (kind, through)]
-        simple = all(field.kind == kind for field in wanted)
-        if not wanted:
+        selected = [field for field in self.all if field.kind in (kind, through)]
+        simple = all(field.kind == kind for field in selected)
+        if not selected:
             return lambda node: ()
-        if simple and len(wanted) == 1 and wanted[0].many:
-            return attrgetter(wanted[0].name)
-        if simple and not any(field.many or "None" in field.annotation for field in wanted):
-            getter = attrgetter(*(field.name for field in wanted))
-            return getter if len(wanted) > 1 else lambda node: (getter(node),)
+        if simple and len(selected) == 1 and selected[0].many:
+            return attrgetter(selected[0].name)
+        if simple and not any(field.many or "None" in field.annotation for field in selected):
+            getter = attrgetter(*(field.name for field in selected))
+            return getter if len(selected) > 1 else lambda node: (getter(node),)
 
         def parts(node: Any) -> tuple[Any, ...]:
-            found: list[Any] = []
-            for field in wanted:
-                held = getattr(node, field.name)
-                held = held if field.many else () if held is None else (held,)
-                for one in held:
-                    found += (one,) if field.kind == kind else operands(one)
-            return tuple(found)
+            nodes: list[Any] = []
+            for field in selected:
+                value = getattr(node, field.name)
+                value = value if field.many else () if value is None else (value,)
+                for one in value:
+                    nodes += (one,) if field.kind == kind else operands(one)
+            return tuple(nodes)
 
         return parts
 
 
-def _field(parameter: inspect.Parameter, told: Any) -> Field:
+def _field(parameter: inspect.Parameter, metadata: Any) -> Field:
     kind, many = _KINDS.get(parameter.annotation, ("plain", False))
     spread = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-    kind = told.get("kind", kind)
+    kind = metadata.get("kind", kind)
     return Field(
-        parameter.name, kind, many or spread, spread, told.get("access"), parameter.annotation, parameter.default
+        parameter.name, kind, many or spread, spread, metadata.get("access"), parameter.annotation, parameter.default
     )
 
 
 class _FieldsByClass(dict[type[Node], Fields]):
     def __missing__(self, cls: type[Node]) -> Fields:
-        found = self[cls] = Fields(cls)
-        return found
+        fields = self[cls] = Fields(cls)
+        return fields
 
 
 _FIELDS = _FieldsByClass()
@@ -228,8 +229,8 @@ def declares(stmt: Stmt) -> Var | Buffer | None:
 def named(node: Expr | Stmt) -> tuple[str, ...]:
     """The names that a node itself declares: of a variable or buffer, or its label."""
     fields = fields_of(type(node))
-    held = [getattr(node, name) for name in fields.names]
-    return tuple([one if isinstance(one, str) else one.name for one in held])
+    symbols = [getattr(node, name) for name in fields.names]
+    return tuple([one if isinstance(one, str) else one.name for one in symbols])
 
 
 def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
@@ -237,20 +238,20 @@ def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
     fields = _FIELDS[type(node)]
     if not fields.accessed:
         return ()
-    found = []
+    result = []
     for position in fields.accessed:
         field = fields.all[position]
-        held, access = getattr(node, field.name), field.access
+        value, access = getattr(node, field.name), field.access
         if field.kind == "buffer":
             assert isinstance(access, tuple)  # a node tells itself of views alone
-            found.append(Access(held, getattr(node, fields.all[position + 1].name), *access))
+            result.append(Access(value, getattr(node, fields.all[position + 1].name), *access))
             continue
-        shown = held if field.many else (held,)
+        shown = value if field.many else (value,)
         roles = getattr(node, access) if isinstance(access, str) else (access,) * len(shown)
-        extents = node.extents[len(found) :]  # type: ignore[union-attr]  # what has views says how much they show
+        extents = node.extents[len(result) :]  # type: ignore[union-attr]  # what has views says how much they show
         for view, (reads, writes), shape in zip(shown, roles, extents, strict=False):
-            found.append(Access(view.buffer, view.start, reads, writes, view, shape))
-    return tuple(found)
+            result.append(Access(view.buffer, view.start, reads, writes, view, shape))
+    return tuple(result)
 
 
 def walk(node: Expr | Stmt) -> Iterator[Expr | Stmt]:
@@ -283,7 +284,7 @@ def gathered(function: Callable[[Expr | Stmt, list[Fact]], Fact]) -> Callable[[E
     has any, and kept as long as that is. However deep the node is, this does not recurse.
     """
 
-    def held(node: Expr | Stmt) -> Fact | None:
+    def cached_fact(node: Expr | Stmt) -> Fact | None:
         facts = getattr(node, "_facts", None)
         if facts is not None and function in facts:
             return cast(Fact, facts[function])
@@ -291,19 +292,19 @@ def gathered(function: Callable[[Expr | Stmt, list[Fact]], Fact]) -> Callable[[E
 
     @wraps(function)
     def asked(node: Expr | Stmt) -> Fact:
-        found = held(node)
-        pending = [node] if found is None else []
+        result = cached_fact(node)
+        pending = [node] if result is None else []
         while pending:
-            within = [(part, held(part)) for part in parts(pending[-1])]
-            missing = [part for part, fact in within if fact is None]
+            part_facts = [(part, cached_fact(part)) for part in parts(pending[-1])]
+            missing = [part for part, fact in part_facts if fact is None]
             if missing:
                 pending += missing
                 continue
             top = pending.pop()
-            found = function(top, [fact for _, fact in within if fact is not None])
-            keep(top, function, found)
-        assert found is not None
-        return found
+            result = function(top, [fact for _, fact in part_facts if fact is not None])
+            set_fact(top, function, result)
+        assert result is not None
+        return result
 
     return asked
 
@@ -327,19 +328,21 @@ def rebuild(node: AnyNode, exprs: Sequence[Expr], inner: Sequence[Stmt] = ()) ->
     # Nodes are equal if they are the same.
     if tuple(exprs) == fields.operands(node) and tuple(inner) == fields.bodies(node):
         return node
-    rest, left = iter(exprs), iter(inner)
+    rest, statements = iter(exprs), iter(inner)
     args: list[Any] = []
     for field in fields.all:
-        held = getattr(node, field.name)
+        value = getattr(node, field.name)
         if field.kind == "expr":
-            held = tuple(islice(rest, len(held))) if field.many else next(rest)
-        elif field.kind == "stmt" and held is not None:
-            held = tuple(islice(left, len(held))) if field.many else next(left)
+            value = tuple(islice(rest, len(value))) if field.many else next(rest)
+        elif field.kind == "stmt" and value is not None:
+            value = tuple(islice(statements, len(value))) if field.many else next(statements)
         elif field.kind == "view":
-            moved = [rebuild(view, tuple(islice(rest, len(view.start)))) for view in (held if field.many else (held,))]
-            held = tuple(moved) if field.many else moved[0]
-        args += held if field.spread else (held,)
-    return cast(AnyNode, node.made(*args))
+            views = [
+                rebuild(view, tuple(islice(rest, len(view.start)))) for view in (value if field.many else (value,))
+            ]
+            value = tuple(views) if field.many else views[0]
+        args += value if field.spread else (value,)
+    return cast(AnyNode, node.from_fields(*args))
 
 
 def map_fields(
@@ -387,4 +390,4 @@ def map_fields(
     if new == old:  # nodes are equal if they are the same
         return node
     args = [one for field, held in zip(fields, new, strict=True) for one in (held if field.spread else (held,))]
-    return cast(AnyNode, node.made(*args))
+    return cast(AnyNode, node.from_fields(*args))

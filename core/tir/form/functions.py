@@ -217,8 +217,8 @@ _FORMATS = {"float32": ("<f", "<I"), "float64": ("<d", "<Q"), "uint32": ("<I", "
 
 def _same_bits(dtype: str) -> Callable[[Value], Value]:
     """The value of the other kind that has the bits of one of ``dtype``."""
-    given, made = map(struct.Struct, _FORMATS[dtype])
-    return lambda a: made.unpack(given.pack(a))[0]
+    source, target = map(struct.Struct, _FORMATS[dtype])
+    return lambda a: target.unpack(source.pack(a))[0]
 
 
 FUNCTIONS: dict[str, Function] = {

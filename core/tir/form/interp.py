@@ -54,7 +54,7 @@ from .nodes import (
     Wait,
 )
 from .printer import headline, in_flight
-from .scalar_semantics import Fault, binary
+from .scalar_semantics import UndefinedResult, binary
 from .verify import verify
 from .visit import operands, variables
 
@@ -105,23 +105,23 @@ def interpret(
 
     verify(func)
     machine = _Machine(_Flights(), None if max_iterations is None else _Budget(max_iterations))
-    given = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
-    if set(arrays) != given:
-        names = ", ".join(sorted(set(arrays) ^ given))
+    input_names = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
+    if set(arrays) != input_names:
+        names = ", ".join(sorted(set(arrays) ^ input_names))
         raise InterpreterError(f"arrays are missing or unknown: {names}", where="interpreter")
     for param in func.params:
         buffer = param.buffer
         elements: list[Value] = [None] * buffer.size
-        if buffer.name in given:
+        if buffer.name in input_names:
             array = arrays[buffer.name]
             if array.shape != buffer.shape or array.dtype != np.dtype(buffer.dtype):
-                found, wanted = f"{array.dtype}{array.shape}", f"{buffer.dtype}{buffer.shape}"
-                raise InterpreterError(f"{buffer.name!r} must be {wanted}, not {found}", where="interpreter")
+                actual, expected = f"{array.dtype}{array.shape}", f"{buffer.dtype}{buffer.shape}"
+                raise InterpreterError(f"{buffer.name!r} must be {expected}, not {actual}", where="interpreter")
             elements = array.ravel().tolist()
         machine.memory[buffer] = elements
     buffers = {param.buffer.name: param.buffer for param in func.params}
-    for out, given_name, distance in overlaps:
-        over, x = machine.memory[buffers[out]], buffers[given_name]
+    for out, input_name, distance in overlaps:
+        over, x = machine.memory[buffers[out]], buffers[input_name]
         if not isinstance(over, Overlaid):
             over = machine.memory[buffers[out]] = Overlaid(buffers[out])
         over.lay_over(x, machine.memory[x], distance)
@@ -194,7 +194,7 @@ class _Held(list[Value]):
 
     def _at(self, position: int) -> int:
         if not 0 <= position - self.first < len(self.elements):
-            raise Fault(f"element {position} of {self.name!r} lies in a row that is not held")
+            raise UndefinedResult(f"element {position} of {self.name!r} lies in a row that is not held")
         return position - self.first
 
     def __getitem__(self, position: Any) -> Value:
@@ -270,7 +270,7 @@ class _Flights:
     def __init__(self) -> None:
         self.queues: dict[Queue, list[_Flight]] = {}
 
-    def of(self, elements: list[Value]) -> Iterator[tuple[_Flight, _Use]]:
+    def uses_in(self, elements: list[Value]) -> Iterator[tuple[_Flight, _Use]]:
         """The uses of some memory."""
         under = elements.elements if isinstance(elements, _Ahead) else elements
         for flights in self.queues.values():
@@ -279,15 +279,15 @@ class _Flights:
 
     def writing(self, elements: list[Value], position: int) -> _Flight | None:
         """The one that writes an element."""
-        return next((flight for flight, use in self.of(elements) if position in use.arriving), None)
+        return next((flight for flight, use in self.uses_in(elements) if position in use.arriving), None)
 
     def check_free(self, buffer: Buffer, elements: list[Value], positions: Iterable[int]) -> None:
         """Raise a fault if elements cannot be written now."""
-        for flight, use in self.of(elements):
+        for flight, use in self.uses_in(elements):
             for used, does in ((use.arriving.keys(), "writes"), (use.read, "reads")):
                 if not used.isdisjoint(positions):
                     what = f"an element of {buffer.name!r} is written while {flight} {does} it"
-                    raise Fault(f"{what}: {headline(flight.stmt)}")
+                    raise UndefinedResult(f"{what}: {headline(flight.stmt)}")
 
     def start(self, queue: Queue, flight: _Flight) -> None:
         for use in flight.uses:
@@ -354,7 +354,7 @@ class _Machine:
         def guarded() -> None:
             try:
                 run()
-            except Fault as fault:
+            except UndefinedResult as fault:
                 used = dict.fromkeys(var for expr in operands(stmt) for var in variables(expr))
                 values = ", ".join(f"{var.name} = {self.values[var]}" for var in used)
                 where = headline(stmt) + (f"   with {values}" if values else "")
@@ -433,7 +433,7 @@ class _Machine:
             elements: list[Value] = [None] * buffer.size
             memory[buffer] = elements
             body()
-            for flight, _ in self.flights.of(elements):
+            for flight, _ in self.flights.uses_in(elements):
                 what = f"{buffer.name!r} ceases to exist, and {flight} has not been waited for"
                 raise InterpreterError(what, where=headline(flight.stmt))
 
@@ -466,13 +466,13 @@ class _Machine:
         def run() -> None:
             extents = [extent() for extent in shape]
             if min(extents, default=0) < 0:
-                raise Fault(f"a copy has extents {extents}")
+                raise UndefinedResult(f"a copy has extents {extents}")
             into, out_of = to_window(), source_window()
             elements = list(product(*map(range, extents)))
             written = [into.position(indices) for indices in elements]
             read = [out_of.position(indices) for indices in elements]
             if len(set(written)) < len(written) or (to is source and not set(written).isdisjoint(read)):
-                raise Fault(f"a copy writes elements of {to.name!r} twice, or reads what it writes")
+                raise UndefinedResult(f"a copy writes elements of {to.name!r} twice, or reads what it writes")
             values = [memory[source][position] for position in read]
             if None in values:
                 raise self.missing(source, read[values.index(None)], "copied")
@@ -502,17 +502,17 @@ class _Machine:
         def run() -> None:
             ahead: dict[int, _Ahead] = {}
             for param, window in windows:
-                found = inner.windows[param] = window()
-                elements = self.memory[found.buffer]
+                view_window = inner.windows[param] = window()
+                elements = self.memory[view_window.buffer]
                 started = stmt.queue is not None
                 inner.memory[param] = ahead.setdefault(id(elements), _Ahead(elements)) if started else elements
-                _check_aligned(param, found)
+                _check_aligned(param, view_window)
             for var, value in values:
                 inner.values[var] = value()
             try:
                 description()
             except InterpreterError as error:
-                raise Fault(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
+                raise UndefinedResult(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
             if stmt.queue is not None:
                 uses = tuple([_Use(seen.elements, seen.read, seen.arriving) for seen in ahead.values()])
                 self.flights.start(stmt.queue, _Flight(stmt, uses))
@@ -522,10 +522,10 @@ class _Machine:
     # Expressions
 
     def expr(self, expr: Expr) -> Evaluate:
-        found = self.compiled.get(expr)
-        if found is None:
-            found = self.compiled[expr] = self.plain_expr(expr)
-        return found
+        evaluate = self.compiled.get(expr)
+        if evaluate is None:
+            evaluate = self.compiled[expr] = self.plain_expr(expr)
+        return evaluate
 
     def plain_expr(self, expr: Expr) -> Evaluate:
         special = _EVALUATED.get(type(expr))
@@ -574,15 +574,15 @@ class _Machine:
 
         return run
 
-    def missing(self, buffer: Buffer, position: int, used: str) -> Fault:
+    def missing(self, buffer: Buffer, position: int, used: str) -> UndefinedResult:
         """The use of an element that holds no value."""
         if buffer in self.overlaid:
-            return Fault(f"an element of {buffer.name!r} is {used} after another one was written over it")
+            return UndefinedResult(f"an element of {buffer.name!r} is {used} after another one was written over it")
         flight = self.flights.writing(self.memory[buffer], position)
         if flight is None:
-            return Fault(f"an element of {buffer.name!r} is {used} before it is written")
+            return UndefinedResult(f"an element of {buffer.name!r} is {used} before it is written")
         what = f"an element of {buffer.name!r} is {used} while {flight} writes it"
-        return Fault(f"{what}: {headline(flight.stmt)}")
+        return UndefinedResult(f"{what}: {headline(flight.stmt)}")
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
         """Evaluates to the position of an element within the memory of its buffer."""
@@ -634,8 +634,10 @@ _EVALUATED: dict[type[Expr], Callable[[_Machine, Any], Evaluate]] = {
 """What an expression is that has no `meaning`, or not always one."""
 
 
-def _outside(buffer: Buffer, dimension: int, index: int) -> Fault:
-    return Fault(f"index {index} is outside dimension {dimension} of {buffer.name!r}, of {buffer.shape[dimension]}")
+def _outside(buffer: Buffer, dimension: int, index: int) -> UndefinedResult:
+    return UndefinedResult(
+        f"index {index} is outside dimension {dimension} of {buffer.name!r}, of {buffer.shape[dimension]}"
+    )
 
 
 def _check_aligned(param: Buffer, window: _Window) -> None:
@@ -643,4 +645,4 @@ def _check_aligned(param: Buffer, window: _Window) -> None:
     offset = window.position([0] * len(window.axes)) * itemsize(param.dtype)
     if offset % param.alignment:
         what = f"starts {offset} bytes into {window.buffer.name!r}, not at a multiple of {param.alignment} bytes"
-        raise Fault(f"what is given for {param.name!r} {what}")
+        raise UndefinedResult(f"what is given for {param.name!r} {what}")

@@ -126,7 +126,7 @@ class Seq(Stmt):
         require(flat and not any(isinstance(s, (Bind, Alloc)) for s in scopes), "a Seq is not flat: build it with seq")
 
     @classmethod
-    def made(cls, *fields: Any) -> Stmt:
+    def from_fields(cls, *fields: Any) -> Stmt:
         return seq(*fields[0])
 
 
@@ -560,8 +560,11 @@ class Exec(Stmt):
         lacks = "can only be started on a queue" if self.queue is None else "cannot be started on a queue"
         require(bool(getattr(self.intrinsic, way)), f"{self.intrinsic.name!r} {lacks}: it has no {way}")
         name, params, variables = self.intrinsic.name, self.intrinsic.params, self.intrinsic.vars
-        given, taken = (len(self.args), len(self.values)), (len(params), len(variables))
-        require(given == taken, f"{name!r} takes {taken[0]} views and {taken[1]} values, not {given[0]} and {given[1]}")
+        passed, expected = (len(self.args), len(self.values)), (len(params), len(variables))
+        require(
+            passed == expected,
+            f"{name!r} takes {expected[0]} views and {expected[1]} values, not {passed[0]} and {passed[1]}",
+        )
         for param, view in zip(params, self.args, strict=True):
             buffer, what = view.buffer, f"{name!r} takes as {param.name!r}"
             require(buffer.dtype == param.dtype, f"{what} a view of {param.dtype}, not {buffer.dtype}")
@@ -647,13 +650,13 @@ class PrimFunc(Node):
         require(order == sorted(order), "parameters must come as inputs, outputs, constants, workspaces")
         roles = {param.buffer.name: param.role for param in self.params}
         require(len(roles) == len(self.params), "two parameters share a name")
-        for out, given in self.may_alias:
-            fits = roles.get(out) == "output" and roles.get(given) == "input"
-            require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
-        for out, given, distance in self.overlaps:
-            fits = roles.get(out) == "output" and roles.get(given) == "input"
-            require(fits, f"overlaps names ({out!r}, {given!r}), not an output and an input")
-            require(type(distance) is int, f"overlaps of ({out!r}, {given!r}) by {distance!r}, not a number of bytes")
+        for out, source in self.may_alias:
+            fits = roles.get(out) == "output" and roles.get(source) == "input"
+            require(fits, f"may_alias names ({out!r}, {source!r}), not an output and an input")
+        for out, source, distance in self.overlaps:
+            fits = roles.get(out) == "output" and roles.get(source) == "input"
+            require(fits, f"overlaps names ({out!r}, {source!r}), not an output and an input")
+            require(type(distance) is int, f"overlaps of ({out!r}, {source!r}) by {distance!r}, not a number of bytes")
         require(len({pair[:2] for pair in self.overlaps}) == len(self.overlaps), "overlaps names a pair twice")
         for name in self.partial:
             require(roles.get(name) == "output", f"partial names {name!r}, which is no output")
@@ -677,17 +680,17 @@ class PrimFunc(Node):
 
 
 def _check_rows(rows: RowForm, params: tuple[Param, ...]) -> None:
-    found = {param.buffer.name: param for param in params if param.role in ("input", "output")}
+    tensors = {param.buffer.name: param for param in params if param.role in ("input", "output")}
     require(all(rows.var.name != param.buffer.name for param in params), f"row {rows.var.name!r} is a parameter too")
     workspaces = {param.buffer.name for param in params if param.role == "workspace"}
     for name in rows.kept:
         require(name in workspaces, f"{name!r} is kept from row to row, and is no workspace")
     for row in rows.params:
         what = f"{row.name!r} lies by rows"
-        require(row.name in found, f"{what}, and is no input and no output")
-        size = found[row.name].buffer.size
+        require(row.name in tensors, f"{what}, and is no input and no output")
+        size = tensors[row.name].buffer.size
         require(size % row.height == 0, f"{what}, and its {size} elements are not {row.height} equal rows")
-        if found[row.name].role == "output":
+        if tensors[row.name].role == "output":
             one = (row.height, row.window, row.stride, row.before) == (rows.extent, 1, 1, 0)
-            made = f"an output made by {rows.extent} rows: height {rows.extent}, window 1, stride 1, before 0"
-            require(one, f"{what}, and is not {made}")
+            form = f"an output made by {rows.extent} rows: height {rows.extent}, window 1, stride 1, before 0"
+            require(one, f"{what}, and is not {form}")

@@ -174,8 +174,8 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
     for word, used in (("memories", func.memories), ("queues", func.queues)):
         if used:
             lines.append(f"{word}({', '.join(definitions.names[item] for item in used)})")
-    lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
-    lines += [f"overlaps({out}, {given}, {distance})" for out, given, distance in func.overlaps]
+    lines += [f"may_alias({out}, {source})" for out, source in func.may_alias]
+    lines += [f"overlaps({out}, {source}, {distance})" for out, source, distance in func.overlaps]
     lines += [f"partial({out})" for out in func.partial]
     lines += [] if func.rows is None else _rows(func.rows)
     body = list(_lines(func.body, definitions.names))
@@ -187,8 +187,8 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
 def _rows(rows: RowForm) -> Iterator[str]:
     yield f"rows({rows.var.name}, {rows.extent})"
     for param in rows.params:
-        given = [f"{word}={getattr(param, word)}" for word, usual in WINDOW.items() if getattr(param, word) != usual]
-        yield f"by_rows({', '.join([param.name, str(param.height), *given])})"
+        settings = [f"{word}={getattr(param, word)}" for word, usual in WINDOW.items() if getattr(param, word) != usual]
+        yield f"by_rows({', '.join([param.name, str(param.height), *settings])})"
     yield from (f"kept({name})" for name in rows.kept)
 
 
@@ -225,8 +225,8 @@ def _intrinsic(intrinsic: Intrinsic, name: str) -> str:
     return _definition(f"@intrinsic({mark})", name, params, list(_lines(intrinsic.description, {})))
 
 
-def _own_name(own: str, name: str) -> list[str]:
-    return [] if own == name else [f'name="{own}"']
+def _own_name(node_name: str, name: str) -> list[str]:
+    return [] if node_name == name else [f'name="{node_name}"']
 
 
 def print_stmt(stmt: Stmt) -> str:
@@ -333,10 +333,10 @@ _SPELT: dict[type[Stmt], Callable[[Any, Names], Iterator[str]]] = {
 def _call(stmt: Stmt, names: Names) -> Iterator[str]:
     """A statement as a call of its word, with its fields as arguments; what is within it is indented under it."""
     word = next(word for word, cls in CALLS.items() if cls is type(stmt))
-    given = [(field, getattr(stmt, field.name)) for field in arguments(type(stmt))]
-    while given and given[-1][1] is given[-1][0].default:  # None, and small numbers
-        given.pop()
-    call = f"{word}({', '.join(_argument(stmt, field, held, names) for field, held in given)})"
+    values = [(field, getattr(stmt, field.name)) for field in arguments(type(stmt))]
+    while values and values[-1][1] is values[-1][0].default:  # None, and small numbers
+        values.pop()
+    call = f"{word}({', '.join(_argument(stmt, field, value, names) for field, value in values)})"
     inner = child_statements(stmt)
     yield f"with {call}:" if inner else call
     for body in inner:
@@ -350,20 +350,20 @@ def arguments(cls: type[Stmt]) -> list[Field]:
     return [field for field, kind in zip(fields, before, strict=False) if field.kind != "stmt" and kind != "buffer"]
 
 
-def _argument(stmt: Stmt, field: Field, held: Any, names: Names) -> str:
+def _argument(stmt: Stmt, field: Field, value: Any, names: Names) -> str:
     if field.kind == "view":
-        return _view(held)
+        return _view(value)
     if field.kind == "buffer":
-        (indices,) = (use.start for use in accesses(stmt) if use.buffer is held)
-        return _access(held, indices)
+        (indices,) = (use.start for use in accesses(stmt) if use.buffer is value)
+        return _access(value, indices)
     if field.kind == "expr" and not field.many:
-        return print_expr(held)
+        return print_expr(value)
     if field.kind == "expr":
-        parts = [print_expr(expr, INDEX) for expr in held]
+        parts = [print_expr(expr, INDEX) for expr in value]
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-    if isinstance(held, Queue):
-        return names.get(held, held.name)
-    return _quoted(held) if isinstance(held, str) else str(held)
+    if isinstance(value, Queue):
+        return names.get(value, value.name)
+    return _quoted(value) if isinstance(value, str) else str(value)
 
 
 def _indented(stmt: Stmt, names: Names) -> Iterator[str]:
@@ -403,8 +403,8 @@ def _expr(expr: Expr, level: int, dtype: str | None) -> str:
     if isinstance(expr, Cast):
         return f"{expr.dtype}({print_expr(expr.a)})"
     if isinstance(expr, Call):
-        given = None if FUNCTIONS[expr.name].gives else dtype
-        return f"{expr.name}({', '.join(_alike(expr.args, (0,) * len(expr.args), given))})"
+        argument_dtype = None if FUNCTIONS[expr.name].gives else dtype
+        return f"{expr.name}({', '.join(_alike(expr.args, (0,) * len(expr.args), argument_dtype))})"
     if isinstance(expr, Un):
         return _unary(expr, level, dtype)
     if isinstance(expr, Select):

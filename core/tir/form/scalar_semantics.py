@@ -14,13 +14,13 @@ from typing import Any
 
 from .dtype import bits, bounds, is_float, is_signed
 
-__all__ = ["Fault", "binary", "cast", "round_float", "round_float16", "round_float32", "unary", "wrapper"]
+__all__ = ["UndefinedResult", "binary", "cast", "round_float", "round_float16", "round_float32", "unary", "wrapper"]
 
 Value = Any
 """bool, int or float, as the dtype says; the functions are chosen by dtype, which mypy cannot follow."""
 
 
-class Fault(ArithmeticError):
+class UndefinedResult(ArithmeticError):
     """An operation that has no result on these values; it never leaves this layer."""
 
 
@@ -118,7 +118,7 @@ _ROUNDED: dict[str, Callable[[float, float], float]] = {
 def binary(op: str, dtype: str) -> Callable[[Value, Value], Value]:
     """The function that ``Bin(op, a, b)`` is for operands of ``dtype``.
 
-    It raises `Fault` on shifts by less than 0 or by the width or more.
+    It raises `UndefinedResult` on shifts by less than 0 or by the width or more.
     """
     if op in _SAME:
         return _SAME[op]
@@ -131,7 +131,7 @@ def binary(op: str, dtype: str) -> Callable[[Value, Value], Value]:
 
         def shift(a: int, b: int) -> int:
             if not 0 <= b < width:
-                raise Fault(f"shift of {dtype} by {b}")
+                raise UndefinedResult(f"shift of {dtype} by {b}")
             return wrap(a << b) if op == "shl" else a >> b
 
         return shift
@@ -154,10 +154,10 @@ def _integer_to_float32(value: int) -> float:
     # float() would round twice. Keep 53 bits and make the last one odd if any was lost, then rounding is right.
     size = abs(value)
     lost = max(0, size.bit_length() - 53)
-    kept = size >> lost
-    if kept << lost != size:
-        kept |= 1
-    return round_float32(math.copysign(float(kept << lost), value))
+    mantissa = size >> lost
+    if mantissa << lost != size:
+        mantissa |= 1
+    return round_float32(math.copysign(float(mantissa << lost), value))
 
 
 def cast(source: str, target: str) -> Callable[[Value], Value]:

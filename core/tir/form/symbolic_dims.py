@@ -24,16 +24,16 @@ __all__ = [
     "Extent",
     "OpenExtentError",
     "Symbol",
-    "bound",
     "bounds_of",
     "equal",
+    "format_extents",
     "is_open",
     "may_be_empty",
     "parse_extent",
     "parse_extents",
-    "shown",
+    "substitute_symbols",
     "symbols_of",
-    "valued",
+    "upper_bounds",
 ]
 
 MAX_BOUND = 2**31 - 1
@@ -73,7 +73,7 @@ Product = tuple[Symbol, ...]
 class Extent(Symbolic):
     """A sum of products of symbols, each with a factor that is not 0; one that has a symbol at least.
 
-    Made by `Extent.of` and by arithmetic, which gives a plain integer where no symbol is left.
+    Made by `Extent.from_symbol` and by arithmetic, which gives a plain integer where no symbol is left.
 
     Args:
         terms: the factor of each product of symbols, which are sorted by name; ``()`` is the constant.
@@ -86,7 +86,7 @@ class Extent(Symbolic):
         self._hash = hash(("extent", tuple(self.terms.items())))
 
     @staticmethod
-    def of(symbol: Symbol) -> Extent:
+    def from_symbol(symbol: Symbol) -> Extent:
         """The number that a symbol stands for."""
         return Extent({(symbol,): 1})
 
@@ -113,8 +113,8 @@ class Extent(Symbolic):
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """Those that it is computed of, by name."""
-        found = {symbol.name: symbol for symbols in self.terms for symbol in symbols}
-        return tuple(found[name] for name in sorted(found))
+        by_name = {symbol.name: symbol for symbols in self.terms for symbol in symbols}
+        return tuple(by_name[name] for name in sorted(by_name))
 
     def at(self, values: Mapping[str, int]) -> int:
         """Its value where the symbols have theirs, by name."""
@@ -126,7 +126,7 @@ class Extent(Symbolic):
         for symbols, factor in self.terms.items():
             product: Dim = factor
             for symbol in symbols:
-                product = product * values.get(symbol.name, Extent.of(symbol))
+                product = product * values.get(symbol.name, Extent.from_symbol(symbol))
             total = total + product
         return total
 
@@ -180,16 +180,16 @@ class Extent(Symbolic):
             return NotImplemented
         divisors = list(_terms(other).items())
         if len(divisors) == 1 and divisors[0][1] > 0:
-            (divisor, by), whole, rest = divisors[0], dict[Product, int](), 0
+            (divisor, by), quotient, rest = divisors[0], dict[Product, int](), 0
             for symbols, factor in self.terms.items():
-                left = _without(symbols, divisor)
-                if left is None or factor % by:
+                reduced = _without(symbols, divisor)
+                if reduced is None or factor % by:
                     if symbols or divisor:
                         break
                     rest = factor % by
-                whole[left or ()] = factor // by
+                quotient[reduced or ()] = factor // by
             else:
-                return _made(whole), rest
+                return _made(quotient), rest
         raise OpenExtentError(f"what is left of {self} divided by {other} depends on the extent")
 
     def __floordiv__(self, other: Any) -> Dim:
@@ -261,8 +261,8 @@ class Extent(Symbolic):
     def __str__(self) -> str:
         parts = []
         for symbols, factor in self.terms.items():
-            shown = [*([] if symbols and abs(factor) == 1 else [str(abs(factor))]), *map(str, symbols)]
-            parts.append((" - " if factor < 0 else " + ") + "*".join(shown))
+            factors = [*([] if symbols and abs(factor) == 1 else [str(abs(factor))]), *map(str, symbols)]
+            parts.append((" - " if factor < 0 else " + ") + "*".join(factors))
         text = "".join(parts)
         return text[3:] if text.startswith(" + ") else f"-{text[3:]}"
 
@@ -287,17 +287,17 @@ def _terms(value: Dim) -> Mapping[Product, int]:
 
 
 def _made(terms: Mapping[Product, int]) -> Dim:
-    kept = {symbols: factor for symbols, factor in terms.items() if factor}
-    return Extent(kept) if any(kept) else kept.get((), 0)
+    nonzero = {symbols: factor for symbols, factor in terms.items() if factor}
+    return Extent(nonzero) if any(nonzero) else nonzero.get((), 0)
 
 
 def _without(symbols: Product, divisor: Product) -> Product | None:
-    left = list(symbols)
+    remaining = list(symbols)
     for symbol in divisor:
-        if symbol not in left:
+        if symbol not in remaining:
             return None
-        left.remove(symbol)
-    return tuple(left)
+        remaining.remove(symbol)
+    return tuple(remaining)
 
 
 def equal(a: Dim, b: Dim) -> bool:
@@ -324,37 +324,37 @@ def bounds_of(extent: Dim) -> tuple[int, int]:
     return (extent.low, extent.high) if isinstance(extent, Extent) else (extent, extent)
 
 
-def bound(extents: Iterable[Dim]) -> tuple[int, ...]:
+def upper_bounds(extents: Iterable[Dim]) -> tuple[int, ...]:
     """The largest values of some extents: what memory is planned for."""
     return tuple([bounds_of(extent)[1] for extent in extents])
 
 
 def symbols_of(extents: Iterable[object]) -> tuple[Symbol, ...]:
     """The symbols of some extents, by name."""
-    found = {s.name: s for extent in extents if isinstance(extent, Extent) for s in extent.symbols}
-    return tuple(found[name] for name in sorted(found))
+    symbols = {s.name: s for extent in extents if isinstance(extent, Extent) for s in extent.symbols}
+    return tuple(symbols[name] for name in sorted(symbols))
 
 
-def valued(extents: Sequence[Dim], values: Mapping[str, int]) -> tuple[int, ...]:
+def substitute_symbols(extents: Sequence[Dim], values: Mapping[str, int]) -> tuple[int, ...]:
     """Extents where the symbols have values, by name."""
     return tuple([extent.at(values) if isinstance(extent, Extent) else extent for extent in extents])
 
 
-def shown(extents: Iterable[Dim]) -> str:
+def format_extents(extents: Iterable[Dim]) -> str:
     """Extents as one text, which `parse_extents` reads."""
     return ", ".join(map(str, extents))
 
 
 def parse_extents(text: str) -> tuple[Dim, ...]:
-    """The extents of which one at least is open that ``shown`` shows as ``text``.
+    """The extents of which one at least is open that `format_extents` formats as ``text``.
 
     Raises:
         ModelError: it shows none so.
     """
-    found = tuple(map(parse_extent, text.split(", ")))
-    if not is_open(found):
+    extents = tuple(map(parse_extent, text.split(", ")))
+    if not is_open(extents):
         raise ModelError(f"{text[:80]!r} has no open extent")
-    return found
+    return extents
 
 
 _SYMBOL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[([0-9]{1,10}):([0-9]{1,10})\]", re.ASCII)
@@ -378,7 +378,7 @@ def parse_extent(text: str) -> Dim:
                 name, low, high = symbol[1], int(symbol[2]), int(symbol[3])
                 if not 0 <= low < high <= MAX_BOUND:
                     raise wrong
-                product = product * Extent.of(Symbol(name, low, high))
+                product = product * Extent.from_symbol(Symbol(name, low, high))
             elif _NUMBER.fullmatch(factor):
                 product = product * int(factor)
             else:

@@ -212,10 +212,10 @@ def parse_def(node: ast.FunctionDef, defined: Defined, *, is_unrolled: bool = Fa
     """
     parser = FuncParser(defined.source, defined)
     name, func = parser.function(node)
-    found = unproven(func) or next(register_faults(func, early=not is_unrolled), None)
-    if found is not None:
-        place = node if found.place is None else parser.places.get(found.place, node)
-        raise parser.source.error(place, found.what, found.hint)
+    fault = unproven(func) or next(register_faults(func, early=not is_unrolled), None)
+    if fault is not None:
+        place = node if fault.place is None else parser.places.get(fault.place, node)
+        raise parser.source.error(place, fault.what, fault.hint)
     return name, func
 
 
@@ -288,9 +288,9 @@ class FuncParser(ExprParser):
         if not 1 <= len(args) <= 2 or (align is not None and called(align) != "align"):
             raise self.error(node, "expected memory(bytes) or memory(bytes, align(bytes))")
         alignment = 1 if align is None else self.integer(self.call_arguments(align, 1)[0])
-        given = {key: self.string(value) for key, value in words.items()}
+        texts = {key: self.string(value) for key, value in words.items()}
         with self.at(node):
-            return Memory(given.pop("name", name), self.integer(args[0]), alignment, **given)
+            return Memory(texts.pop("name", name), self.integer(args[0]), alignment, **texts)
 
     def queue(self, node: ast.expr, name: str) -> Queue:
         args, words = self.mixed_arguments(node, ("name",))
@@ -326,10 +326,10 @@ class FuncParser(ExprParser):
         code = self.string(args[0]) if args else ""
         texts = {word: self.string(words[word]) for word in WORDS if word in words}
         with self.at(mark):
-            made = Intrinsic(name, tuple(params), tuple(variables), description, code, **texts)
-        for what, place in intrinsic_faults(made):
+            intrinsic = Intrinsic(name, tuple(params), tuple(variables), description, code, **texts)
+        for what, place in intrinsic_faults(intrinsic):
             raise self.error(self.places.get(place, node), what)
-        return made
+        return intrinsic
 
     # Functions
 
@@ -393,16 +393,16 @@ class FuncParser(ExprParser):
             raise self.error(node, f"buffer {name!r} needs a dtype and a shape, such as int8, (4, 6)")
         dtype = self.dtype(items[0])
         shape = tuple([self.integer(extent) for extent in items[1].elts])
-        given: dict[str, ast.expr] = {}
+        options: dict[str, ast.expr] = {}
         for item in items[2:]:
             word = called(item)
-            if word not in ("align", "scope") or word in given:
+            if word not in ("align", "scope") or word in options:
                 raise self.error(item, f'expected align(bytes) or scope("name") of {name!r}, once each')
-            given[word] = self.call_arguments(item, 1)[0]
-        alignment = self.integer(given["align"]) if "align" in given else 0
-        if "align" in given and alignment <= 0:
-            raise self.error(given["align"], "an alignment is a power of two")
-        scope = self.string(given["scope"]) if "scope" in given else scope
+            options[word] = self.call_arguments(item, 1)[0]
+        alignment = self.integer(options["align"]) if "align" in options else 0
+        if "align" in options and alignment <= 0:
+            raise self.error(options["align"], "an alignment is a power of two")
+        scope = self.string(options["scope"]) if "scope" in options else scope
         with self.at(node):
             return Buffer(name, shape, dtype, scope, alignment)
 
@@ -454,18 +454,18 @@ class FuncParser(ExprParser):
         if len(args) != 2 or name_of(args[0]) not in self.scope:
             what = "by_rows takes the name of an input or output and how many rows it has"
             raise self.error(node, what, "by_rows(x, 8, window=3, stride=1, before=1)")
-        given = {word: self.integer(value) for word, value in words.items()}
+        settings = {word: self.integer(value) for word, value in words.items()}
         with self.at(node):
-            return RowParam(name_of(args[0]), self.integer(args[1]), **given)
+            return RowParam(name_of(args[0]), self.integer(args[1]), **settings)
 
     def declared(self, node: ast.stmt, known: Mapping[str, Item]) -> tuple[Item, ...]:
         """What a function uses of the memories, or of the queues, of the text."""
-        found = []
+        items = []
         for arg in self.call_arguments(node):
             if name_of(arg) not in known:
                 raise self.error(arg, f"{called(node)} takes the names of {called(node)} that are defined before")
-            found.append(known[name_of(arg)])
-        return tuple(found)
+            items.append(known[name_of(arg)])
+        return tuple(items)
 
     # Statements
 
@@ -537,13 +537,13 @@ class FuncParser(ExprParser):
         with self.at(node.test):
             return If(condition, then, otherwise)
 
-    def within(self, node: ast.With) -> Stmt:
+    def with_statement(self, node: ast.With) -> Stmt:
         """A call with statements within it, such as a block."""
         item = node.items[0]
         cls = CALLS.get(called(item.context_expr))
         if len(node.items) != 1 or cls is None or not fields_of(cls).has_body or item.optional_vars is not None:
             raise self.error(node, 'expected a label: with block("name"):')
-        args = self.given(item.context_expr, cls)
+        args = self.field_values(item.context_expr, cls)
         for field, arg in zip(arguments(cls), args, strict=False):
             if field.kind == "label":
                 self.declare_label(node, arg)
@@ -561,7 +561,7 @@ class FuncParser(ExprParser):
         word = called(node)
         cls = CALLS.get(word)
         if cls is not None and not fields_of(cls).has_body:
-            args = self.given(node.value, cls)
+            args = self.field_values(node.value, cls)
             with self.at(node):
                 return cls(*args)
         if word in _UPDATE_OPS:
@@ -571,7 +571,7 @@ class FuncParser(ExprParser):
             return self.exec(node, self.defined.intrinsics[word])
         raise self.error(node, "not a statement of loops")
 
-    def given(self, node: ast.expr, cls: type[Stmt]) -> list[Any]:
+    def field_values(self, node: ast.expr, cls: type[Stmt]) -> list[Any]:
         """The fields that the arguments of a call are, those left out at the end apart."""
         nodes, fields = self.call_arguments(node), arguments(cls)
         least = sum(field.is_required for field in fields)
@@ -674,7 +674,7 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[FuncParser, Any], Stmt]] = {
     ast.AugAssign: FuncParser.augmented,
     ast.For: FuncParser.loop,
     ast.If: FuncParser.condition,
-    ast.With: FuncParser.within,
+    ast.With: FuncParser.with_statement,
     ast.Expr: FuncParser.call_statement,
 }
 

@@ -26,7 +26,7 @@ class Side:
     buffer: Buffer
     element: Expr
 
-    def moved(self, steps: Expr, step: int) -> Side:
+    def shift(self, steps: Expr, step: int) -> Side:
         """This place ``steps`` times ``step`` elements further."""
         return Side(self.buffer, Bin("add", self.element, Bin("mul", steps, Imm(step, INDEX))))
 

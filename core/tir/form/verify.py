@@ -26,7 +26,7 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from ...errors import InternalError
-from ...support.interning import remembered
+from ...support.interning import cached_on_node
 from ..proofs.unfinished_work import flight_faults
 from .fields import gathered
 from .nodes import (
@@ -73,13 +73,13 @@ def verify(func: PrimFunc) -> None:
     Raises:
         InternalError: the first thing that is wrong, with the statement or parameter it is wrong in.
     """
-    found = _first_fault(func)
-    if found is not None:
-        what, place = found
+    fault = _first_fault(func)
+    if fault is not None:
+        what, place = fault
         raise InternalError(f"malformed loops: {what}", where=_where(place))
 
 
-@remembered
+@cached_on_node
 def _first_fault(func: PrimFunc) -> tuple[str, Place] | None:
     return next(faults(func), None)
 
@@ -96,9 +96,9 @@ def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
             checker.read_only[param.buffer] = param.role
         if param.role == "output" and param.buffer not in written:
             yield f"output {param.buffer.name!r} is never written", param
-    found = list(checker.statement(func.body, 0, 0))
-    yield from found
-    if func.queues and not found:
+    body_faults = list(checker.statement(func.body, 0, 0))
+    yield from body_faults
+    if func.queues and not body_faults:
         yield from flight_faults(func)
 
 
@@ -151,7 +151,7 @@ class _Checker:
         for expr in operands(stmt):
             for what in self.expression(expr):
                 yield what, stmt
-        for what in self.own(stmt):
+        for what in self.node_faults(stmt):
             yield what, stmt
         symbol = declares(stmt)
         parallel = isinstance(stmt, For) and stmt.kind == "parallel"
@@ -168,7 +168,7 @@ class _Checker:
         if isinstance(stmt, Alloc) and stmt.buffer.scope in self.used_bytes:
             self.used_bytes[stmt.buffer.scope] -= stmt.buffer.nbytes
 
-    def own(self, stmt: Stmt) -> Iterator[str]:
+    def node_faults(self, stmt: Stmt) -> Iterator[str]:
         symbol = declares(stmt)
         if symbol is not None:
             yield from self.declare(symbol)
@@ -176,10 +176,10 @@ class _Checker:
             yield from self.lanes(stmt)
         elif isinstance(stmt, Alloc):
             yield from _buffer_faults(stmt.buffer)
-            own = stmt.buffer.scope in ("local", "register")
-            if stmt.buffer.scope == "global" or (not own and self.memories is None):
+            is_host = stmt.buffer.scope in ("local", "register")
+            if stmt.buffer.scope == "global" or (not is_host and self.memories is None):
                 yield f"buffer {stmt.buffer.name!r} is allocated in scope {stmt.buffer.scope!r}, not 'local'"
-            elif not own:
+            elif not is_host:
                 yield from self.placed(stmt.buffer)
         elif isinstance(stmt, Block):
             if not stmt.label.isascii():
@@ -207,8 +207,8 @@ class _Checker:
         name = stmt.var.name
         lanes = int(stmt.extent.value) if isinstance(stmt.extent, Imm) else 0
         if not 2 <= lanes <= MAX_LANES or lanes & (lanes - 1):
-            found = lanes if isinstance(stmt.extent, Imm) else "no constant"
-            yield f"the extent of vectorized loop {name!r} is {found}, not a power of two from 2 to {MAX_LANES}"
+            extent = lanes if isinstance(stmt.extent, Imm) else "no constant"
+            yield f"the extent of vectorized loop {name!r} is {extent}, not a power of two from 2 to {MAX_LANES}"
         if self.vectorized_loops:
             yield f"vectorized loop {name!r} is within another one, {self.vectorized_loops[-1].var.name!r}"
 
@@ -241,8 +241,8 @@ class _Checker:
             memory = memories.get(buffer.scope)
             alignment = buffer.alignment if memory is None else max(buffer.alignment, memory.alignment)
             if alignment < param.alignment:
-                wanted = f"takes as {param.name!r} what is aligned to {param.alignment} bytes"
-                yield f"{intrinsic.name!r} {wanted}; {buffer.name!r} is aligned to {alignment}"
+                expects = f"takes as {param.name!r} what is aligned to {param.alignment} bytes"
+                yield f"{intrinsic.name!r} {expects}; {buffer.name!r} is aligned to {alignment}"
 
     def write(self, buffer: Buffer) -> Iterator[str]:
         if buffer in self.read_only:
@@ -264,8 +264,8 @@ class _Checker:
             return
         self.used_bytes[memory.name] += buffer.nbytes
         if self.used_bytes[memory.name] > memory.nbytes:
-            taken = f"with {buffer.name!r}, buffers take {self.used_bytes[memory.name]} bytes at once"
-            yield f"memory {memory.name!r} has {memory.nbytes} bytes; {taken}"
+            usage = f"with {buffer.name!r}, buffers take {self.used_bytes[memory.name]} bytes at once"
+            yield f"memory {memory.name!r} has {memory.nbytes} bytes; {usage}"
 
     def declare(self, symbol: Symbol) -> Iterator[str]:
         name = symbol.name
@@ -287,11 +287,11 @@ class _Checker:
                 yield from self.touch(part.buffer)
 
     def use(self, symbol: Symbol) -> Iterator[str]:
-        found = self.scope.get(symbol.name)
-        if found is None:
+        declared = self.scope.get(symbol.name)
+        if declared is None:
             yield f"{symbol.name!r} is used outside its scope"
-        elif found is not symbol:
-            yield f"{symbol.name!r} is used as {_describe(symbol)} and declared as {_describe(found)}"
+        elif declared is not symbol:
+            yield f"{symbol.name!r} is used as {_describe(symbol)} and declared as {_describe(declared)}"
 
 
 def _where(place: Place | Buffer) -> str:
@@ -320,5 +320,5 @@ def _is_deep(expr: Expr) -> bool:
 
 
 @gathered
-def _depth(_: Expr | Stmt, within: list[int]) -> int:
-    return 1 + max(within, default=0)
+def _depth(_: Expr | Stmt, depths: list[int]) -> int:
+    return 1 + max(depths, default=0)

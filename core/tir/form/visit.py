@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
-from ...support.interning import remembered
+from ...support.interning import cached_on_node
 from .fields import (
     accesses,
     child_statements,
@@ -61,8 +61,8 @@ def variables(node: Expr | Stmt) -> tuple[Var, ...]:
 
 
 @gathered
-def _variables(node: Expr | Stmt, within: list[tuple[Var, ...]]) -> tuple[Var, ...]:
-    return (node,) if isinstance(node, Var) else _each_once(within)
+def _variables(node: Expr | Stmt, parts: list[tuple[Var, ...]]) -> tuple[Var, ...]:
+    return (node,) if isinstance(node, Var) else _each_once(parts)
 
 
 def buffers(node: Expr | Stmt) -> tuple[Buffer, ...]:
@@ -92,17 +92,17 @@ _NONE = _Used()
 
 
 @gathered
-def _used(node: Expr | Stmt, within: list[_Used]) -> _Used:
-    own = accesses(node)
-    within = [used for used in within if used is not _NONE]
-    if not own and len(within) < 2:
-        return within[0] if within else _NONE
+def _used(node: Expr | Stmt, parts: list[_Used]) -> _Used:
+    uses = accesses(node)
+    parts = [used for used in parts if used is not _NONE]
+    if not uses and len(parts) < 2:
+        return parts[0] if parts else _NONE
     here = _Used(
-        tuple([use.buffer for use in own]),
-        tuple([use.buffer for use in own if use.reads]),
-        tuple([use.buffer for use in own if use.writes]),
+        tuple([use.buffer for use in uses]),
+        tuple([use.buffer for use in uses if use.reads]),
+        tuple([use.buffer for use in uses if use.writes]),
     )
-    return _Used(*map(_each_once, zip(here, *within, strict=True)))
+    return _Used(*map(_each_once, zip(here, *parts, strict=True)))
 
 
 def _each_once(several: Iterable[tuple[Symbol, ...]]) -> tuple[Symbol, ...]:
@@ -157,20 +157,20 @@ def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
 
 def declared(func: PrimFunc) -> set[str]:
     """The names of all variables and buffers of ``func``, and its labels."""
-    own = {param.buffer.name for param in func.params} | _declared(func.body)
-    return own if func.rows is None else own | {func.rows.var.name}
+    names = {param.buffer.name for param in func.params} | _declared(func.body)
+    return names if func.rows is None else names | {func.rows.var.name}
 
 
-@remembered
+@cached_on_node
 def _declared(stmt: Stmt) -> frozenset[str]:
     return frozenset(named(stmt)).union(*map(_declared, child_statements(stmt)))
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
     """``name`` with the first number that makes it new; it is taken from now on."""
-    found = next(candidate for number in count(1) if (candidate := f"{name}_{number}") not in taken)
-    taken.add(found)
-    return found
+    fresh = next(candidate for number in count(1) if (candidate := f"{name}_{number}") not in taken)
+    taken.add(fresh)
+    return fresh
 
 
 Rule = Callable[[Expr], Expr | None]

@@ -115,8 +115,8 @@ def _compile(expr: Expr, order: dict[Expr, int], steps: list[Any], count: list[i
     for part in operands(expr):
         _compile(part, order, steps, count)
     if isinstance(expr, Imm):
-        held = expr.value
-        meaning: Callable[..., Any] = lambda: held  # noqa: E731 - as short as its use
+        value = expr.value
+        meaning: Callable[..., Any] = lambda: value  # noqa: E731 - as short as its use
     elif isinstance(expr, Select):
         meaning = _chosen
     else:

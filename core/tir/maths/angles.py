@@ -58,9 +58,9 @@ def _far(x: Expr) -> _Reduced:
     Bits of 2 / pi above 2**(25 - exponent) give multiples of 4 quarters; 96 bits are taken from there on. Their product
     with the mantissa is in units of 2**-94 quarters, of which the low 32 bits are left out.
     """
-    own = bits(x)
-    exponent = (own >> 23) & 255
-    mantissa = ((own & 0x7FFFFF) | 0x800000).astype("uint64")
+    pattern = bits(x)
+    exponent = (pattern >> 23) & 255
+    mantissa = ((pattern & 0x7FFFFF) | 0x800000).astype("uint64")
     # Bits are counted from 32 before the point, of which all are 0.
     start = exponent - (127 - 7)
     first, shift = start >> 5, start & 31
@@ -68,15 +68,15 @@ def _far(x: Expr) -> _Reduced:
 
     def at(offset: int) -> Expr:
         """The word that bit ``start`` is in, or one behind it."""
-        found: Expr = words[4 + offset]
+        selected: Expr = words[4 + offset]
         for number in (3, 2, 1, 0):
-            found = Select(first.equal(number), words[number + offset], found)
-        return found.astype("uint64")
+            selected = Select(first.equal(number), words[number + offset], selected)
+        return selected.astype("uint64")
 
-    def taken(offset: int) -> Expr:
+    def shifted_word(offset: int) -> Expr:
         return ((at(offset) << 32 | at(offset + 1)) << shift.astype("uint64")) >> 32
 
-    product = (mantissa * taken(0) << 32) + mantissa * taken(1) + (mantissa * taken(2) >> 32)
+    product = (mantissa * shifted_word(0) << 32) + mantissa * shifted_word(1) + (mantissa * shifted_word(2) >> 32)
     k = (product + 2**61) >> 62
     rest = (product - (k << 62)).astype("int64").astype("float64")
     return _Reduced(k.astype("uint32"), (rest * (math.pi * 2.0**-63)).astype("float32"))
@@ -88,8 +88,8 @@ def _value(reduced: _Reduced, quarters: int) -> Expr:
     square = r * r
     sine = r + r * square * polynomial(SIN, square)
     cosine = real(1.0) - (square * 0.5 - square * square * polynomial(COS, square))
-    found = Select((k & 1).equal(0), sine, cosine)
-    return from_bits(bits(found) ^ ((k & 2) << 30))
+    value = Select((k & 1).equal(0), sine, cosine)
+    return from_bits(bits(value) ^ ((k & 2) << 30))
 
 
 def _far_value(x: Expr, quarters: int) -> Expr:
@@ -109,8 +109,8 @@ def cos(x: Expr) -> Expr:
 
 def sin_far(x: Expr) -> Expr:
     """The sine, of at least `NEAR` in size, or NaN."""
-    found = _far_value(x, 0)
-    return from_bits(bits(found) ^ (bits(x) & 0x80000000))
+    sine = _far_value(x, 0)
+    return from_bits(bits(sine) ^ (bits(x) & 0x80000000))
 
 
 def cos_far(x: Expr) -> Expr:

@@ -67,8 +67,8 @@ def expm1(x: Expr) -> Expr:
     clamped = maximum(real(-20.0), minimum(real(89.0), x))
     n, high, rest = _reduced(clamped, 127 - 1)
     power = from_bits(n << _EXPONENT)  # 2**(n - 1): 2**128 would be infinite
-    found = (power * (high + rest) + (power - 0.5)) * 2.0
-    return Select(magnitude(x) < 2.0**-25, x, found)
+    result = (power * (high + rest) + (power - 0.5)) * 2.0
+    return Select(magnitude(x) < 2.0**-25, x, result)
 
 
 def _small_expm1(x: Expr) -> Expr:
@@ -90,8 +90,8 @@ def sinh(x: Expr) -> Expr:
     n, high, rest = _reduced(size, 127 - 2)
     power = from_bits(n << _EXPONENT)  # a quarter, as exp(|x|) may be infinite where half of it is not
     quarter = power * (high + rest) + (power - 0.25)
-    found = (quarter + quarter / (quarter * 4.0 + 1.0)) * 2.0
-    return with_sign_of(Select(size < 2.0**-12, size, found), x)
+    half = (quarter + quarter / (quarter * 4.0 + 1.0)) * 2.0
+    return with_sign_of(Select(size < 2.0**-12, size, half), x)
 
 
 def cosh(x: Expr) -> Expr:

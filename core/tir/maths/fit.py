@@ -60,11 +60,11 @@ def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
 
 def fitted(fit: Fit) -> tuple[float, ...]:
     """The coefficients, the lowest first."""
-    known: list[float] = []
-    while len(known) <= fit.degree:
-        found = _least(fit, known)
-        known.append(float(np.dtype(fit.dtype).type(found[0])))
-    return tuple(known)
+    coefficients: list[float] = []
+    while len(coefficients) <= fit.degree:
+        rest = _least(fit, coefficients)
+        coefficients.append(float(np.dtype(fit.dtype).type(rest[0])))
+    return tuple(coefficients)
 
 
 def _least(fit: Fit, known: Sequence[float]) -> Array:
@@ -73,16 +73,16 @@ def _least(fit: Fit, known: Sequence[float]) -> Array:
     count = fit.degree + 1 - len(known)
     grid = fit.points(1000)
     weight = fit.weight(grid)
-    wanted = weight * (fit.function(grid) - _polynomial(known, grid))
+    target = weight * (fit.function(grid) - _polynomial(known, grid))
     basis = np.stack([weight * grid ** (len(known) + power) for power in range(count)], axis=1)
     counts = np.full(len(grid), 1 / len(grid))
     best, least = np.zeros(count), math.inf
     for _ in range(400):
         root = np.sqrt(counts)
-        found = np.linalg.lstsq(root[:, None] * basis, root * wanted, rcond=None)[0]
-        error = np.abs(wanted - basis @ found)
+        solution = np.linalg.lstsq(root[:, None] * basis, root * target, rcond=None)[0]
+        error = np.abs(target - basis @ solution)
         if error.max() < least:
-            best, least = found, float(error.max())
+            best, least = solution, float(error.max())
         counts *= error
         counts /= counts.sum()
     return best
@@ -90,8 +90,8 @@ def _least(fit: Fit, known: Sequence[float]) -> Array:
 
 def _series(terms: Iterable[float]) -> Function:
     """A power series, the lowest term first."""
-    held = list(terms)
-    return lambda x: _polynomial(held, x)
+    coefficients = list(terms)
+    return lambda x: _polynomial(coefficients, x)
 
 
 def _signed(values: Iterator[float]) -> Iterator[float]:
@@ -146,9 +146,9 @@ def text() -> str:
         f"__all__ = {sorted(FITS)!r}".replace("'", '"'),
     ]
     for name, fit in FITS.items():
-        found = fitted(fit)
-        lines += ["", f"{name} = (", *(f"    {value!r}," for value in found), ")"]
-        lines.append(f'"""Weighted error at most 2**{math.log2(fit.error(found)):.1f}."""')
+        coefficients = fitted(fit)
+        lines += ["", f"{name} = (", *(f"    {value!r}," for value in coefficients), ")"]
+        lines.append(f'"""Weighted error at most 2**{math.log2(fit.error(coefficients)):.1f}."""')
     return "\n".join(lines) + "\n"
 
 

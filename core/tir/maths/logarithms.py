@@ -39,9 +39,9 @@ def _sum(f: Expr, k: Expr) -> Expr:
     return f + rest + k * _LOG_HIGH
 
 
-def _where_defined(found: Expr, x: Expr, least: float) -> Expr:
-    """-inf of the ``least``, NaN below it, infinity of infinity, and ``found`` between."""
-    inside = Select(x < math.inf, found, x)
+def _where_defined(value: Expr, x: Expr, least: float) -> Expr:
+    """-inf of the ``least``, NaN below it, infinity of infinity, and ``value`` between."""
+    inside = Select(x < math.inf, value, x)
     outside = Select(x.equal(least), real(-math.inf), real(math.nan))
     return Select(x > least, inside, outside)
 
@@ -59,8 +59,8 @@ def log1p(x: Expr) -> Expr:
     """log(1 + x). ``f`` is made of ``x / 2**k`` and ``1 / 2**k - 1``, so that what 1 + x loses is not lost."""
     k = _exponent(x + 1.0)
     power = from_bits(maximum(-k + 127, 0).astype("uint32") << _EXPONENT)
-    found = _sum(_times_power(x, k) + (power - 1.0), k.astype("float32"))
-    return Select(magnitude(x) < 2.0**-25, x, _where_defined(found, x, -1.0))
+    value = _sum(_times_power(x, k) + (power - 1.0), k.astype("float32"))
+    return Select(magnitude(x) < 2.0**-25, x, _where_defined(value, x, -1.0))
 
 
 def atanh(x: Expr) -> Expr:

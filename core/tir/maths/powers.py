@@ -30,9 +30,9 @@ def _polynomial(coefficients: tuple[float, ...], x: Expr) -> Expr:
 
 def _log2(x: Expr) -> Expr:
     """Of a float64 that is a positive float32: ``k + log2(m)`` with ``m`` from sqrt(1/2) to sqrt(2)."""
-    own = Call("float_bits", x)
-    k = (own - _ROOT).astype("int64") >> _EXPONENT
-    m = Call("bits_float", own - (k.astype("uint64") << _EXPONENT))
+    pattern = Call("float_bits", x)
+    k = (pattern - _ROOT).astype("int64") >> _EXPONENT
+    m = Call("bits_float", pattern - (k.astype("uint64") << _EXPONENT))
     s = (m - 1.0) / (m + 1.0)
     return k.astype("int32").astype("float64") + s * _polynomial(POWER_LOG, s * s)
 
@@ -51,12 +51,12 @@ def pow(x: Expr, y: Expr) -> Expr:  # its name in C
     finite = Select(size < math.inf, _log2(size.astype("float64")), _wide(math.inf))
     log = Select(size.equal(0.0), _wide(-math.inf), finite)
     exponent = minimum(_wide(200.0), log * y.astype("float64"))
-    found = Select(size.equal(1.0), real(1.0), _exp2(maximum(_wide(-200.0), exponent)))
+    power = Select(size.equal(1.0), real(1.0), _exp2(maximum(_wide(-200.0), exponent)))
     height = magnitude(y)
     whole = minimum(real(_WHOLE), height).astype("int32")
     is_whole = whole.astype("float32").equal(height) | (height >= _WHOLE)
     is_odd = is_whole & (whole & 1).equal(1)
-    signed = from_bits(bits(found) | Select(is_odd, bits(x) & 0x80000000, word(0)))
+    signed = from_bits(bits(power) | Select(is_odd, bits(x) & 0x80000000, word(0)))
     real_root = Select((x < 0.0) & (x > -math.inf) & ~is_whole, real(math.nan), signed)
-    known = Select(x.equal(x) & y.equal(y), real_root, x + y)
-    return Select(x.equal(1.0) | y.equal(0.0), real(1.0), known)
+    result = Select(x.equal(x) & y.equal(y), real_root, x + y)
+    return Select(x.equal(1.0) | y.equal(0.0), real(1.0), result)

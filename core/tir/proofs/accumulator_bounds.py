@@ -43,19 +43,19 @@ class _Finder:
                 self.values[buffer] = (0, 0)
                 self.depths[buffer] = depth
 
-    def visit(self, stmt: Stmt, known: Bounds, loops: Loops) -> None:
+    def visit(self, stmt: Stmt, bounds: Bounds, loops: Loops) -> None:
         """Note what ``stmt`` writes, within ``loops`` and their extents."""
         if isinstance(stmt, Alloc):
             self.begin((stmt.buffer,), len(loops))
         elif isinstance(stmt, For):
-            loops = (*loops, (stmt.var, max(0, known.interval(stmt.extent)[1])))
+            loops = (*loops, (stmt.var, max(0, bounds.interval(stmt.extent)[1])))
         for use in accesses(stmt):
             if use.writes and use.buffer in self.values:
                 if isinstance(stmt, (Store, Update)):
-                    self.note(stmt, known.interval(stmt.value), loops)
+                    self.note(stmt, bounds.interval(stmt.value), loops)
                 else:
                     del self.values[use.buffer]
-        for body, inside in known.children(stmt):
+        for body, inside in bounds.children(stmt):
             self.visit(body, inside, loops)
 
     def note(self, stmt: Store | Update, value: Interval, loops: Loops) -> None:
@@ -67,18 +67,18 @@ class _Finder:
             del self.values[stmt.buffer]
         else:
             inner = loops[self.depths[stmt.buffer] :]
-            own = _own_indices(flat_index(stmt.buffer, stmt.indices), inner)
-            times = prod(extent for var, extent in inner if var not in own)
+            distinct = _own_indices(flat_index(stmt.buffer, stmt.indices), inner)
+            times = prod(extent for var, extent in inner if var not in distinct)
             self.values[stmt.buffer] = (low + times * min(0, value[0]), high + times * max(0, value[1]))
 
 
 def _own_indices(index: Affine, loops: Loops) -> set[Var]:
     """Variables of ``loops`` of which no two sets of values give one element, all others being as they are."""
     strides = {var: abs(index.stride(var) or 0) for var, _ in loops}
-    own: set[Var] = set()
+    distinct: set[Var] = set()
     span = 1
     for var, extent in sorted(loops, key=lambda loop: strides[loop[0]]):
         if strides[var] >= span:
-            own.add(var)
+            distinct.add(var)
             span += strides[var] * (extent - 1)
-    return own
+    return distinct

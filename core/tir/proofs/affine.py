@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...support.interning import remembered
+from ...support.interning import cached_on_node
 from ..form.nodes import Bin, Buffer, Expr, Imm, Un, Var
 from ..form.visit import variables
 
@@ -46,11 +46,11 @@ def affine(expr: Expr) -> Affine:
         return Affine({}, int(expr.value))
     if isinstance(expr, Un) and expr.op == "neg":
         return affine(expr.a).scaled(-1)
-    found = _combined(expr) if isinstance(expr, Bin) and expr.op in ("add", "sub", "mul") else None
-    return Affine({expr: 1}, 0) if found is None else found
+    combined = _combined(expr) if isinstance(expr, Bin) and expr.op in ("add", "sub", "mul") else None
+    return Affine({expr: 1}, 0) if combined is None else combined
 
 
-@remembered
+@cached_on_node
 def _combined(expr: Bin) -> Affine | None:
     """The sum that the two sides of a sum or product make; None for a product of two that vary."""
     a, b = affine(expr.a), affine(expr.b)

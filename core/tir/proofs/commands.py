@@ -34,7 +34,7 @@ from ..form.nodes import (
     Wait,
 )
 from ..form.printer import headline
-from ..form.scalar_semantics import Fault
+from ..form.scalar_semantics import UndefinedResult
 from ..form.transfers import transfer
 from ..form.visit import child_statements, operands, variables
 
@@ -138,7 +138,7 @@ class _Commands:
         if key not in self.found:
             try:
                 self.found[key] = self._of(stmt, values)
-            except Fault as fault:
+            except UndefinedResult as fault:
                 raise InternalError(f"commands cannot be counted: {fault}", where=headline(stmt)) from None
         return self.found[key]
 
@@ -289,7 +289,7 @@ def _evaluated(expr: Expr, values: Mapping[Var, Any], done: dict[Expr, Any]) -> 
         if isinstance(expr, Var):
             return values[expr]
         if isinstance(expr, Load):
-            raise Fault(f"they depend on what {expr.buffer.name!r} holds")
+            raise UndefinedResult(f"they depend on what {expr.buffer.name!r} holds")
         first = operands(expr)[0]
         if isinstance(expr, Select):
             done[expr] = _evaluated(expr.a if _evaluated(first, values, done) else expr.b, values, done)

@@ -174,7 +174,7 @@ class Prover:
     def access(self, buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> Iterator[str]:
         for dim, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
             low, high = facts.bounds.interval(index)
-            if (0 <= low and high < extent) or facts.within(facts.linear(index), 0, extent - 1):
+            if (0 <= low and high < extent) or facts.is_between(facts.linear(index), 0, extent - 1):
                 continue
             yield self.fault(f"index {_shown(index)}", buffer, dim, (low, high))
         view = self.windows.get(buffer)
@@ -188,7 +188,7 @@ class Prover:
             for axis, moved in zip(view.axes, indices, strict=True):
                 if axis.dim == dim:
                     index += moved.scaled(axis.step)
-            if not facts.within(index, 0, extent - 1):
+            if not facts.is_between(index, 0, extent - 1):
                 yield self.fault(f"a view from {_shown(start)} on", view.buffer, dim, facts.span(index))
 
     def fault(self, what: str, buffer: Buffer, dim: int, values: Interval) -> str:

@@ -88,19 +88,19 @@ class Bounds:
         Raises:
             InternalError: the expression is a float.
         """
-        found = self._memo.get(expr)
-        if found is None:
+        interval = self._memo.get(expr)
+        if interval is None:
             if is_float(expr.dtype):
                 raise InternalError(f"an expression of {expr.dtype} has no integer interval", where="tir bounds")
-            found = self.exact(expr)
-            if not fits(found, expr.dtype):
-                found = bounds(expr.dtype)
-            known = self._known.get(expr)
-            if known is not None:
+            interval = self.exact(expr)
+            if not fits(interval, expr.dtype):
+                interval = bounds(expr.dtype)
+            assumed = self._known.get(expr)
+            if assumed is not None:
                 # They are disjoint only where the program cannot come; either is right there.
-                found = _intersect(found, known) or known
-            self._memo[expr] = found
-        return found
+                interval = _intersect(interval, assumed) or assumed
+            self._memo[expr] = interval
+        return interval
 
     def exact(self, expr: Expr) -> Interval:
         """The interval of the last operation of ``expr`` in unbounded arithmetic, before it wraps to its type."""
@@ -140,10 +140,10 @@ class Bounds:
 
     def declare(self, var: Var, values: Interval) -> Bounds:
         """These bounds within the scope of ``var``, whose values lie within ``values``."""
-        found = self._declared.get((var, values))
-        if found is None:
-            found = self._declared[var, values] = Bounds({**self._known, var: values})
-        return found
+        result = self._declared.get((var, values))
+        if result is None:
+            result = self._declared[var, values] = Bounds({**self._known, var: values})
+        return result
 
     def children(self, stmt: Stmt) -> Iterator[tuple[Stmt, Bounds]]:
         """The statements directly within ``stmt``, and what is known there: of the variable that it declares, and of
@@ -326,12 +326,12 @@ def _bitor(a: Interval, b: Interval, _: int) -> Interval:
 def _known(function: Callable[[int, int], int], wide: _Binary) -> _Binary:
     """What ``function`` gives of two numbers; ``wide`` of more."""
 
-    def made(a: Interval, b: Interval, width: int) -> Interval:
+    def combine(a: Interval, b: Interval, width: int) -> Interval:
         if a[0] == a[1] and b[0] == b[1]:
             return (value := function(a[0], b[0])), value
         return wide(a, b, width)
 
-    return made
+    return combine
 
 
 def _order(certain: bool, possible: bool) -> Interval:

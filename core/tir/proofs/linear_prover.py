@@ -107,16 +107,16 @@ class Facts:
         if bounds is None:
             return None
         known = Facts(bounds, self.sums, self._values, self._order, self.implied)
-        made = [
+        forms = [
             form
             for a, b, gap in _comparisons(condition, holds)
             if _lasts(a, lasting) and _lasts(b, lasting)
             for form in (known.linear(b) + known.linear(a).scaled(-1) + Affine({}, -gap),)
             if form.terms and form not in self.sums
         ]
-        if bounds is self.bounds and not made:
+        if bounds is self.bounds and not forms:
             return self
-        return known._with(tuple(made), (*self.implied, *(part for form in made for part in known._parts(form))))
+        return known._with(tuple(forms), (*self.implied, *(part for form in forms for part in known._parts(form))))
 
     def _with(self, sums: tuple[Affine, ...], implied: tuple[Affine, ...]) -> Facts:
         return Facts(self.bounds, (*self.sums, *sums), self._values, self._order, implied)
@@ -128,14 +128,16 @@ class Facts:
 
     # Proofs
 
-    def within(self, form: Affine, low: int, high: int) -> bool:
+    def is_between(self, form: Affine, low: int, high: int) -> bool:
         """Whether the value of ``form`` is surely ``low`` to ``high``."""
         return self.not_negative(form + Affine({}, -low)) and self.not_negative(form.scaled(-1) + Affine({}, high))
 
     def not_negative(self, form: Affine, steps: int = MAX_STEPS) -> bool:
         """Whether the value of ``form`` is surely not negative; found out in several searches of so many steps."""
         ways = (False, True) if self.implied else (False,)
-        return any(_Search(implied, deepest, steps).holds(self, form, 0) for deepest in _DEPTHS for implied in ways)
+        return any(
+            _ProofSearch(implied, deepest, steps).holds(self, form, 0) for deepest in _DEPTHS for implied in ways
+        )
 
     def span(self, form: Affine) -> Interval:
         """The values of a sum, as far as intervals of its terms tell."""
@@ -150,30 +152,30 @@ class Facts:
 
     def linear(self, expr: Expr) -> Affine:
         """An integer expression as a sum that equals it in unbounded arithmetic."""
-        found = self._linear.get(expr)
-        if found is None:
-            found = self._linear[expr] = self._as_sum(expr)
-        return found
+        form = self._linear.get(expr)
+        if form is None:
+            form = self._linear[expr] = self._as_sum(expr)
+        return form
 
     def _as_sum(self, expr: Expr) -> Affine:
-        own = Affine({expr: 1}, 0)
+        term = Affine({expr: 1}, 0)
         if isinstance(expr, Imm):
             return Affine({}, int(expr.value))
         if isinstance(expr, Var):
-            return self._values.get(expr, own)
+            return self._values.get(expr, term)
         if isinstance(expr, Cast):
             exact = is_integer(expr.a.dtype) and fits(self.bounds.interval(expr.a), expr.dtype)
-            return self.linear(expr.a) if exact else own
+            return self.linear(expr.a) if exact else term
         if isinstance(expr, Un):
             negates = expr.op == "neg" and not self.bounds.may_wrap(expr)
-            return self.linear(expr.a).scaled(-1) if negates else own
+            return self.linear(expr.a).scaled(-1) if negates else term
         if not isinstance(expr, Bin) or not is_integer(expr.dtype):
-            return own
+            return term
         if expr.op in ("add", "sub", "mul", "shl"):
-            return own if self.bounds.may_wrap(expr) else self._combined(expr, own)
+            return term if self.bounds.may_wrap(expr) else self._combined(expr, term)
         divisor = _constant_divisor(expr, self.bounds)
         if divisor is None:
-            return own
+            return term
         dividend = self.linear(expr.a)
         if expr.op in ("floormod", "bitand"):
             low, high = self.bounds.interval(expr.a)
@@ -182,16 +184,16 @@ class Facts:
             return dividend + self._quotient(expr.a, dividend, divisor).scaled(-divisor)
         return self._quotient(expr.a, dividend, divisor)
 
-    def _combined(self, expr: Bin, own: Affine) -> Affine:
+    def _combined(self, expr: Bin, term: Affine) -> Affine:
         a, b = self.linear(expr.a), self.linear(expr.b)
         if expr.op == "shl":
             low, high = self.bounds.interval(expr.b)
-            return a.scaled(1 << low) if 0 <= low == high < 63 else own
+            return a.scaled(1 << low) if 0 <= low == high < 63 else term
         if expr.op != "mul":
             return a + (b if expr.op == "add" else b.scaled(-1))
         if not b.terms:
             return a.scaled(b.constant)
-        return b.scaled(a.constant) if not a.terms else own
+        return b.scaled(a.constant) if not a.terms else term
 
     def _quotient(self, dividend: Expr, form: Affine, divisor: int) -> Affine:
         if divisor == 1:
@@ -207,17 +209,17 @@ class Facts:
 
     def known_of(self, term: Expr, grows: bool, implied: bool) -> Iterator[Affine]:
         """Sums with ``term`` that are not negative, in which it has a positive factor if ``grows``, else a negative."""
-        own = Affine({term: 1}, 0)
+        itself = Affine({term: 1}, 0)
         if isinstance(term, Bin) and term.op == ("max" if grows else "min"):
             for part in (term.a, term.b):
                 other = self.linear(part)
-                yield own + other.scaled(-1) if grows else other + own.scaled(-1)
+                yield itself + other.scaled(-1) if grows else other + itself.scaled(-1)
         elif isinstance(term, Bin) and term.op == "floordiv" and isinstance(term.b, Imm) and int(term.b.value) > 0:
             divisor, dividend = int(term.b.value), self.linear(term.a)
-            least = own.scaled(divisor) + Affine({}, divisor - 1) + dividend.scaled(-1)
-            yield least if grows else dividend + own.scaled(-divisor)
+            least = itself.scaled(divisor) + Affine({}, divisor - 1) + dividend.scaled(-1)
+            yield least if grows else dividend + itself.scaled(-divisor)
         elif isinstance(term, Bin) and term.op == "floormod" and not grows and self.bounds.interval(term.b)[0] > 0:
-            yield self.linear(term.b) + own.scaled(-1) + Affine({}, -1)
+            yield self.linear(term.b) + itself.scaled(-1) + Affine({}, -1)
         for form in (*self.sums, *self.implied) if implied else self.sums:
             if (form.terms.get(term, 0) > 0) == grows and term in form.terms:
                 yield form
@@ -225,18 +227,18 @@ class Facts:
     def _parts(self, form: Affine) -> list[Affine]:
         """What is not negative since ``form`` is not, and ``min`` no more, ``max`` no less, than what it is of, and a
         quotient as much as its dividend allows."""
-        found = [form]
-        for known in found:
+        forms = [form]
+        for known in forms:
             for term, factor in known.terms.items():
-                if not isinstance(term, Bin) or len(found) >= _MAX_IMPLIED:
+                if not isinstance(term, Bin) or len(forms) >= _MAX_IMPLIED:
                     continue
                 if term.op == ("min" if factor > 0 else "max"):
-                    found += [_replaced(known, term, self.linear(part)) for part in (term.a, term.b)]
+                    forms += [_replaced(known, term, self.linear(part)) for part in (term.a, term.b)]
                 elif term.op == "floordiv" and isinstance(term.b, Imm) and int(term.b.value) > 0:
                     divisor = int(term.b.value)
                     most = self.linear(term.a) + Affine({}, 0 if factor > 0 else 1 - divisor)
-                    found.append(_replaced(known, term, Affine({}, 0)).scaled(divisor) + most.scaled(factor))
-        return found[1:]
+                    forms.append(_replaced(known, term, Affine({}, 0)).scaled(divisor) + most.scaled(factor))
+        return forms[1:]
 
     def cases(self, term: Expr) -> Iterator[tuple[Affine, Facts | None]]:
         """What ``term`` is in each of its cases, and what is known there; None where a case cannot be."""
@@ -281,7 +283,7 @@ _variables = lru_cache(maxsize=4096)(variables)
 
 
 @dataclass
-class _Search:
+class _ProofSearch:
     """One proof.
 
     Args:
@@ -315,8 +317,8 @@ class _Search:
         self.places.append(facts)
         terms = sorted(goal.terms, key=facts.rank, reverse=True)
         for term in terms:
-            known = facts.known_of(term, goal.terms[term] > 0, self.implied)
-            rests = [_eliminated(goal, one, term) for one in known]
+            candidates = facts.known_of(term, goal.terms[term] > 0, self.implied)
+            rests = [_eliminated(goal, one, term) for one in candidates]
             # The nearest to being proven first: few steps then do for windows over several open extents.
             for rest in sorted(rests, key=lambda rest: facts.span(rest)[0], reverse=True):
                 if self.holds(facts, rest, depth + 1):
@@ -381,11 +383,11 @@ def _reduced(form: Affine) -> Affine:
 
 def _eliminated(goal: Affine, known: Affine, term: Expr) -> Affine:
     """A sum without ``term`` from which, not being negative, follows that ``goal`` is not."""
-    wanted, given = abs(goal.terms[term]), abs(known.terms[term])
-    common = gcd(wanted, given)
-    scale = given // common
+    goal_factor, known_factor = abs(goal.terms[term]), abs(known.terms[term])
+    common = gcd(goal_factor, known_factor)
+    scale = known_factor // common
     # Integers: a multiple of goal is not negative if it is more than the negative of its factor.
-    return goal.scaled(scale) + known.scaled(-(wanted // common)) + Affine({}, scale - 1)
+    return goal.scaled(scale) + known.scaled(-(goal_factor // common)) + Affine({}, scale - 1)
 
 
 def _replaced(form: Affine, term: Expr, value: Affine) -> Affine:

@@ -24,5 +24,5 @@ def unproven(func: PrimFunc) -> Unproven | None:
     """
     if func not in _FOUND:
         proofs = (index_faults, lane_faults, output_faults, row_faults)
-        _FOUND[func] = next((found for proof in proofs for found in proof(func)), None)
+        _FOUND[func] = next((fault for proof in proofs for fault in proof(func)), None)
     return _FOUND[func]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...support.interning import remembered
+from ...support.interning import cached_on_node
 from ..form.dtype import is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
 from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, PrimFunc, Stmt, Var
@@ -39,7 +39,7 @@ Forms = Mapping[Terms, int]
 """Sums of multiples, each with the largest or the smallest constant that it comes with."""
 
 
-@remembered
+@cached_on_node
 def with_overlaps(func: PrimFunc) -> PrimFunc:
     """``func``, which is rewritten no more, with the overlaps that can be shown, and no others."""
     return replace(func, overlaps=overlaps(func))

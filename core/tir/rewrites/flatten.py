@@ -20,7 +20,7 @@ def flatten(func: PrimFunc) -> PrimFunc:
     the axes of views say where these lie. What has one dimension already is left alone.
     """
     params = tuple([Param(_flat(param.buffer), param.role) for param in func.params])
-    body = _Place(Bounds.at_entry(func)).statement(func.body)
+    body = _FlattenScope(Bounds.at_entry(func)).statement(func.body)
     return replace(func, params=params, body=body)
 
 
@@ -38,7 +38,7 @@ def _flat_symbol(symbol: Var | Buffer) -> Var | Buffer:
     return _flat(symbol) if isinstance(symbol, Buffer) else symbol
 
 
-class _Place:
+class _FlattenScope:
     """A place of the program, and what is known there."""
 
     def __init__(self, known: Bounds) -> None:
@@ -46,11 +46,12 @@ class _Place:
         self._memo: dict[Expr, Expr] = {}
 
     def statement(self, stmt: Stmt) -> Stmt:
-        own = map_fields(stmt, expr=self.expr, element=self.element, view=self.view, symbol=_flat_symbol)
+        flat = map_fields(stmt, expr=self.expr, element=self.element, view=self.view, symbol=_flat_symbol)
         inner = [
-            (self if known is self.known else _Place(known)).statement(body) for body, known in self.known.children(own)
+            (self if known is self.known else _FlattenScope(known)).statement(body)
+            for body, known in self.known.children(flat)
         ]
-        return rebuild(own, operands(own), inner)
+        return rebuild(flat, operands(flat), inner)
 
     def expr(self, expr: Expr) -> Expr:
         return rewrite(expr, self._load, self._memo)
@@ -64,8 +65,8 @@ class _Place:
         return simplify_within(flat_element(buffer, indices), self.known)
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        given = tuple([self.expr(index) for index in indices])
-        return _flat(buffer), given if _is_flat(buffer) else (self.linear(buffer, given),)
+        flat_indices = tuple([self.expr(index) for index in indices])
+        return _flat(buffer), flat_indices if _is_flat(buffer) else (self.linear(buffer, flat_indices),)
 
     def view(self, view: View) -> View:
         buffer, start = self.element(view.buffer, view.start)

@@ -82,11 +82,11 @@ def row_form(func: PrimFunc, heights: Mapping[str, int]) -> PrimFunc | NoRows:
     if func.rows is not None:
         return func
     try:
-        made = _formed(func, heights)
+        form = _formed(func, heights)
     except _NoRowsError as error:
         return NoRows(str(error))
-    fault = unproven(made)
-    return made if fault is None else NoRows(f"its form of one row is not proven: {fault.what}")
+    fault = unproven(form)
+    return form if fault is None else NoRows(f"its form of one row is not proven: {fault.what}")
 
 
 def _formed(func: PrimFunc, heights: Mapping[str, int]) -> PrimFunc:
@@ -95,13 +95,13 @@ def _formed(func: PrimFunc, heights: Mapping[str, int]) -> PrimFunc:
     if func.partial:
         raise _NoRowsError("how much it makes is known when it runs")
     outputs = func.buffers("output")
-    made = {heights.get(buffer.name, 1) for buffer in outputs}
-    given = {heights.get(buffer.name, 1) for buffer in func.buffers("input")}
-    if len(made) > 1:
+    output_heights = {heights.get(buffer.name, 1) for buffer in outputs}
+    input_heights = {heights.get(buffer.name, 1) for buffer in func.buffers("input")}
+    if len(output_heights) > 1:
         raise _NoRowsError("its results have different numbers of rows")
-    if made != {1}:
-        return _Map(func, heights, made.pop()).formed()
-    if given <= {1}:
+    if output_heights != {1}:
+        return _Map(func, heights, output_heights.pop()).formed()
+    if input_heights <= {1}:
         raise _NoRowsError("neither what it reads nor what it makes has several rows")
     return _Sum(func, heights).formed()
 
@@ -136,8 +136,8 @@ class _Former:
     def split(self, loop: For, rounds: int) -> For:
         """A loop as one over blocks of so many rounds and one within each."""
         var, inner = (Var(fresh_name(loop.var.name, self.names)) for _ in range(2))
-        moved = _replaced(loop.body, {loop.var: var * rounds + inner})
-        return For(var, const(_count(loop) // rounds), For(inner, const(rounds), moved))
+        body = _replaced(loop.body, {loop.var: var * rounds + inner})
+        return For(var, const(_count(loop) // rounds), For(inner, const(rounds), body))
 
     def over_rows(self, loop: For, tracked: Iterable[Buffer], facts: Facts) -> tuple[For, dict[Buffer, list[Touch]]]:
         """A loop, over pixels of some buffers perhaps, as one over their rows, and what it touches of these."""
@@ -159,17 +159,17 @@ class _Former:
         for param in params:
             name = param.buffer.name
             if name in self.heights:
-                found = touched(body, (param.buffer,), facts)
-                seen = window(found, self.row, self.unit(param.buffer)) if found else None
+                touches = touched(body, (param.buffer,), facts)
+                seen = window(touches, self.row, self.unit(param.buffer)) if touches else None
                 if param.role == "output":
                     seen = (1, 1, 0)
                 # Else all rows are touched in each round.
                 if seen is not None and seen[0] < self.heights[name] + (extent - 1) * seen[1]:
                     rows.append(RowParam(name, self.heights[name], *seen))
         form = RowForm(self.row, extent, tuple(rows), tuple(kept))
-        made = simplify(replace(self.func, params=params, body=body, may_alias=(), overlaps=(), rows=form))
-        aliases = may_alias(made.params, made.whole().body) if self.func.may_alias else ()
-        return replace(made, may_alias=tuple(pair for pair in self.func.may_alias if pair in aliases))
+        result = simplify(replace(self.func, params=params, body=body, may_alias=(), overlaps=(), rows=form))
+        aliases = may_alias(result.params, result.whole().body) if self.func.may_alias else ()
+        return replace(result, may_alias=tuple(pair for pair in self.func.may_alias if pair in aliases))
 
 
 class _Map(_Former):
@@ -187,13 +187,13 @@ class _Map(_Former):
 
     def formed(self) -> PrimFunc:
         body = self.round(self.func.body, Facts())
-        made = self.finished(body, self.extent, self.func.params)
-        assert made.rows is not None
-        facts = around(made.rows)
+        result = self.finished(body, self.extent, self.func.params)
+        assert result.rows is not None
+        facts = around(result.rows)
         for buffer in _own(self.func, self.func.body):
-            if not is_made_anew(buffer, made.body, facts):
+            if not is_made_anew(buffer, result.body, facts):
                 raise _NoRowsError(f"{buffer.name!r} is kept from row to row")
-        return made
+        return result
 
     def round(self, stmt: Stmt, facts: Facts) -> Stmt:
         """What ``stmt`` does of one row."""
@@ -316,8 +316,8 @@ def _count(loop: For) -> int:
 
 def _touches(loop: For, tracked: tuple[Buffer, ...], facts: Facts) -> dict[Buffer, list[Touch]]:
     inside = facts.loop(loop.var, loop.extent)
-    found = [] if inside is None else touched(loop.body, tracked, inside)
-    return {buffer: [touch for touch in found if touch.buffer is buffer] for buffer in tracked}
+    touches = [] if inside is None else touched(loop.body, tracked, inside)
+    return {buffer: [touch for touch in touches if touch.buffer is buffer] for buffer in tracked}
 
 
 def _top_loops(stmt: Stmt, facts: Facts) -> list[tuple[For, Facts]]:
@@ -327,7 +327,7 @@ def _top_loops(stmt: Stmt, facts: Facts) -> list[tuple[For, Facts]]:
     if isinstance(stmt, If):
         return []
     inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
-    return [found for body in child_statements(stmt) for found in _top_loops(body, inner)]
+    return [pair for body in child_statements(stmt) for pair in _top_loops(body, inner)]
 
 
 def _reads(stmt: Stmt, inputs: Iterable[Buffer]) -> bool:
@@ -337,17 +337,17 @@ def _reads(stmt: Stmt, inputs: Iterable[Buffer]) -> bool:
 
 def _own(func: PrimFunc, stmt: Stmt) -> list[Buffer]:
     """The workspaces of a function, and what it allocates outside of its loops."""
-    own = [param.buffer for param in func.params if param.role == "workspace"]
+    workspaces = [param.buffer for param in func.params if param.role == "workspace"]
 
     def visit(stmt: Stmt) -> None:
         if isinstance(stmt, Alloc):
-            own.append(stmt.buffer)
+            workspaces.append(stmt.buffer)
         if not isinstance(stmt, For):
             for body in child_statements(stmt):
                 visit(body)
 
     visit(stmt)
-    return own
+    return workspaces
 
 
 def _asked(stmt: Bind | If) -> tuple[Buffer, ...]:
@@ -363,17 +363,17 @@ def _replaced(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     return map_expressions(stmt, lambda expr: rewrite(expr, rule, memo))
 
 
-def _moved(stmt: Stmt, made: Mapping[Buffer, Buffer]) -> Stmt:
+def _moved(stmt: Stmt, new: Mapping[Buffer, Buffer]) -> Stmt:
     """``stmt`` with other buffers."""
     memo: dict[Expr, Expr] = {}
 
     def rule(node: Expr) -> Expr | None:
-        return Load(made[node.buffer], node.indices) if isinstance(node, Load) and node.buffer in made else None
+        return Load(new[node.buffer], node.indices) if isinstance(node, Load) and node.buffer in new else None
 
     def expr(node: Expr) -> Expr:
         return rewrite(node, rule, memo)
 
     def element(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        return made.get(buffer, buffer), tuple(map(expr, indices))
+        return new.get(buffer, buffer), tuple(map(expr, indices))
 
-    return map_fields(stmt, expr=expr, element=element, body=lambda body: _moved(body, made))
+    return map_fields(stmt, expr=expr, element=element, body=lambda body: _moved(body, new))

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from math import gcd
 
 from ...support.counters import active_counters
-from ...support.interning import remembered
+from ...support.interning import cached_on_node
 from ..form.dtype import bits, is_float, is_integer, is_signed
 from ..form.fields import gathered
 from ..form.nodes import COMPARISONS, Bin, Cast, Expr, Imm, Load, Select, Stmt, Un
-from ..form.scalar_semantics import Fault, binary, cast
+from ..form.scalar_semantics import UndefinedResult, binary, cast
 from ..form.visit import operands, walk
 from ..proofs.affine import Affine, affine
 from ..proofs.intervals import Bounds, Interval, compare, fits
@@ -154,23 +154,23 @@ _BY_KIND = {
 }
 
 
-def _match(pattern: Pattern, expr: Expr, found: dict[str, Expr]) -> bool:
+def _match(pattern: Pattern, expr: Expr, matched: dict[str, Expr]) -> bool:
     if isinstance(pattern, tuple):
         if _operation(expr) != pattern[0]:
             return False
-        return all(_match(part, operand, found) for part, operand in zip(pattern[1:], operands(expr), strict=True))
+        return all(_match(part, operand, matched) for part, operand in zip(pattern[1:], operands(expr), strict=True))
     if isinstance(pattern, str):
-        return found.setdefault(pattern, expr) is expr
+        return matched.setdefault(pattern, expr) is expr
     return isinstance(expr, Imm) and expr is Imm(pattern, expr.dtype)
 
 
-def _build(template: Pattern, found: dict[str, Expr], dtype: str) -> Expr:
+def _build(template: Pattern, matched: dict[str, Expr], dtype: str) -> Expr:
     if isinstance(template, str):
-        return found[template]
+        return matched[template]
     if not isinstance(template, tuple):
         return Imm(template, dtype)
     op, *parts = template
-    built = [_build(part, found, dtype) for part in parts]
+    built = [_build(part, matched, dtype) for part in parts]
     if op == "select":
         return Select(*built)
     return Un(str(op), *built) if len(built) == 1 else Bin(str(op), *built)
@@ -198,7 +198,7 @@ def _fold(expr: Expr, bounds: Bounds) -> Expr | None:
         return None  # the last bits are left to the C library
     try:
         return Imm(meaning(*[part.value for part in parts if isinstance(part, Imm)]), expr.dtype)
-    except Fault:
+    except UndefinedResult:
         return None  # it stays, and faults if it is ever evaluated
 
 
@@ -290,11 +290,11 @@ def _bits(expr: Expr, _: Bounds) -> Expr | None:
     """``(x | 5) != 0`` is true, and ``(x & 5) == 2`` false, whatever ``x`` is; compilers warn of them."""
     if not isinstance(expr, Bin) or expr.op not in ("eq", "ne") or not isinstance(expr.b, Imm):
         return None
-    made = expr.a
-    if not isinstance(made, Bin) or made.op not in ("bitand", "bitor") or not isinstance(made.b, Imm):
+    masked = expr.a
+    if not isinstance(masked, Bin) or masked.op not in ("bitand", "bitor") or not isinstance(masked.b, Imm):
         return None
-    mask, value = int(made.b.value), int(expr.b.value)
-    differs = value & ~mask if made.op == "bitand" else mask & ~value
+    mask, value = int(masked.b.value), int(expr.b.value)
+    differs = value & ~mask if masked.op == "bitand" else mask & ~value
     return Imm(expr.op == "ne", "bool") if differs else None
 
 
@@ -366,9 +366,9 @@ def _sum(form: Affine, dtype: str) -> Expr:
 
 
 @gathered
-def _size(_: Expr | Stmt, within: list[int]) -> int:
+def _size(_: Expr | Stmt, sizes: list[int]) -> int:
     """The nodes of an expression as a tree, up to a number past which nothing is rewritten."""
-    return min(1 + sum(within), _LARGE)
+    return min(1 + sum(sizes), _LARGE)
 
 
 _LARGE = 1000
@@ -387,10 +387,10 @@ def _if_smaller(new: Expr, old: Expr, bounds: Bounds) -> Expr | None:
 
 def _collect(expr: Expr, bounds: Bounds) -> Expr | None:
     """Equal terms of a sum are one term; what cancels goes; ``x // 8 * 8 + x % 8`` is ``x``."""
-    made = _collected(expr) if is_integer(expr.dtype) else None
-    if made is None and is_integer(expr.dtype) and isinstance(expr, Bin) and expr.op in ("add", "sub"):
-        made = _rejoined(expr, bounds)
-    return None if made is None else _if_smaller(made, expr, bounds)
+    result = _collected(expr) if is_integer(expr.dtype) else None
+    if result is None and is_integer(expr.dtype) and isinstance(expr, Bin) and expr.op in ("add", "sub"):
+        result = _rejoined(expr, bounds)
+    return None if result is None else _if_smaller(result, expr, bounds)
 
 
 def _rejoined(expr: Expr, bounds: Bounds) -> Expr | None:
@@ -399,19 +399,19 @@ def _rejoined(expr: Expr, bounds: Bounds) -> Expr | None:
     for rest, times in form.terms.items():
         if not (isinstance(rest, Bin) and rest.op == "floormod" and isinstance(rest.b, Imm)):
             continue
-        divisor, whole = int(rest.b.value), _exact_form(rest.a, bounds)
-        if divisor <= 0 or whole is None:
+        divisor, operand = int(rest.b.value), _exact_form(rest.a, bounds)
+        if divisor <= 0 or operand is None:
             continue
-        common = gcd(divisor, *whole.terms.values())
-        reduced = Affine({term: f // common for term, f in whole.terms.items()}, whole.constant // common)
+        common = gcd(divisor, *operand.terms.values())
+        reduced = Affine({term: f // common for term, f in operand.terms.items()}, operand.constant // common)
         quotient = Bin("floordiv", _sum(reduced, expr.dtype), _imm(divisor // common, expr.dtype))
         if form.terms.get(quotient, 0) == times * divisor:
-            left = {term: f for term, f in form.terms.items() if term not in (quotient, rest)}
-            return _sum(Affine(left, form.constant) + whole.scaled(times), expr.dtype)
+            others = {term: f for term, f in form.terms.items() if term not in (quotient, rest)}
+            return _sum(Affine(others, form.constant) + operand.scaled(times), expr.dtype)
     return None
 
 
-@remembered
+@cached_on_node
 def _collected(expr: Expr) -> Expr | None:
     """An integer as one sum of different terms, if that has fewer nodes."""
     form = affine(expr)
@@ -425,8 +425,8 @@ def _collected(expr: Expr) -> Expr | None:
                 break
     if _least_size(form, expr.dtype) >= _size(expr):
         return None  # as most are: nothing is built to see it
-    made = _sum(form, expr.dtype)
-    return made if _size(made) < _size(expr) else None
+    total = _sum(form, expr.dtype)
+    return total if _size(total) < _size(expr) else None
 
 
 def _least_size(form: Affine, dtype: str) -> int:
@@ -445,13 +445,13 @@ def _divide(expr: Expr, bounds: Bounds) -> Expr | None:
     divisor, form = int(expr.b.value), _exact_form(expr.a, bounds)
     if divisor <= 0 or form is None:
         return None
-    whole = _part(form, lambda factor: factor % divisor == 0)
-    quotient = Affine({t: f // divisor for t, f in whole.terms.items()}, form.constant // divisor)
+    divisible = _part(form, lambda factor: factor % divisor == 0)
+    quotient = Affine({t: f // divisor for t, f in divisible.terms.items()}, form.constant // divisor)
     rest = _part(form, lambda factor: factor % divisor != 0) + Affine({}, form.constant % divisor)
     low, high = _span(rest, bounds)
     if low // divisor == high // divisor:
-        known = low // divisor
-        new = quotient + Affine({}, known) if expr.op == "floordiv" else rest + Affine({}, -known * divisor)
+        carry = low // divisor
+        new = quotient + Affine({}, carry) if expr.op == "floordiv" else rest + Affine({}, -carry * divisor)
         return _if_smaller(_sum(new, expr.dtype), expr, bounds)
     if not fits((low, high), expr.dtype):
         return None

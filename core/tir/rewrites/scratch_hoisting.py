@@ -31,11 +31,11 @@ class _Hoister:
     def run(self) -> PrimFunc:
         func = self.func
         self.assign(func.body, frozenset())
-        given = [Param(self.aligned(param.buffer), param.role) for param in func.params]
-        self.moved = {old.buffer: new.buffer for old, new in zip(func.params, given, strict=True)}
+        params = [Param(self.aligned(param.buffer), param.role) for param in func.params]
+        self.moved = {old.buffer: new.buffer for old, new in zip(func.params, params, strict=True)}
         self.moved.update((buffer, self.slots[place]) for buffer, place in self.places.items())
-        made = [Param(buffer, "workspace") for buffer in self.slots]
-        return replace(func, params=(*given, *made), body=self.statement(func.body))
+        scratch = [Param(buffer, "workspace") for buffer in self.slots]
+        return replace(func, params=(*params, *scratch), body=self.statement(func.body))
 
     def aligned(self, buffer: Buffer) -> Buffer:
         alignment = max(buffer.alignment, self.alignments.get(buffer.scope, 1))

@@ -56,9 +56,9 @@ def simplify(func: PrimFunc) -> PrimFunc:
     the conditions around them; loops of no or one iteration, unused names, empty statements go, and what a loop's
     condition asks of outer variables only is asked once, around the loop.
     """
-    known = Bounds.at_entry(func)
+    bounds = Bounds.at_entry(func)
     while True:
-        body = _Statements(func).statement(func.body, _Scope(known))
+        body = _Statements(func).statement(func.body, _Scope(bounds))
         if body is func.body:
             return func
         func = replace(func, body=body)
@@ -222,8 +222,8 @@ class _Statements:
         if body.otherwise is None:
             return If(outer, first)
         var = Var(fresh_name(loop.var.name, self.names))
-        moved = map_expressions(body.otherwise, lambda expr: substitute(expr, {loop.var: var}))
-        return If(outer, first, self.hoist(For(var, loop.extent, moved, loop.kind), bounds))
+        otherwise = map_expressions(body.otherwise, lambda expr: substitute(expr, {loop.var: var}))
+        return If(outer, first, self.hoist(For(var, loop.extent, otherwise, loop.kind), bounds))
 
     def split(self, loop: For, body: If, bounds: Bounds) -> tuple[Expr | None, Expr | None]:
         """The clauses of the condition that can be asked before the loop, and those that cannot."""

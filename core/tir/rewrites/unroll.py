@@ -29,11 +29,11 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Raises:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
-    body = _Unroller(func).statement(func.body, _Step(Bounds.at_entry(func), {}, False))
+    body = _Unroller(func).statement(func.body, _UnrolledIteration(Bounds.at_entry(func), {}, False))
     return replace(func, body=body)
 
 
-class _Step:
+class _UnrolledIteration:
     """One step of the unrolled loops around a statement.
 
     Args:
@@ -48,14 +48,14 @@ class _Step:
         self.renames = renames
         self._memo: dict[Expr, Expr] = {}
 
-    def standing(self, symbol: Var | Buffer, made: Expr | Buffer, renames: bool = False) -> _Step:
-        """This step, where ``made`` stands for ``symbol``."""
-        return _Step(self.known, {**self.symbols, symbol: made}, self.renames or renames)
+    def standing(self, symbol: Var | Buffer, value: Expr | Buffer, renames: bool = False) -> _UnrolledIteration:
+        """This step, where ``value`` stands for ``symbol``."""
+        return _UnrolledIteration(self.known, {**self.symbols, symbol: value}, self.renames or renames)
 
     def expr(self, expr: Expr) -> Expr:
-        moved = rewrite(expr, self._replace, self._memo)
+        result = rewrite(expr, self._replace, self._memo)
         # Folded: compilers warn of some arithmetic on constants.
-        return expr if moved is expr else simplify_within(moved, self.known)
+        return expr if result is expr else simplify_within(result, self.known)
 
     def _replace(self, node: Expr) -> Expr | None:
         if isinstance(node, Var):
@@ -73,7 +73,7 @@ class _Unroller:
         self.names = declared(func)
         self.count = 0
 
-    def statement(self, stmt: Stmt, step: _Step) -> Stmt:
+    def statement(self, stmt: Stmt, step: _UnrolledIteration) -> Stmt:
         self.count += step.renames
         if self.count > MAX_STATEMENTS:
             raise InternalError(f"unrolling the loops adds more than {MAX_STATEMENTS} statements", where=headline(stmt))
@@ -82,15 +82,15 @@ class _Unroller:
         if isinstance(stmt, If):
             condition = step.expr(stmt.condition)
             if isinstance(condition, Imm) and condition is not stmt.condition:
-                taken = stmt.then if condition.value else stmt.otherwise
-                return seq() if taken is None else self.statement(taken, step)
+                branch = stmt.then if condition.value else stmt.otherwise
+                return seq() if branch is None else self.statement(branch, step)
         inner = step
 
         def declared(symbol: Var | Buffer) -> Var | Buffer:
             nonlocal inner
-            made = replace(symbol, name=fresh_name(symbol.name, self.names)) if step.renames else symbol
-            inner = step.standing(symbol, made)
-            return made
+            fresh = replace(symbol, name=fresh_name(symbol.name, self.names)) if step.renames else symbol
+            inner = step.standing(symbol, fresh)
+            return fresh
 
         return map_fields(
             stmt,
@@ -101,7 +101,7 @@ class _Unroller:
             body=lambda body: self.statement(body, inner),
         )
 
-    def loop(self, stmt: For, step: _Step) -> Stmt:
+    def loop(self, stmt: For, step: _UnrolledIteration) -> Stmt:
         extent = step.expr(stmt.extent)
         if not isinstance(extent, Imm):
             return self.statement(For(stmt.var, stmt.extent, stmt.body), step)

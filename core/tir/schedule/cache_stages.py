@@ -40,7 +40,7 @@ from ..proofs.affine import affine
 from ..proofs.intervals import Bounds
 from .dependences import Use, collect, distances
 from .regions import Box, Side, box_of
-from .sites import Names, Site, block_site, illegal, readdressed, replaced, site_of
+from .sites import Names, Site, block_site, illegal, redirect_accesses, replace_statement, site_of
 from .state import State
 
 __all__ = [
@@ -64,11 +64,11 @@ __all__ = [
 def buffer_of(func: PrimFunc, buffer: Buffer | str) -> Buffer:
     """The buffer of that name; a `ScheduleError` where there is none."""
     name = buffer if isinstance(buffer, str) else buffer.name
-    known = {param.buffer.name: param.buffer for param in func.params}
-    known |= {part.buffer.name: part.buffer for part in statements(func.body) if isinstance(part, Alloc)}
-    if name not in known:
-        raise illegal(f"there is no buffer {name!r}", f"the buffers are {', '.join(known)}")
-    return known[name]
+    buffers = {param.buffer.name: param.buffer for param in func.params}
+    buffers |= {part.buffer.name: part.buffer for part in statements(func.body) if isinstance(part, Alloc)}
+    if name not in buffers:
+        raise illegal(f"there is no buffer {name!r}", f"the buffers are {', '.join(buffers)}")
+    return buffers[name]
 
 
 def within_memory(state: State, scope: str | Memory) -> tuple[State, str]:
@@ -85,7 +85,7 @@ def within_memory(state: State, scope: str | Memory) -> tuple[State, str]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _CachedBox:
     """A buffer that holds a box of another one.
 
     Args:
@@ -102,16 +102,16 @@ class _Part:
     buffer: Buffer
 
     @staticmethod
-    def of(
+    def from_uses(
         uses: Sequence[Use],
-        known: Bounds,
+        bounds: Bounds,
         name: str,
         scope: str,
         order: Sequence[int] | None = None,
         alignment: int = 0,
         dims_from: int | None = None,
-    ) -> _Part:
-        box = box_of(uses, known)
+    ) -> _CachedBox:
+        box = box_of(uses, bounds)
         # An instruction takes a dimension as it is.
         split = scope == "register" and not any(use.spans for use in uses)
         radices = [_radices(side, split) for side in box.sides]
@@ -123,40 +123,42 @@ class _Part:
         if sorted(order) != list(range(len(radices))):
             raise illegal(f"{order} is no order of the {len(radices)} dimensions of {box.buffer.name!r}")
         shape = tuple(extent for dim in order for extent in radices[dim])
-        return _Part(box, tuple(radices), order, Buffer(name, shape, box.buffer.dtype, scope, alignment))
+        return _CachedBox(box, tuple(radices), order, Buffer(name, shape, box.buffer.dtype, scope, alignment))
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Where it holds the element of the other buffer at ``indices``."""
-        found: list[Expr] = []
+        result: list[Expr] = []
         for dim in self.order:
             rest, radices = indices[dim] - self.box.sides[dim].start, self.radices[dim]
             for position, extent in enumerate(radices):
                 unit = prod(radices[position + 1 :])
                 part = rest if unit == 1 else Bin("floordiv", rest, Imm(unit, INDEX))
-                found.append(part if position == 0 else part % extent)
-        return tuple(found)
+                result.append(part if position == 0 else part % extent)
+        return tuple(result)
 
     def view(self, view: View) -> View:
         """The view of this that shows what a view of the other buffer shows."""
         _check_seen(view.buffer, self.buffer.scope)
-        kept = [dim for dim in self.order if self.radices[dim]]
+        dims = [dim for dim in self.order if self.radices[dim]]
         axes = []
         for axis in view.axes:
             # Along a dimension of one element nothing moves.
-            axes.append(Axis(kept.index(axis.dim), axis.step) if axis.dim in kept else Axis(0, 0))
+            axes.append(Axis(dims.index(axis.dim), axis.step) if axis.dim in dims else Axis(0, 0))
         return View(self.buffer, self.at(view.start), tuple(axes))
 
-    def moved(self, names: Names, into: bool) -> Stmt:
+    def copy(self, names: Names, into: bool) -> Stmt:
         """The copy from the other buffer to this one, or back, in a block of its own."""
         label = names.new(f"{self.buffer.name}_{'in' if into else 'out'}")
         other = self.box.buffer
         if self.buffer.scope not in HOST_SCOPES or other.scope not in HOST_SCOPES:
-            kept = [dim for dim in self.order if self.radices[dim]]
-            shown = View(other, tuple(side.start for side in self.box.sides), tuple(Axis(dim) for dim in kept))
+            dims = [dim for dim in self.order if self.radices[dim]]
+            shown = View(other, tuple(side.start for side in self.box.sides), tuple(Axis(dim) for dim in dims))
             zeros = (const(0),) * len(self.buffer.shape)
-            held = View(self.buffer, zeros, tuple(Axis(position) for position in range(len(kept))))
-            extents = tuple(self.box.sides[dim].extent for dim in kept)
-            return Block(label, self._there(Copy(held, shown, extents) if into else Copy(shown, held, extents)))
+            cached_view = View(self.buffer, zeros, tuple(Axis(position) for position in range(len(dims))))
+            extents = tuple(self.box.sides[dim].extent for dim in dims)
+            return Block(
+                label, self._there(Copy(cached_view, shown, extents) if into else Copy(shown, cached_view, extents))
+            )
         loops: list[tuple[Var, Expr]] = []
         indices: list[Expr] = [side.start for side in self.box.sides]
         for dim in self.order:
@@ -165,8 +167,10 @@ class _Part:
                 var = Var(names.new(f"{label}_{len(loops)}"))
                 loops.append((var, const(extent) if len(radices) > 1 else self.box.sides[dim].extent))
                 indices[dim] = indices[dim] + var * prod(radices[position + 1 :])
-        own, at = tuple(var for var, _ in loops), tuple(indices)
-        copy: Stmt = Store(self.buffer, own, Load(other, at)) if into else Store(other, at, Load(self.buffer, own))
+        cached, at = tuple(var for var, _ in loops), tuple(indices)
+        copy: Stmt = (
+            Store(self.buffer, cached, Load(other, at)) if into else Store(other, at, Load(self.buffer, cached))
+        )
         for var, length in reversed(loops):
             copy = For(var, length, copy)
         return Block(label, self._there(copy))
@@ -205,8 +209,8 @@ def _place(state: State, label: str, at: Var | str | None) -> tuple[Stmt, Stmt, 
         block = site.stmt
         return block, block, site.bounds, lambda body: body
     site, loop = state.loop(at)
-    known = Site((*site.path, loop.body)).bounds
-    return loop, loop.body, known, lambda body: For(loop.var, loop.extent, body, loop.kind)
+    bounds = Site((*site.path, loop.body)).bounds
+    return loop, loop.body, bounds, lambda body: For(loop.var, loop.extent, body, loop.kind)
 
 
 def cache_write(
@@ -215,21 +219,21 @@ def cache_write(
     """The part of a buffer that an iteration of a loop works on, kept elsewhere until it is done."""
     state, scope = within_memory(state, scope)
     buffer = buffer_of(state.func, buffer)
-    old, body, known, around = _place(state, label, at)
+    old, body, bounds, around = _place(state, label, at)
     what = f"{buffer.name!r} cannot be kept in {scope!r} at {_where(label, at)}"
-    uses = collect(body, known, buffer)
+    uses = collect(body, bounds, buffer)
     if not any(use.writes for use in uses):
         raise illegal(f"{what}: nothing writes it there", "use cache_read for what is read")
     names = state.names()
     # An instruction takes a dimension even of one element.
     dims_from = len(buffer.shape) if scope == "local" and not any(use.spans for use in uses) else None
-    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope, dims_from=dims_from)
-    takes = _takes(uses, part.box, known, what)
+    part = _CachedBox.from_uses(uses, bounds, names.new(f"{buffer.name}_{scope}"), scope, dims_from=dims_from)
+    takes = _takes(uses, part.box, bounds, what)
     if takes and not _has_value(state, uses, part.box, old):
         raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
     leaves = is_used_outside(state, buffer, body)
-    made = readdressed(body, buffer, part.buffer, part.at, part.view)
-    steps = [*([part.moved(names, True)] if takes else []), made, *([part.moved(names, False)] if leaves else [])]
+    redirected = redirect_accesses(body, buffer, part.buffer, part.at, part.view)
+    steps = [*([part.copy(names, True)] if takes else []), redirected, *([part.copy(names, False)] if leaves else [])]
     state = state.put(old, around(Alloc(part.buffer, seq(*steps))))
     return (state if leaves else dropped(state, buffer)), part.buffer
 
@@ -238,7 +242,7 @@ def _where(label: str, at: Var | str | None) -> str:
     return f"block {label!r}" if at is None else f"loop {at if isinstance(at, str) else at.name!r}"
 
 
-def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
+def _takes(uses: Sequence[Use], box: Box, bounds: Bounds, what: str) -> bool:
     """Whether what the buffer holds before is read, or lost if it is not."""
     first = uses[0]
     if not first.writes:
@@ -246,7 +250,7 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     # What several statements write one after the other counts together.
     writes = list(takewhile(lambda use: use.writes, uses))
     covers = [
-        box_of([use for use in writes if use.stmt is stmt], known) for stmt in dict.fromkeys(u.stmt for u in writes)
+        box_of([use for use in writes if use.stmt is stmt], bounds) for stmt in dict.fromkeys(u.stmt for u in writes)
     ]
     early = any(_meets_early(write, use) for write in writes for use in uses)
     asked = any(isinstance(stmt, If) for write in writes for stmt in write.around)
@@ -256,9 +260,9 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     return False
 
 
-def _cover(boxes: Sequence[Box], whole: Box) -> bool:
+def _cover(boxes: Sequence[Box], target: Box) -> bool:
     """Whether some boxes that are wholly written make up another one."""
-    rest = [tuple((side.start, side.size) for side in whole.sides)]
+    rest = [tuple((side.start, side.size) for side in target.sides)]
     for box in boxes:
         if not box.is_whole:
             return False
@@ -268,7 +272,7 @@ def _cover(boxes: Sequence[Box], whole: Box) -> bool:
 
 def _outside(part: tuple[tuple[Expr, int], ...], box: Box) -> list[tuple[tuple[Expr, int], ...]]:
     """The parts of a box that another one leaves out; all of it where their places cannot be compared."""
-    left = []
+    parts = []
     for dim, ((start, size), side) in enumerate(zip(part, box.sides, strict=True)):
         shift = affine(side.start - start)
         if shift.terms or not isinstance(side.extent, Imm):
@@ -278,9 +282,9 @@ def _outside(part: tuple[tuple[Expr, int], ...], box: Box) -> list[tuple[tuple[E
             return [part]
         for begin, end in ((0, low), (high, size)):
             if begin < end:
-                left.append((*part[:dim], (start + begin, end - begin), *part[dim + 1 :]))
+                parts.append((*part[:dim], (start + begin, end - begin), *part[dim + 1 :]))
         part = (*part[:dim], (start + low, high - low), *part[dim + 1 :])
-    return left
+    return parts
 
 
 def _meets_early(first: Use, use: Use) -> bool:
@@ -302,9 +306,9 @@ def _uses_beside(stmt: Stmt, inner: Stmt, buffer: Buffer) -> bool:
     """Whether a statement uses a buffer elsewhere than in one of those within it."""
     if stmt is inner:
         return False
-    own = any(use.buffer is buffer for use in accesses(stmt))
-    own = own or any(buffer in buffers_read(expr) for expr in operands(stmt))
-    return own or any(_uses_beside(body, inner, buffer) for body in child_statements(stmt))
+    is_used = any(use.buffer is buffer for use in accesses(stmt))
+    is_used = is_used or any(buffer in buffers_read(expr) for expr in operands(stmt))
+    return is_used or any(_uses_beside(body, inner, buffer) for body in child_statements(stmt))
 
 
 def dropped(state: State, buffer: Buffer) -> State:
@@ -331,20 +335,20 @@ def cache_read(
     """The part of a buffer that an iteration of a loop reads, copied to another place first."""
     state, scope = within_memory(state, scope)
     buffer = buffer_of(state.func, buffer)
-    old, body, known, around = _place(state, label, at)
+    old, body, bounds, around = _place(state, label, at)
     what = f"{buffer.name!r} cannot be read through {scope!r} at {_where(label, at)}"
-    uses = collect(body, known, buffer)
+    uses = collect(body, bounds, buffer)
     writer = next((use for use in uses if use.writes), None)
     if writer is not None:
         raise illegal(f"{what}: `{writer}` writes it there", "use cache_write")
     if not uses:
         raise illegal(f"{what}: nothing reads it there")
     names = state.names()
-    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope, layout)
+    part = _CachedBox.from_uses(uses, bounds, names.new(f"{buffer.name}_{scope}"), scope, layout)
     if not _has_value(state, uses, part.box, old):
         raise illegal(f"{what}: it cannot be seen that all of what would be copied has a value")
-    made = readdressed(body, buffer, part.buffer, part.at, part.view)
-    return state.put(old, around(Alloc(part.buffer, seq(part.moved(names, True), made)))), part.buffer
+    redirected = redirect_accesses(body, buffer, part.buffer, part.at, part.view)
+    return state.put(old, around(Alloc(part.buffer, seq(part.copy(names, True), redirected)))), part.buffer
 
 
 def _has_value(state: State, uses: Sequence[Use], box: Box, place: Stmt) -> bool:
@@ -363,8 +367,8 @@ def is_filled(state: State, buffer: Buffer, place: Stmt) -> bool:
     around = site_of(state.func.body, lambda stmt: stmt is place)
     written = box_of([first], Bounds({}))
     sides = zip(written.sides, buffer.shape, strict=True)
-    whole = written.is_whole and all(side.size == extent for side, extent in sides)
-    return whole and around is not None and not set(around.loops) & set(first.loops)
+    is_complete = written.is_whole and all(side.size == extent for side, extent in sides)
+    return is_complete and around is not None and not set(around.loops) & set(first.loops)
 
 
 def is_certain(use: Use) -> bool:
@@ -381,7 +385,7 @@ def store_at(
     state: State, buffers: Sequence[Buffer | str], at: Var | str | None, before: str | None, dims_from: int | None
 ) -> tuple[State, tuple[Buffer, ...]]:
     """Buffers made anew in each iteration of a loop, as large as what that works on."""
-    made: list[Buffer] = []
+    new_buffers: list[Buffer] = []
     for name in buffers:
         buffer = buffer_of(state.func, name)
         if at is None:
@@ -390,29 +394,31 @@ def store_at(
             state, new = dropped(state, buffer), buffer
         else:
             state, new = _smaller(state, buffer, at, dims_from)
-        made.append(new)
+        new_buffers.append(new)
     old = state.func.body if at is None else state.loop(at)[1].body
-    return state.put(old, _allocated(old, made, before)), tuple(made)
+    return state.put(old, _allocated(old, new_buffers, before)), tuple(new_buffers)
 
 
 def _smaller(state: State, buffer: Buffer, at: Var | str, dims_from: int | None) -> tuple[State, Buffer]:
     """A buffer in place of one, as large as what an iteration of a loop works on, which nothing makes yet."""
-    _, body, known, _ = _place(state, "", at)
+    _, body, bounds, _ = _place(state, "", at)
     what = f"{buffer.name!r} cannot be stored at {_where('', at)}"
     if is_used_outside(state, buffer, body):
         raise illegal(f"{what}: it is used outside of it", "compute all that uses it there first")
-    uses = collect(body, known, buffer)
+    uses = collect(body, bounds, buffer)
     if not uses:
         raise illegal(f"{what}: nothing uses it there")
-    if _takes(uses, box_of(uses, known), known, what):
+    if _takes(uses, box_of(uses, bounds), bounds, what):
         raise illegal(f"{what}: `{uses[0]}` needs what an earlier iteration left in it")
     scope = "local" if buffer.scope == "global" else buffer.scope
     # It takes the name of the other one, which is gone then.
-    part = _Part.of(uses, known, buffer.name, scope, alignment=buffer.alignment, dims_from=dims_from)
+    part = _CachedBox.from_uses(uses, bounds, buffer.name, scope, alignment=buffer.alignment, dims_from=dims_from)
     state = dropped(state, buffer)
     old = state.loop(at)[1].body
-    made = readdressed(old, buffer, part.buffer, part.at, part.view)
-    return replace(state, func=replace(state.func, body=replaced(state.func.body, old, made))), part.buffer
+    redirected = redirect_accesses(old, buffer, part.buffer, part.at, part.view)
+    return replace(
+        state, func=replace(state.func, body=replace_statement(state.func.body, old, redirected))
+    ), part.buffer
 
 
 def _allocated(stmt: Stmt, buffers: Sequence[Buffer], before: str | None) -> Stmt:
@@ -438,7 +444,7 @@ def _has_block(stmt: Stmt, label: str) -> bool:
 
 def redeclared(state: State, old: Buffer, new: Buffer) -> tuple[State, Buffer]:
     """The function with another buffer, of the same dimensions, in place of one."""
-    body = readdressed(state.func.body, old, new, lambda at: at)
+    body = redirect_accesses(state.func.body, old, new, lambda at: at)
     return _declared(replace(state, func=replace(state.func, body=body)), old, new), new
 
 
@@ -497,7 +503,7 @@ def flattened(state: State, buffer: Buffer) -> State:
         axes = tuple(Axis(0, stride) for stride in old.strides())
         return View(new, (flat_element(buffer, old.start),), axes)
 
-    body = readdressed(state.func.body, buffer, new, lambda at: (flat_element(buffer, at),), view)
+    body = redirect_accesses(state.func.body, buffer, new, lambda at: (flat_element(buffer, at),), view)
     return _declared(replace(state, func=replace(state.func, body=body)), buffer, new).tidy()
 
 

@@ -46,7 +46,7 @@ from ..rewrites.simplify import simplify_within
 from .cache_stages import dropped, is_certain
 from .dependences import Conflict, Use, collect, collect_all, conflicts, distances, inner_loops, span
 from .regions import Box, as_expr, box_of
-from .sites import Site, block_site, chain, illegal, replaced, substituted
+from .sites import Site, block_site, chain, illegal, replace_statement, substitute_variables
 from .state import State
 
 __all__ = ["compute_at", "inline", "reverse_compute_at"]
@@ -61,25 +61,25 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
     what = f"block {label!r} cannot be computed at loop {loop.var.name!r}"
     _check_between(state, site, block, loop, what, later=True)
     body_site = Site((*site.path, loop.body))
-    known = body_site.bounds
-    made = [buffer for buffer in buffers_read(block) if buffer in buffers_written(loop)]
-    if not made:
+    bounds = body_site.bounds
+    produced = [buffer for buffer in buffers_read(block) if buffer in buffers_written(loop)]
+    if not produced:
         raise illegal(
             f"{what}: it reads nothing that is written there", "name a loop of a block whose results it reads"
         )
     used = collect(block, Bounds({}))
     around = [stmt.var for stmt in (*site.loops, loop)]
     limits: dict[Var, tuple[Expr, Expr]] = {}
-    for buffer in made:
-        whole = collect(site.path[0], Bounds({}), buffer)
-        writes = [use for use in whole if use.writes and loop in use.around]
+    for buffer in produced:
+        nest_uses = collect(site.path[0], Bounds({}), buffer)
+        writes = [use for use in nest_uses if use.writes and loop in use.around]
         _check_finished(writes, around, f"{what}: {buffer.name!r} is not done in one iteration of it")
-        inside = collect(loop.body, known, buffer)
-        box = box_of(inside, known)
-        if not box.is_whole or not _is_sure(inside, writes, box, known):
+        inside = collect(loop.body, bounds, buffer)
+        box = box_of(inside, bounds)
+        if not box.is_whole or not _is_sure(inside, writes, box, bounds):
             hint = "peel or shrink tails instead of guarding them"
             raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is no whole box", hint)
-        elsewhere = next((use for use in whole if use.writes and loop not in use.around), None)
+        elsewhere = next((use for use in nest_uses if use.writes and loop not in use.around), None)
         if elsewhere is not None and not _is_all(box):
             raise illegal(f"{what}: `{elsewhere}`, outside of that loop, writes {buffer.name!r} too")
         for use in used:
@@ -89,26 +89,26 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
     for use in used:
         if use.writes and _meets_itself(use, limits):
             raise illegal(f"{what}: `{use}` writes an element in several iterations of the loops that would be parted")
-    found = _carried(used, limits)
-    if found is not None:
-        raise illegal(f"{what}: {found}, in different iterations of the loops that would be parted")
+    conflict = _carried(used, limits)
+    if conflict is not None:
+        raise illegal(f"{what}: {conflict}, in different iterations of the loops that would be parted")
     # What is written of a buffer beyond what the block reads is left out.
-    moved = _parted_loops(block, limits, known)
-    state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
+    inner = _parted_loops(block, limits, bounds)
+    state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, inner), loop.kind))
     for one in inner_loops(block):
         if one.var in limits and tail == "peel":
-            state = _cut_short(state, one, *limits[one.var], known)
+            state = _cut_short(state, one, *limits[one.var], bounds)
     return state
 
 
-def _is_sure(inside: Sequence[Use], writes: Sequence[Use], box: Box, known: Bounds) -> bool:
+def _is_sure(inside: Sequence[Use], writes: Sequence[Use], box: Box, bounds: Bounds) -> bool:
     """Whether all of a box is written whatever is asked: by what is asked nothing, where anything else is."""
     free = [use for use in inside if use.writes and not any(isinstance(stmt, If) for stmt in use.around)]
     is_asked = any(isinstance(stmt, If) for use in writes for stmt in use.around)
-    return not is_asked or bool(free and box_of(free, known).covers(box))
+    return not is_asked or bool(free and box_of(free, bounds).covers(box))
 
 
-def _cut_short(state: State, old: For, start: Expr, extent: Expr, known: Bounds) -> State:
+def _cut_short(state: State, old: For, start: Expr, extent: Expr, bounds: Bounds) -> State:
     """Where the last parts of a loop are smaller, as its extent is no multiple of theirs, they will have loops of their
     own.
     """
@@ -117,14 +117,14 @@ def _cut_short(state: State, old: For, start: Expr, extent: Expr, known: Bounds)
     if not isinstance(old.extent, Imm) or not isinstance(extent, Imm) or not isinstance(var, Var) or factor < 1:
         return state
     room = int(old.extent.value) - form.constant - int(extent.value)
-    last = known.interval(var)[1]
+    last = bounds.interval(var)[1]
     return state.cut(var, room // factor + 1) if len(form.terms) == 1 and room < factor * last else state
 
 
-def _moved(state: State, block: Stmt, loop: For, made: For) -> State:
-    """``made`` in the place of a loop, and nothing in that of a block."""
-    without = replaced(state.func.body, block, Seq(()))
-    return replace(state, func=replace(state.func, body=replaced(without, loop, made))).tidy()
+def _moved(state: State, block: Stmt, loop: For, new_loop: For) -> State:
+    """``new_loop`` in the place of a loop, and nothing in that of a block."""
+    without = replace_statement(state.func.body, block, Seq(()))
+    return replace(state, func=replace(state.func, body=replace_statement(without, loop, new_loop))).tidy()
 
 
 def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, *, later: bool) -> None:
@@ -134,13 +134,13 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
     order = _statements(state.func.body)
     tops = [stmt for stmt in order if _contains(stmt, loop) or _contains(stmt, block)]
     nest = next(stmt for stmt in tops if _contains(stmt, loop))
-    own = next(stmt for stmt in tops if _contains(stmt, block))
-    if nest is own:
+    block_nest = next(stmt for stmt in tops if _contains(stmt, block))
+    if nest is block_nest:
         raise illegal(f"{what}: they are in one nest already")
-    first, last = (nest, own) if later else (own, nest)
+    first, last = (nest, block_nest) if later else (block_nest, nest)
     if order.index(first) > order.index(last):
         raise illegal(f"{what}: it comes {'before' if later else 'after'} that")
-    if own is not block:
+    if block_nest is not block:
         raise illegal(f"{what}: it is within loops of its own")
     for stmt in walk(state.func.body):
         if isinstance(stmt, Alloc) and stmt.buffer in buffers(block) and not _contains(stmt, loop):
@@ -157,9 +157,9 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
     if shared:
         raise illegal(f"{what}: both write {shared[0].name!r}, or it overwrites what is read there")
     if later:
-        made = buffers_written(loop)
+        loop_writes = buffers_written(loop)
         for buffer in buffers_read(block):
-            if buffer in buffers_written(nest) and buffer not in made:
+            if buffer in buffers_written(nest) and buffer not in loop_writes:
                 write = next(use for use in collect(nest, Bounds({}), buffer) if use.writes)
                 raise illegal(f"{what}: `{write}`, outside of that loop, writes {buffer.name!r}, which it reads, too")
 
@@ -211,8 +211,8 @@ def _check_reached(use: Use, written: Box, what: str) -> None:
 
 def _carried(uses: Sequence[Use], limits: Collection[Var]) -> Conflict | None:
     """Two accesses of a block in different iterations of the loops that would be parted; None for none."""
-    found = conflicts(uses, list(limits))
-    return next((one for one in found if any(apart != (0, 0) for apart in one.apart.values())), None)
+    candidates = conflicts(uses, list(limits))
+    return next((one for one in candidates if any(apart != (0, 0) for apart in one.apart.values())), None)
 
 
 def _meets_itself(use: Use, limits: Collection[Var]) -> bool:
@@ -241,7 +241,7 @@ def _limit(limits: dict[Var, tuple[Expr, Expr]], use: Use, box: Box, block: Stmt
             raise illegal(f"{what}: its loop {var.name!r} would have to go over two parts at once")
 
 
-def _parted_loops(block: Stmt, limits: dict[Var, tuple[Expr, Expr]], known: Bounds) -> Stmt:
+def _parted_loops(block: Stmt, limits: dict[Var, tuple[Expr, Expr]], bounds: Bounds) -> Stmt:
     """The block with some loops from a start on, for an extent, within what they have."""
 
     def statement(stmt: Stmt) -> Stmt:
@@ -249,20 +249,20 @@ def _parted_loops(block: Stmt, limits: dict[Var, tuple[Expr, Expr]], known: Boun
         if not isinstance(stmt, For) or stmt.var not in limits:
             return rebuild(stmt, operands(stmt), inner)
         start, extent = limits[stmt.var]
-        room = simplify_within(stmt.extent - start, known)
-        low = known.interval(simplify_within(room - extent, known))[0]
-        fits = low >= 0 or simplify_within(minimum(extent, room), known) is extent or _is_shrunk(extent, room, known)
+        room = simplify_within(stmt.extent - start, bounds)
+        low = bounds.interval(simplify_within(room - extent, bounds))[0]
+        fits = low >= 0 or simplify_within(minimum(extent, room), bounds) is extent or _is_shrunk(extent, room, bounds)
         length = extent if fits else minimum(extent, room)
-        return For(stmt.var, length, substituted(inner[0], {stmt.var: start + stmt.var}), stmt.kind)
+        return For(stmt.var, length, substitute_variables(inner[0], {stmt.var: start + stmt.var}), stmt.kind)
 
     return statement(block)
 
 
-def _is_shrunk(extent: Expr, room: Expr, known: Bounds) -> bool:
+def _is_shrunk(extent: Expr, room: Expr, bounds: Bounds) -> bool:
     """Whether ``extent`` is ``min(room, ..)``."""
     if not isinstance(extent, Bin) or extent.op != "min":
         return False
-    return any(known.interval(simplify_within(room - side, known))[0] >= 0 for side in (extent.a, extent.b))
+    return any(bounds.interval(simplify_within(room - side, bounds))[0] >= 0 for side in (extent.a, extent.b))
 
 
 def compute_at(state: State, label: str, at: Var | str) -> State:
@@ -271,7 +271,7 @@ def compute_at(state: State, label: str, at: Var | str) -> State:
     site, loop = state.loop(at)
     what = f"block {label!r} cannot be computed at loop {loop.var.name!r}"
     _check_between(state, site, block, loop, what, later=False)
-    known = Site((*site.path, loop.body)).bounds
+    bounds = Site((*site.path, loop.body)).bounds
     limits: dict[Var, tuple[Expr, Expr]] = {}
     mine = collect(block, Bounds({}))
     for buffer in buffers_written(block):
@@ -281,17 +281,17 @@ def compute_at(state: State, label: str, at: Var | str) -> State:
         elsewhere = [use for use in collect(state.func.body, Bounds({}), buffer) if not {block, loop} & set(use.around)]
         if elsewhere:
             raise illegal(f"{what}: `{elsewhere[0]}`, outside of that loop, uses {buffer.name!r}")
-        read = collect(loop.body, known, buffer)
+        read = collect(loop.body, bounds, buffer)
         if not read:
             raise illegal(f"{what}: nothing there reads {buffer.name!r}")
-        box = box_of(read, known)
+        box = box_of(read, bounds)
         for use in mine:
             if use.buffer is buffer:
                 _limit(limits, use, box, block, what)
     if _needs_past(block, limits):
         raise illegal(f"{what}: its iterations depend on one another", "compute it at a loop further out")
-    moved = _parted_loops(block, limits, known)
-    return _moved(state, block, loop, For(loop.var, loop.extent, seq(moved, loop.body), loop.kind))
+    inner = _parted_loops(block, limits, bounds)
+    return _moved(state, block, loop, For(loop.var, loop.extent, seq(inner, loop.body), loop.kind))
 
 
 def _needs_past(block: Stmt, limits: dict[Var, tuple[Expr, Expr]]) -> bool:
@@ -323,19 +323,19 @@ def inline(state: State, label: str) -> State:
     if roles.get(buffer, "workspace") != "workspace":
         raise illegal(f"{what}: {buffer.name!r} is an {roles[buffer]}")
     uses = collect(state.func.body, Bounds({}), buffer)
-    own = next(use for use in uses if use.writes and block in use.around)
+    write = next(use for use in uses if use.writes and block in use.around)
     reads = [use for use in uses if not use.writes]
-    other = next((use for use in uses if use.writes and use is not own), None)
+    other = next((use for use in uses if use.writes and use is not write), None)
     if other is not None:
         raise illegal(f"{what}: `{other}` writes {buffer.name!r} as well")
     shared = [loop.var for loop in site.loops]
     for use in reads:
         if use.spans or isinstance(use.stmt, (Copy, Exec)):
             raise illegal(f"{what}: `{use}` takes {buffer.name!r} as it lies in memory")
-        apart = distances(own, use, shared) if set(shared) <= use.inner else None
+        apart = distances(write, use, shared) if set(shared) <= use.inner else None
         if apart is None or any(ends != (0, 0) for ends in apart.values()):
             raise illegal(f"{what}: `{use}` uses it in another iteration of the loops around it")
-    _check_there(own, reads, value, what)
+    _check_there(write, reads, value, what)
     _check_lasting(state, block, reads, value, what)
     solve = _solver(store, [stmt for stmt in path if isinstance(stmt, For)], what)
 
@@ -345,7 +345,7 @@ def inline(state: State, label: str) -> State:
         return None
 
     memo: dict[Expr, Expr] = {}
-    body = map_expressions(replaced(state.func.body, block, Seq(())), lambda expr: rewrite(expr, rule, memo))
+    body = map_expressions(replace_statement(state.func.body, block, Seq(())), lambda expr: rewrite(expr, rule, memo))
     return dropped(replace(state, func=replace(state.func, body=body)), buffer).tidy()
 
 
@@ -360,10 +360,10 @@ def _unbound(path: Sequence[Stmt]) -> Expr:
     return substitute(store.value, values)
 
 
-def _check_there(own: Use, reads: Sequence[Use], value: Expr, what: str) -> None:
+def _check_there(write: Use, reads: Sequence[Use], value: Expr, what: str) -> None:
     """Raise if what a block reads does not exist everywhere where what it writes is used."""
     needed = {*buffers_read(value), *variables(value)}
-    for stmt in own.around:
+    for stmt in write.around:
         symbol = stmt.buffer if isinstance(stmt, Alloc) else stmt.var if isinstance(stmt, Bind) else None
         if symbol in needed and (use := next((use for use in reads if stmt not in use.around), None)):
             gone = f"{what}: `{use}` is where {symbol.name!r}, which it reads, does not exist"
@@ -385,21 +385,21 @@ def _check_lasting(state: State, block: Stmt, reads: Sequence[Use], value: Expr,
 
 def _solver(store: Store, loops: Sequence[For], what: str) -> Callable[[tuple[Expr, ...]], dict[Var, Expr]]:
     """Gives the values of a store's loops for which it writes the element at some indices."""
-    own = {loop.var: loop for loop in loops}
+    loops_by_var = {loop.var: loop for loop in loops}
     dims: list[tuple[Expr, list[tuple[Var, int]]]] = []
     for index in store.indices:
         form = affine(index)
-        outer = {term: factor for term, factor in form.terms.items() if not set(variables(term)) & set(own)}
+        outer = {term: factor for term, factor in form.terms.items() if not set(variables(term)) & set(loops_by_var)}
         steps = sorted(((f, t) for t, f in form.terms.items() if t not in outer), key=lambda step: -step[0])
         unit = 1
         for factor, term in reversed(steps):
-            extent = own[term].extent if isinstance(term, Var) and term in own else None
+            extent = loops_by_var[term].extent if isinstance(term, Var) and term in loops_by_var else None
             if factor != unit or extent is None:
                 raise illegal(f"{what}: `{headline(store)}` does not write one element for each iteration")
             unit *= int(extent.value) if isinstance(extent, Imm) else 2**31
         dims.append((as_expr(Affine(outer, form.constant)), [(t, f) for f, t in steps if isinstance(t, Var)]))
     solved = [var for _, steps in dims for var, _ in steps]
-    for var in own:
+    for var in loops_by_var:
         if solved.count(var) != 1:
             raise illegal(f"{what}: loop {var.name!r} writes an element several times, or a diagonal")
 
@@ -409,7 +409,7 @@ def _solver(store: Store, loops: Sequence[For], what: str) -> Callable[[tuple[Ex
             rest = index - base
             for position, (var, factor) in enumerate(steps):
                 part = rest if factor == 1 else Bin("floordiv", rest, Imm(factor, INDEX))
-                count = own[var].extent
+                count = loops_by_var[var].extent
                 values[var] = part if position == 0 or not isinstance(count, Imm) else part % count
         return values
 

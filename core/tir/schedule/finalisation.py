@@ -47,10 +47,10 @@ from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
 from .loops import parted, require_independent
 from .rows import in_rows
-from .sites import Names, illegal, renamed, site_of, substituted, tidied
+from .sites import Names, copy_with_new_names, illegal, simplify_expressions, site_of, substitute_variables
 from .state import State
 
-__all__ = ["VectorUnit", "finished", "in_loops"]
+__all__ = ["VectorUnit", "finalise_schedule", "in_loops"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class VectorUnit:
     registers: int
 
 
-def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
+def finalise_schedule(state: State, unit: VectorUnit | None) -> PrimFunc:
     """The function of a schedule: loops parted where they were cut, of the kinds that they were given, simplified,
     and verified.
 
@@ -75,8 +75,8 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
         InternalError: the function is malformed.
     """
     state = _all_parted(state)
-    func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
-    func = replace(func, body=_Kinds(state, Names(func), unit).of(func.body, Bounds.at_entry(func)))
+    func = simplify(replace(state.func, body=simplify_expressions(state.func.body, Bounds({}))))
+    func = replace(func, body=_Kinds(state, Names(func), unit).apply(func.body, Bounds.at_entry(func)))
     for loop in _loops(func.body):
         if loop.kind == "parallel":
             site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -107,7 +107,7 @@ def in_loops(state: State) -> PrimFunc:
     state = _all_parted(state)
     func = replace(
         state.func,
-        body=_Kinds(state, state.names(), None).of(state.func.body, Bounds.at_entry(state.func)),
+        body=_Kinds(state, state.names(), None).apply(state.func.body, Bounds.at_entry(state.func)),
         may_alias=(),
     )
     return func if state.heights is None else in_rows(func, state.heights)
@@ -124,8 +124,8 @@ def _vectors_in(loop: For) -> list[For]:
 
 
 def _loops(stmt: Stmt) -> list[For]:
-    own = [stmt] if isinstance(stmt, For) else []
-    return [*own, *(loop for body in child_statements(stmt) for loop in _loops(body))]
+    itself = [stmt] if isinstance(stmt, For) else []
+    return [*itself, *(loop for body in child_statements(stmt) for loop in _loops(body))]
 
 
 _LEAST, _MOST = 4, 64
@@ -146,10 +146,10 @@ class _Kinds:
     names: Names
     unit: VectorUnit | None
 
-    def of(self, stmt: Stmt, known: Bounds) -> Stmt:
+    def apply(self, stmt: Stmt, known: Bounds) -> Stmt:
         """``stmt`` with its loops of their kinds; ``known`` is so around it."""
-        within = list(known.children(stmt))
-        inner = [self.of(body, bounds) for body, bounds in within]
+        inner_bounds = list(known.children(stmt))
+        inner = [self.apply(body, bounds) for body, bounds in inner_bounds]
         if not isinstance(stmt, For) or stmt.var not in self.state.kinds:
             return rebuild(stmt, operands(stmt), inner)
         kind = self.state.kinds[stmt.var]
@@ -161,11 +161,11 @@ class _Kinds:
             )
         count = int(stmt.extent.value)
         is_whole = not count & (count - 1)
-        held = _register_lanes(inner[0], stmt.var)
-        if kind == "vectorized" and any(lanes > count for lanes in held):
+        lane_counts = _register_lanes(inner[0], stmt.var)
+        if kind == "vectorized" and any(lanes > count for lanes in lane_counts):
             kind = "unrolled"  # parts of registers are taken one by one
         if kind == "vectorized" and not is_whole:
-            if not held and _is_side_by_side(inner[0], stmt.var, within[0][1]):
+            if not lane_counts and _is_side_by_side(inner[0], stmt.var, inner_bounds[0][1]):
                 return self._in_smaller_vectors(stmt.var, inner[0], count)
             kind = "unrolled"
         return For(stmt.var, stmt.extent, inner[0], kind)
@@ -191,13 +191,13 @@ class _Kinds:
             elif width < _LEAST:
                 width, kind = rest, "unrolled"
             at = min(first, count - width)
-            made: Stmt = For(lane, const(width), substituted(body, {lane: lane + at} if at else {}), kind)
-            parts.append(renamed(made, lambda name: fresh_name(name, self.names.taken))[0] if at else made)
+            loop: Stmt = For(lane, const(width), substitute_variables(body, {lane: lane + at} if at else {}), kind)
+            parts.append(copy_with_new_names(loop, lambda name: fresh_name(name, self.names.taken))[0] if at else loop)
             first = at + width
         return seq(*parts)
 
 
-def _is_side_by_side(body: Stmt, lane: Var, known: Bounds) -> bool:
+def _is_side_by_side(body: Stmt, lane: Var, bounds: Bounds) -> bool:
     """Whether lanes of any number are plainly lanes of vectors: elements that lie side by side, or one for all, and
     nothing that one lane does and another does not.
     """
@@ -211,7 +211,7 @@ def _is_side_by_side(body: Stmt, lane: Var, known: Bounds) -> bool:
             return False
     chosen = (arm for part in walk(body) if isinstance(part, Select) for arm in (part.a, part.b))
     asked = (part for arm in chosen for part in walk(arm) if isinstance(part, Load))
-    if not all(_is_there(load, known) for load in asked):
+    if not all(_is_there(load, bounds) for load in asked):
         return False  # both arms are computed
     places = [part.indices for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices]
     outer = (index for indices in places for index in indices[:-1])
@@ -220,9 +220,9 @@ def _is_side_by_side(body: Stmt, lane: Var, known: Bounds) -> bool:
     )
 
 
-def _is_there(load: Load, known: Bounds) -> bool:
+def _is_there(load: Load, bounds: Bounds) -> bool:
     """Whether an element lies in its buffer whatever is asked before it is read."""
-    ends = (known.interval(index) for index in load.indices)
+    ends = (bounds.interval(index) for index in load.indices)
     return all(0 <= low and high < extent for (low, high), extent in zip(ends, load.buffer.shape, strict=True))
 
 
@@ -238,7 +238,7 @@ def _steps_by_one(index: Expr, lane: Var, varying: set[Var]) -> bool:
 
 def _may_be_repeated(body: Stmt, may_alias: Sequence[tuple[str, str]]) -> bool:
     """Whether doing ``body`` once more changes nothing: it reads nothing that it stores, and does nothing else."""
-    read, written = ({buffer.name for buffer in of(body)} for of in (buffers_read, buffers_written))
+    read, written = ({buffer.name for buffer in accessed(body)} for accessed in (buffers_read, buffers_written))
     pairs = [set(pair) for pair in may_alias]
     return (
         all(isinstance(stmt, (Store, Bind, If, For, Seq, Block)) for stmt in statements(body))
@@ -250,8 +250,8 @@ def _may_be_repeated(body: Stmt, may_alias: Sequence[tuple[str, str]]) -> bool:
 def _register_lanes(body: Stmt, lane: Var) -> list[int]:
     """How many lanes the registers have that ``lane`` is one of."""
     uses = (part for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices)
-    held = (use for use in uses if use.buffer.scope == "register" and lane in variables(use.indices[-1]))
-    return [use.buffer.shape[-1] for use in held]
+    lane_counts = (use for use in uses if use.buffer.scope == "register" and lane in variables(use.indices[-1]))
+    return [use.buffer.shape[-1] for use in lane_counts]
 
 
 def _check_registers(stmt: Stmt, unit: VectorUnit, held: Sequence[tuple[Buffer, int]], loop: For | None) -> None:

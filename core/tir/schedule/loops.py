@@ -41,7 +41,7 @@ from ..form.visit import (
 from ..proofs.intervals import Bounds
 from .cache_stages import is_filled, redeclared
 from .dependences import Conflict, Use, carried, collect, collect_all, conflicts_between, inner_loops, reordered, span
-from .sites import Site, illegal, renamed, site_of, substituted, wrapped
+from .sites import Site, copy_with_new_names, illegal, site_of, substitute_variables, wrap_in
 from .state import LAST, State
 
 __all__ = [
@@ -75,25 +75,25 @@ def split(state: State, var: Var | str, factor: int, tail: Tail) -> tuple[State,
     names = state.names()
     outer, inner = (Var(names.new(f"{loop.var.name}_{part}")) for part in "oi")
     count = Bin("floordiv", loop.extent + (factor - 1), Imm(factor, INDEX))
-    whole = isinstance(loop.extent, Imm) and int(loop.extent.value) % factor == 0
+    is_even = isinstance(loop.extent, Imm) and int(loop.extent.value) % factor == 0
     if tail == "pad" and not isinstance(loop.extent, Imm):
         raise illegal(
             f"loop {loop.var.name!r} has no constant extent: its tail cannot be dealt with by {tail!r}", "shrink it"
         )
-    if tail == "pad" and not whole:
+    if tail == "pad" and not is_even:
         state = _padded(state, loop.var, -(-_constant(loop) // factor) * factor)
         _, loop = state.loop(loop.var)
-        whole = True
+        is_even = True
     at: Expr = outer * factor + inner
-    body, length = substituted(loop.body, {loop.var: at}), const(factor)
-    if not whole and tail == "guard":
+    body, length = substitute_variables(loop.body, {loop.var: at}), const(factor)
+    if not is_even and tail == "guard":
         body = If(at < loop.extent, body)
-    elif not whole:
+    elif not is_even:
         length = minimum(loop.extent - outer * factor, factor)
-    made = state.put(loop, For(outer, count, For(inner, length, body)))
-    if tail == "peel" and not whole:
-        made = made.cut(outer, _constant(loop) // factor if isinstance(loop.extent, Imm) else LAST)
-    return made, outer, inner
+    result = state.put(loop, For(outer, count, For(inner, length, body)))
+    if tail == "peel" and not is_even:
+        result = result.cut(outer, _constant(loop) // factor if isinstance(loop.extent, Imm) else LAST)
+    return result, outer, inner
 
 
 def _constant(loop: For) -> int:
@@ -104,7 +104,7 @@ def _constant(loop: For) -> int:
 def _padded(state: State, var: Var, extent: int) -> State:
     """The loop run up to ``extent``, where what it does beyond its own end stays in memory of its own."""
     site, loop = state.loop(var)
-    own = _constant(loop)
+    count = _constant(loop)
     longer = For(loop.var, const(extent), loop.body)
     grown: dict[Buffer, tuple[int, ...]] = {}
     uses = collect_all(longer, site.bounds)
@@ -112,24 +112,26 @@ def _padded(state: State, var: Var, extent: int) -> State:
     inner = {part.buffer for part in statements(loop.body) if isinstance(part, Alloc)}
     for use in uses:
         if use.writes and use.buffer not in inner:
-            grown[use.buffer] = _grown(state, use, grown.get(use.buffer, use.buffer.shape), loop.var, own)
+            grown[use.buffer] = _grown(state, use, grown.get(use.buffer, use.buffer.shape), loop.var, count)
     for use in uses:
         shape = grown.get(use.buffer, use.buffer.shape)
         ends = [span(form, use.known) for form in use.forms]
         if any(low < 0 or high >= extent for (low, high), extent in zip(ends, shape, strict=True)):
-            what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
+            what = (
+                f"loop {loop.var.name!r} cannot be padded from {count} to {extent}: `{use}` leaves {use.buffer.name!r}"
+            )
             raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
         reads_more = not use.writes and any(loop.var in variables(term) for form in use.forms for term in form.terms)
         is_before = use.buffer not in inner and use.buffer not in grown
         has_value = is_filled(state, use.buffer, loop) if is_before else _is_stored_before(use, uses)
         if reads_more and not has_value:
-            what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` would read elements of"
+            what = f"loop {loop.var.name!r} cannot be padded from {count} to {extent}: `{use}` would read elements of"
             raise illegal(f"{what} {use.buffer.name!r} that may have no value", "choose another tail")
-    made = state.put(loop, longer)
+    result = state.put(loop, longer)
     for buffer, shape in grown.items():
         if shape != buffer.shape:
-            made, _ = redeclared(made, buffer, replace(buffer, shape=shape))
-    return made
+            result, _ = redeclared(result, buffer, replace(buffer, shape=shape))
+    return result
 
 
 def _is_stored_before(use: Use, uses: Sequence[Use]) -> bool:
@@ -145,9 +147,9 @@ def _is_stored_before(use: Use, uses: Sequence[Use]) -> bool:
     )
 
 
-def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, own: int) -> tuple[int, ...]:
-    """The shape that a buffer needs for what is written beyond iteration ``own``, which nobody else may see."""
-    beyond = Bounds({}) if var not in use.inner else use.known.declare(var, (own, use.known.interval(var)[1]))
+def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, count: int) -> tuple[int, ...]:
+    """The shape that a buffer needs for what is written beyond iteration ``count``, which nobody else may see."""
+    beyond = Bounds({}) if var not in use.inner else use.known.declare(var, (count, use.known.interval(var)[1]))
     roles = {param.buffer: param.role for param in state.func.params}
     for dim, form in enumerate(use.forms):
         low = span(form, beyond)[0]
@@ -173,7 +175,7 @@ def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:
     count = _constant(inner)
     values = {outer.var: Bin("floordiv", var, Imm(count, INDEX)), inner.var: var % count}
     extent = const(_constant(outer) * count) if isinstance(outer.extent, Imm) else outer.extent * count
-    return state.put(outer, For(var, extent, substituted(inner.body, values))), var
+    return state.put(outer, For(var, extent, substitute_variables(inner.body, values))), var
 
 
 def merge(state: State, order: Sequence[Var | str], levels: int = 1) -> tuple[State, list[Var]]:
@@ -187,9 +189,9 @@ def merge(state: State, order: Sequence[Var | str], levels: int = 1) -> tuple[St
         raise illegal(f"{what}: it takes one or several, each named once")
     bands = [_band(loop, levels, what) for loop in chosen]
     first = bands[0]
-    own = [loop.var for loop in first]
+    loop_vars = [loop.var for loop in first]
     for band in bands[1:]:
-        values: dict[Var, Expr] = dict(zip((loop.var for loop in band), own, strict=True))
+        values: dict[Var, Expr] = dict(zip((loop.var for loop in band), loop_vars, strict=True))
         for loop, other in zip(band, first, strict=True):
             if substitute(loop.extent, values) is not other.extent:
                 raise illegal(f"{what}: {loop.var.name!r} has another extent than {other.var.name!r}")
@@ -201,19 +203,19 @@ def merge(state: State, order: Sequence[Var | str], levels: int = 1) -> tuple[St
         raise illegal(f"{what}: they do not stand one after the other", "name all that stand there, in order")
     old = site.stmt
     start, stop = _run_of(old, chosen) or (0, 0)
-    bodies_of = {band[0]: _iteration(band, own) for band in bands}
+    bodies_of = {band[0]: _iteration(band, loop_vars) for band in bands}
     earlier: list[Use] = []
     for loop in chosen if len(chosen) > 1 else ():
-        uses = collect(wrapped(bodies_of[loop], first), site.bounds)
-        for conflict in conflicts_between(earlier, uses, own):
-            if _may_come_before(conflict, own):
+        uses = collect(wrap_in(bodies_of[loop], first), site.bounds)
+        for conflict in conflicts_between(earlier, uses, loop_vars):
+            if _may_come_before(conflict, loop_vars):
                 raise illegal(f"{what}: {conflict}, the second in an earlier iteration than the first")
         earlier += uses
     stmts = _one_by_one(old)
-    made = wrapped(seq(*(_in_blocks(stmt, bodies_of) for stmt in stmts[start:stop])), first)
+    merged = wrap_in(seq(*(_in_blocks(stmt, bodies_of) for stmt in stmts[start:stop])), first)
     gone = {loop.var for band in bands[1:] for loop in band}
     state = replace(state, cuts={var: cut for var, cut in state.cuts.items() if var not in gone})
-    return state.put(old, seq(*stmts[:start], made, *stmts[stop:])), own
+    return state.put(old, seq(*stmts[:start], merged, *stmts[stop:])), loop_vars
 
 
 def _band(loop: For, levels: int, what: str) -> list[For]:
@@ -246,12 +248,12 @@ def _run_of(stmt: Stmt, loops: Sequence[For]) -> tuple[int, int] | None:
     """
     stmts = _one_by_one(stmt)
     for start in range(len(stmts)):
-        found: list[Stmt] = []
+        run: list[Stmt] = []
         for stop, part in enumerate(stmts[start:], start + 1):
-            found += _out_of_blocks(part)
-            if found == list(loops):
+            run += _out_of_blocks(part)
+            if run == list(loops):
                 return start, stop
-            if found != list(loops[: len(found)]):
+            if run != list(loops[: len(run)]):
                 break
     return None
 
@@ -263,10 +265,10 @@ def _out_of_blocks(stmt: Stmt) -> list[Stmt]:
     return [stmt]
 
 
-def _iteration(band: Sequence[For], own: Sequence[Var]) -> Stmt:
-    """What an iteration of loops does, that of others with the variables ``own``."""
-    values: dict[Var, Expr] = {loop.var: var for loop, var in zip(band, own, strict=True) if loop.var is not var}
-    return substituted(band[-1].body, values) if values else band[-1].body
+def _iteration(band: Sequence[For], loop_vars: Sequence[Var]) -> Stmt:
+    """What an iteration of loops does, that of others with the variables ``loop_vars``."""
+    values: dict[Var, Expr] = {loop.var: var for loop, var in zip(band, loop_vars, strict=True) if loop.var is not var}
+    return substitute_variables(band[-1].body, values) if values else band[-1].body
 
 
 def _in_blocks(stmt: Stmt, bodies_of: Mapping[For, Stmt]) -> Stmt:
@@ -301,19 +303,19 @@ def parted(state: State, var: Var) -> tuple[State, tuple[Var, ...]]:
     points = [0, *sorted({at for at in places if 0 < at < high}), high]
     names, kinds = state.names(), dict(state.kinds)
     parts: list[Stmt] = []
-    made: list[Var] = []
+    part_vars: list[Var] = []
     for start, end in itertools.pairwise(points):
-        part = For(var, const(end - start), substituted(loop.body, {var: var + start} if start else {}))
+        part = For(var, const(end - start), substitute_variables(loop.body, {var: var + start} if start else {}))
         if start:
-            copied, new = renamed(part, lambda name: fresh_name(name, names.taken))
+            copied, new = copy_with_new_names(part, lambda name: fresh_name(name, names.taken))
             assert isinstance(copied, For)
             part = copied
             kinds.update({Var(new[old.name]): kind for old, kind in kinds.items() if old.name in new})
             rest.update({Var(new[old.name]): at for old, at in rest.items() if old.name in new})
-        made.append(part.var)
+        part_vars.append(part.var)
         # What is allocated in a loop that has one round then is not there for what follows.
         parts.append(Block(names.new(f"{var.name}_{len(parts)}"), part) if _makes_room(loop.body) else part)
-    return replace(state, cuts=rest, kinds=kinds).put(loop, seq(*parts)), tuple(made)
+    return replace(state, cuts=rest, kinds=kinds).put(loop, seq(*parts)), tuple(part_vars)
 
 
 def _makes_room(stmt: Stmt) -> bool:
@@ -339,8 +341,8 @@ def reorder(state: State, order: Sequence[Var | str]) -> State:
     band = site.path[first:]
     _check_nest(band, names)
     loops = [stmt for stmt in band if isinstance(stmt, For)]
-    given = iter(chosen)
-    after = [next(given) if loop in chosen else loop for loop in loops]
+    remaining = iter(chosen)
+    after = [next(remaining) if loop in chosen else loop for loop in loops]
     seen: set[Var] = set()
     for loop in after:
         late = [other.var for other in loops if other.var in variables(loop.extent) and other.var not in seen]
@@ -348,13 +350,13 @@ def reorder(state: State, order: Sequence[Var | str]) -> State:
             what = f"loop {loop.var.name!r} cannot be put outside of {late[0].name!r}"
             raise illegal(f"{what}, on which its extent depends", "split it with another tail, or later")
         seen.add(loop.var)
-    known = site.up_to(band[0]).bounds
-    found = reordered(loops[0], known, [loop.var for loop in loops], [loop.var for loop in after])
-    if found is not None:
-        raise illegal(f"loops {names} cannot be put in that order: {found}, and would do so in another order")
+    bounds = site.up_to(band[0]).bounds
+    conflict = reordered(loops[0], bounds, [loop.var for loop in loops], [loop.var for loop in after])
+    if conflict is not None:
+        raise illegal(f"loops {names} cannot be put in that order: {conflict}, and would do so in another order")
     ordered = iter(after)
     stack = [next(ordered) if isinstance(stmt, For) else stmt for stmt in band]
-    return state.put(band[0], wrapped(loops[-1].body, _sunk(stack)))
+    return state.put(band[0], wrap_in(loops[-1].body, _sunk(stack)))
 
 
 def _check_nest(band: Sequence[Stmt], names: str) -> None:
@@ -376,23 +378,25 @@ def _check_nest(band: Sequence[Stmt], names: str) -> None:
 def _sunk(stack: Sequence[Stmt]) -> list[Stmt]:
     """Loops, and what stands between them: conditions and names come after the variables that they use."""
     declared = [stmt.var for stmt in stack if isinstance(stmt, (For, Bind))]
-    made: list[Stmt] = []
+    placed: list[Stmt] = []
     waiting: list[Stmt] = []
     missing = set(declared)
     for stmt in stack:
         waiting.append(stmt)
-        moved = True
-        while moved:
-            moved = False
-            for held in waiting:
-                if isinstance(held, (If, Bind)) and any(set(variables(expr)) & missing for expr in operands(held)):
+        progresses = True
+        while progresses:
+            progresses = False
+            for candidate in waiting:
+                if isinstance(candidate, (If, Bind)) and any(
+                    set(variables(expr)) & missing for expr in operands(candidate)
+                ):
                     continue
-                made.append(held)
-                waiting.remove(held)
-                missing.discard(getattr(held, "var", None))
-                moved = True
+                placed.append(candidate)
+                waiting.remove(candidate)
+                missing.discard(getattr(candidate, "var", None))
+                progresses = True
                 break
-    return made
+    return placed
 
 
 def part(state: State, var: Var | str, places: Sequence[int]) -> State:
@@ -439,7 +443,7 @@ def require_independent(site: Site, kind: str) -> None:
     """Raise unless the iterations of a loop do not depend on one another."""
     loop = site.stmt
     assert isinstance(loop, For)
-    found = carried(loop, site.bounds)
-    if found is not None:
+    conflict = carried(loop, site.bounds)
+    if conflict is not None:
         hint = "split the reduction off with rfactor, or take a loop over elements of the result"
-        raise illegal(f"loop {loop.var.name!r} cannot be {kind}: {found}", hint)
+        raise illegal(f"loop {loop.var.name!r} cannot be {kind}: {conflict}", hint)

@@ -88,15 +88,15 @@ def in_threads(func: PrimFunc, threads: int) -> PrimFunc:
     if body is func.body:
         return func
     aliases = may_alias(func.params, body) if func.may_alias else ()
-    made = replace(func, body=body, may_alias=tuple(pair for pair in func.may_alias if pair in aliases), overlaps=())
-    verify(made)
-    return made
+    result = replace(func, body=body, may_alias=tuple(pair for pair in func.may_alias if pair in aliases), overlaps=())
+    verify(result)
+    return result
 
 
 def predicted_cycles(stmt: Stmt) -> float:
     """How long one thread is predicted to take, at most, in cycles: good to compare with `LEAST`, not to a factor of
     two."""
-    return _Cycles(Bounds({})).of(stmt)
+    return _Cycles(Bounds({})).estimate(stmt)
 
 
 @dataclass(frozen=True)
@@ -119,39 +119,39 @@ class _Marker:
         self.threads = threads
         self.names = names
 
-    def best(self, stmt: Stmt, known: Bounds) -> _Way:
+    def best(self, stmt: Stmt, bounds: Bounds) -> _Way:
         """The fastest way of a statement."""
-        serial = _Cycles(known).of(stmt)
+        serial = _Cycles(bounds).estimate(stmt)
         if serial < LEAST or isinstance(stmt, (Exec, Copy)):
             return _Way(stmt, serial)
         if isinstance(stmt, For) and stmt.kind in ("vectorized", "unrolled"):
             return _Way(stmt, serial)
-        parts = [self.best(body, within) for body, within in known.children(stmt)]
+        parts = [self.best(body, inner) for body, inner in bounds.children(stmt)]
         marked = rebuild(stmt, operands(stmt), [part.stmt for part in parts])
         if all(part.stmt is body for part, body in zip(parts, child_statements(stmt), strict=True)):
             marked = stmt
-        before = sum(_Cycles(within).of(body) for body, within in known.children(stmt))
+        before = sum(_Cycles(inner).estimate(body) for body, inner in bounds.children(stmt))
         saved = before - sum(part.cycles for part in parts)
         if not isinstance(stmt, For):
             return _Way(marked, serial - saved)
-        count = known.interval(stmt.extent)[1]
-        ways = [_Way(marked, serial - count * saved), *self.shared(stmt, known, serial)]
+        count = bounds.interval(stmt.extent)[1]
+        ways = [_Way(marked, serial - count * saved), *self.shared(stmt, bounds, serial)]
         return min(ways, key=lambda way: way.cycles)
 
-    def shared(self, loop: For, known: Bounds, serial: float) -> list[_Way]:
+    def shared(self, loop: For, bounds: Bounds, serial: float) -> list[_Way]:
         """The ways to have a loop run by all threads."""
-        found: list[_Way] = []
+        ways: list[_Way] = []
         for one in (loop, self.fused(loop)):
             if one is None:
                 continue
-            cycles = self.time(one, known, serial)
-            if cycles < _GAIN * min([serial, *(way.cycles for way in found)]) and carried(one, known) is None:
-                found += [_Way(For(one.var, one.extent, one.body, "parallel"), cycles)] if _is_apart(one) else []
-        return found
+            cycles = self.time(one, bounds, serial)
+            if cycles < _GAIN * min([serial, *(way.cycles for way in ways)]) and carried(one, bounds) is None:
+                ways += [_Way(For(one.var, one.extent, one.body, "parallel"), cycles)] if _is_apart(one) else []
+        return ways
 
-    def time(self, loop: For, known: Bounds, serial: float) -> float:
+    def time(self, loop: For, bounds: Bounds, serial: float) -> float:
         """Of a loop that all threads run, which one runs in ``serial`` cycles."""
-        count = max(1, known.interval(loop.extent)[1])
+        count = max(1, bounds.interval(loop.extent)[1])
         return HANDOVER + serial * (-(-count // self.threads) + _LATE) / count
 
     def fused(self, loop: For) -> For | None:
@@ -173,12 +173,12 @@ class _Marker:
 
 def _is_apart(loop: For) -> bool:
     """Whether all that the body uses of what the function itself allocates has an address: it is handed to threads."""
-    own = {part.buffer for part in statements(loop.body) if isinstance(part, Alloc)}
+    allocated = {part.buffer for part in statements(loop.body) if isinstance(part, Alloc)}
     return all(
         buffer.scope == "global" or (buffer.scope == "local" and bool(buffer.shape))
         for part in statements(loop.body)
         for buffer in buffers(part)
-        if buffer not in own
+        if buffer not in allocated
     )
 
 
@@ -196,29 +196,29 @@ class _Cycles:
     def __init__(self, known: Bounds) -> None:
         self.known = known
 
-    def of(self, stmt: Stmt, vector: bool = False) -> float:
+    def estimate(self, stmt: Stmt, vector: bool = False) -> float:
         """Of one execution."""
         if isinstance(stmt, For):
             return self.loop(stmt, vector)
-        own = sum(self.expr(expr) for expr in operands(stmt)) if isinstance(stmt, (Bind, If, Store, Update)) else 0.0
-        inner = [_Cycles(within).of(body, vector) for body, within in self.known.children(stmt)]
+        cycles = sum(self.expr(expr) for expr in operands(stmt)) if isinstance(stmt, (Bind, If, Store, Update)) else 0.0
+        inner = [_Cycles(bounds).estimate(body, vector) for body, bounds in self.known.children(stmt)]
         if isinstance(stmt, If):
-            return own + max(inner)
+            return cycles + max(inner)
         if isinstance(stmt, (Seq, Block, Alloc, Bind)):
-            return own + sum(inner)
+            return cycles + sum(inner)
         if isinstance(stmt, Copy):
             count = 1
             for extent in stmt.shape:
                 count *= max(0, self.known.interval(extent)[1])
             return count * itemsize(stmt.to.buffer.dtype) / _WIDE
         if isinstance(stmt, Store) and stmt.buffer.scope == "register":
-            return own
-        return own + _OPERATION
+            return cycles
+        return cycles + _OPERATION
 
     def loop(self, loop: For, vector: bool) -> float:
-        ((body, within),) = self.known.children(loop)
+        ((body, bounds),) = self.known.children(loop)
         count = max(0, self.known.interval(loop.extent)[1])
-        once = _Cycles(within).of(body, vector or loop.kind == "vectorized")
+        once = _Cycles(bounds).estimate(body, vector or loop.kind == "vectorized")
         if loop.kind == "vectorized":
             widest = max((itemsize(b.dtype) for part in statements(body) for b in buffers(part)), default=1)
             return once * -(-count * widest // _WIDE)

@@ -28,7 +28,7 @@ from ..form.printer import headline
 from ..form.visit import buffers_read, buffers_written, child_statements, fresh_name, variables, walk
 from .dependences import collect, conflicts, reduction_op
 from .regions import box_of
-from .sites import Site, block_site, chain, illegal, renamed, replaced, wrapped
+from .sites import Site, block_site, chain, copy_with_new_names, illegal, replace_statement, wrap_in
 from .state import State
 
 __all__ = ["decompose_reduction", "identity", "rfactor"]
@@ -44,16 +44,16 @@ def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State,
     what = f"the reduction of {label!r} cannot be decomposed at loop {loop.var.name!r}"
     inside = chain(loop)
     parted = next((stmt for stmt in inside if isinstance(stmt, Seq)), None)
-    within = block.stmt in site.path or block.stmt in inside
-    if not within or parted is None:
+    is_related = block.stmt in site.path or block.stmt in inside
+    if not is_related or parted is None:
         raise illegal(f"{what}: there is nothing before the reduction within it", "take one of the loops around it")
     position = inside.index(parted)
     path, number = inside[:position], parted.stmts.index(inside[position + 1])
     if number == 0:
         raise illegal(f"{what}: the reduction comes first within it")
-    held = next((stmt for stmt in path if isinstance(stmt, Alloc)), None)
-    if held is not None:
-        raise illegal(f"{what}: {held.buffer.name!r}, which is allocated within it, is used by both parts")
+    allocation = next((stmt for stmt in path if isinstance(stmt, Alloc)), None)
+    if allocation is not None:
+        raise illegal(f"{what}: {allocation.buffer.name!r}, which is allocated within it, is used by both parts")
     before, after = parted.stmts[:number], parted.stmts[number:]
     written = set(buffers_written(loop))
     asked = next((stmt for stmt in path if isinstance(stmt, If) and set(buffers_read(stmt.condition)) & written), None)
@@ -65,14 +65,16 @@ def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State,
         if early[0] != early[1] and any(apart != (0, 0) for apart in conflict.apart.values()):
             raise illegal(f"{what}: {conflict}, in different iterations of it")
     names = state.names()
-    made = names.new(f"{label}_init")
+    init_label = names.new(f"{label}_init")
     unlabelled = [stmt for stmt in path if stmt is not block.stmt]
-    copied, _ = renamed(wrapped(seq(*before), unlabelled), lambda name: fresh_name(name, names.taken))
-    rest, start = wrapped(seq(*after), path), Block(made, copied)
+    copied, _ = copy_with_new_names(wrap_in(seq(*before), unlabelled), lambda name: fresh_name(name, names.taken))
+    rest, start = wrap_in(seq(*after), path), Block(init_label, copied)
     if block.stmt in path:
-        return state.put(loop, seq(start, rest)), made
+        return state.put(loop, seq(start, rest)), init_label
     # The label stays with what reduces.
-    return state.put(block.stmt, replaced(child_statements(block.stmt)[0], loop, seq(start, Block(label, rest)))), made
+    return state.put(
+        block.stmt, replace_statement(child_statements(block.stmt)[0], loop, seq(start, Block(label, rest)))
+    ), init_label
 
 
 def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State, Buffer]:
@@ -89,28 +91,28 @@ def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State,
     if pairwise and (count < 2 or count & (count - 1)):
         raise illegal(f"{what}: its {count} parts cannot be summed up pairwise", "split off a power of two")
     outer = _outermost(site, loop, update)
-    known = Site(site.path[: site.path.index(outer) + 1]).bounds
-    uses = [use for use in collect(outer, known, update.buffer) if use.stmt is update]
+    bounds = Site(site.path[: site.path.index(outer) + 1]).bounds
+    uses = [use for use in collect(outer, bounds, update.buffer) if use.stmt is update]
     apart = next((c for c in conflicts(uses, [loop.var], steps=True) if c.apart[loop.var] != (0, 0)), None)
     if apart is None:
         raise illegal(f"{what}: its iterations do not add to one element", "take a loop of the reduction")
-    box = box_of(uses, known)
+    box = box_of(uses, bounds)
     asked = any(isinstance(stmt, If) for stmt in uses[0].around) and not _is_begun(site, outer, update)
     if not box.is_whole or asked:
         raise illegal(f"{what}: what it adds to is no whole box", "peel or shrink tails instead of guarding them")
     names = state.names()
-    kept = [dim for dim, side in enumerate(box.sides) if side.size > 1]
-    shape = (count, *(box.sides[dim].size for dim in kept))
+    dims = [dim for dim, side in enumerate(box.sides) if side.size > 1]
+    shape = (count, *(box.sides[dim].size for dim in dims))
     parts = Buffer(names.new(f"{update.buffer.name}_parts"), shape, update.buffer.dtype, "local")
 
     def at_part(var: Expr, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        return (var, *(indices[dim] - box.sides[dim].start for dim in kept))
+        return (var, *(indices[dim] - box.sides[dim].start for dim in dims))
 
     def nest(name: str, make: Callable[[Expr, tuple[Var, ...]], Stmt], extent: int = count) -> Stmt:
         first = Var(names.new(f"{parts.name}_{name}"))
-        inner = tuple(Var(names.new(f"{parts.name}_{name}_{dim}")) for dim in kept)
+        inner = tuple(Var(names.new(f"{parts.name}_{name}_{dim}")) for dim in dims)
         stmt = make(first, inner)
-        for var, dim in reversed(list(zip(inner, kept, strict=True))):
+        for var, dim in reversed(list(zip(inner, dims, strict=True))):
             stmt = For(var, box.sides[dim].extent, stmt)
         return For(first, const(extent), stmt)
 
@@ -125,7 +127,7 @@ def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State,
 
     def end(first: Expr, inner: tuple[Var, ...]) -> Stmt:
         indices: list[Expr] = [side.start for side in box.sides]
-        for var, dim in zip(inner, kept, strict=True):
+        for var, dim in zip(inner, dims, strict=True):
             indices[dim] = indices[dim] + var
         return Update(update.op, update.buffer, tuple(indices), Load(parts, (first, *inner)))
 
@@ -134,7 +136,7 @@ def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State,
     folds = [nest("fold", fold(half), half) for half in halves]
     first = block("init", nest("init", start))
     last = block("sum", *folds, nest("sum", end, 1 if pairwise else count))
-    body = seq(first, replaced(outer, update, step), last)
+    body = seq(first, replace_statement(outer, update, step), last)
     return state.put(outer, Alloc(parts, body)), parts
 
 

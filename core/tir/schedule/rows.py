@@ -10,7 +10,7 @@ from ..form.visit import buffers_written
 from ..proofs.intervals import Bounds
 from ..rewrites.row_form import NoRows, row_form
 from ..rewrites.simplify import simplify
-from .sites import illegal, tidied
+from .sites import illegal, simplify_expressions
 from .state import State
 
 __all__ = ["in_rows", "rows"]
@@ -31,7 +31,7 @@ def rows(state: State, at: Var | str) -> State:
         for param in state.func.params
         if param.role == "input" or (param.role == "output" and by_rows)
     }
-    in_rows(simplify(replace(state.func, body=tidied(state.func.body, Bounds({})))), heights)
+    in_rows(simplify(replace(state.func, body=simplify_expressions(state.func.body, Bounds({})))), heights)
     return replace(state, heights=heights)
 
 

@@ -13,9 +13,9 @@ from ..form.visit import buffers_read, buffers_written, statements, variables
 from ..proofs.intervals import Bounds
 from . import buffering, cache_stages, compute_at, copy_blocks, loops, reductions, rows, tensorize
 from .dependences import collect
-from .finalisation import VectorUnit, finished, in_loops
+from .finalisation import VectorUnit, finalise_schedule, in_loops
 from .loops import Tail
-from .sites import Site, block_site, chain, illegal, spelt_out
+from .sites import Site, block_site, chain, illegal, inline_bindings
 from .state import State
 
 __all__ = ["BlockInfo", "Schedule", "Step", "Trace", "replay"]
@@ -55,8 +55,8 @@ class Step(NamedTuple):
     named: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        given = [*map(_text, self.args), *(f"{name}={_text(value)}" for name, value in self.named)]
-        return f"s.{self.name}({', '.join(given)})"
+        arguments = [*map(_text, self.args), *(f"{name}={_text(value)}" for name, value in self.named)]
+        return f"s.{self.name}({', '.join(arguments)})"
 
 
 class Trace(tuple[Step, ...]):
@@ -94,13 +94,13 @@ def _recorded(method: Method) -> Method:
         step = Step(method.__name__, _by_name(args), tuple((name, _by_name(value)) for name, value in named.items()))
         key = (self._start, (*self._steps, step))
         # What is not simplified is remembered by whoever asked for that, as a whole.
-        made = _MADE.get(key) if self._state.is_tidy else None
-        if made is None:
+        outcome = _MADE.get(key) if self._state.is_tidy else None
+        if outcome is None:
             result = method(self, *args, **named)
             if self._state.is_tidy:
                 _remembered(key, (replace(self._state, known=Bounds({})), result))
         else:
-            self._state, result = made
+            self._state, result = outcome
         self._steps.append(step)
         return result
 
@@ -114,10 +114,10 @@ beside these, the function at last. Equal layers, which ask for the same, are sc
 _MOST_MADE = 1000
 
 
-def _remembered(key: Hashable, made: Any) -> Any:
+def _remembered(key: Hashable, outcome: Any) -> Any:
     if len(_MADE) >= _MOST_MADE:
         _MADE.clear()
-    return _MADE.setdefault(key, made)
+    return _MADE.setdefault(key, outcome)
 
 
 class Schedule:
@@ -146,7 +146,7 @@ class Schedule:
         self._steps: list[Step] = []
         begun = _MADE.get((self._start, ()))
         if begun is None:
-            begun = State(replace(func, body=spelt_out(func.body)), is_tidy=simplify).tidy()
+            begun = State(replace(func, body=inline_bindings(func.body)), is_tidy=simplify).tidy()
             _remembered((self._start, ()), replace(begun, known=Bounds({})))
         self._state: State = begun
 
@@ -163,7 +163,7 @@ class Schedule:
         if not self._state.is_tidy:
             return in_loops(self._state)
         key = (self._start, tuple(self._steps), self.unit)
-        return cast(PrimFunc, _MADE.get(key) or _remembered(key, finished(self._state, self.unit)))
+        return cast(PrimFunc, _MADE.get(key) or _remembered(key, finalise_schedule(self._state, self.unit)))
 
     @property
     def trace(self) -> Trace:
@@ -185,24 +185,24 @@ class Schedule:
 
     def buffers(self, loop: Loop) -> list[Buffer]:
         """The buffers that are made within a loop, in the order of the text."""
-        _, found = self._state.loop(loop)
-        return [part.buffer for part in statements(found.body) if isinstance(part, Alloc)]
+        _, stmt = self._state.loop(loop)
+        return [part.buffer for part in statements(stmt.body) if isinstance(part, Alloc)]
 
     def block(self, label: str) -> BlockInfo:
         """What a block is."""
         site = block_site(self._state.func, label)
         outermost = next((stmt for stmt in site.path if isinstance(stmt, For)), site.stmt)
-        known = Site(site.path[: site.path.index(outermost) + 1]).bounds
+        bounds = Site(site.path[: site.path.index(outermost) + 1]).bounds
         innermost = chain(site.stmt)[-1]
-        writes = [use for use in collect(outermost, known) if use.writes and use.stmt is innermost]
+        writes = [use for use in collect(outermost, bounds) if use.writes and use.stmt is innermost]
         telling = {var for use in writes for form in use.forms for term in form.terms for var in variables(term)}
         around = self.loops(label)
         spatial = tuple(var for var in around if var in telling)
         others = tuple(var for var in around if var not in telling)
         return BlockInfo(spatial, others, buffers_read(site.stmt), buffers_written(site.stmt))
 
-    def _keep(self, made: State) -> None:
-        self._state = made
+    def _keep(self, state: State) -> None:
+        self._state = state
 
     # Loops
 
@@ -216,15 +216,15 @@ class Schedule:
         exists; ``pad`` makes X larger: what is written beyond must be in a buffer of the function itself, which grows,
         and what is read there must exist.
         """
-        made, outer, inner = loops.split(self._state, loop, factor, tail)
-        self._keep(made)
+        state, outer, inner = loops.split(self._state, loop, factor, tail)
+        self._keep(state)
         return outer, inner
 
     @_recorded
     def fuse(self, a: Loop, b: Loop) -> Var:
         """Two loops, ``b`` of constant extent directly within ``a``, as one over all iterations of both."""
-        made, var = loops.fuse(self._state, a, b)
-        self._keep(made)
+        state, var = loops.fuse(self._state, a, b)
+        self._keep(state)
         return var
 
     @_recorded
@@ -233,8 +233,8 @@ class Schedule:
         one: the first, of which each iteration does what one of each did. The blocks stand within it then. So it goes
         on for as many ``levels`` of loops as stand directly within one another; their variables.
         """
-        made, merged = loops.merge(self._state, order, levels)
-        self._keep(made)
+        state, merged = loops.merge(self._state, order, levels)
+        self._keep(state)
         return tuple(merged)
 
     @_recorded
@@ -242,8 +242,8 @@ class Schedule:
         """The loops that the outer loop of a split with ``tail="peel"`` will be at last, now: whole blocks, and the
         rest; their variables. So each can be dealt with in its own way.
         """
-        made, parts = loops.peel(self._state, loop)
-        self._keep(made)
+        state, parts = loops.peel(self._state, loop)
+        self._keep(state)
         return parts
 
     @_recorded
@@ -298,8 +298,8 @@ class Schedule:
         """What stands before the reduction of a block, within ``loop``, in a nest of its own before that loop; the
         label of this nest, ``label_init``. Loops can be reordered across a reduction after that.
         """
-        made, new = reductions.decompose_reduction(self._state, label, loop)
-        self._keep(made)
+        state, new = reductions.decompose_reduction(self._state, label, loop)
+        self._keep(state)
         return new
 
     @_recorded
@@ -330,8 +330,8 @@ class Schedule:
         nest for the box, which keeps the label, and after it nests for what is around it, at most two for each loop;
         their labels, ``label_border`` and so on.
         """
-        made, new = copy_blocks.decompose_padding(self._state, label)
-        self._keep(made)
+        state, new = copy_blocks.decompose_padding(self._state, label)
+        self._keep(state)
         return new
 
     @_recorded
@@ -354,8 +354,8 @@ class Schedule:
         it, ``buffer_scope_out``; where nobody does, ``buffer`` is gone. In registers it has a dimension for each loop
         that goes through it, the lanes last.
         """
-        made, new = cache_stages.cache_write(self._state, label, buffer, scope, at)
-        self._keep(made)
+        state, new = cache_stages.cache_write(self._state, label, buffer, scope, at)
+        self._keep(state)
         return new
 
     @_recorded
@@ -373,8 +373,8 @@ class Schedule:
         ``layout`` is the order in which the dimensions of ``buffer`` lie in the new one, of which those that have one
         element are left out.
         """
-        made, new = cache_stages.cache_read(self._state, label, buffer, at, scope, layout)
-        self._keep(made)
+        state, new = cache_stages.cache_read(self._state, label, buffer, at, scope, layout)
+        self._keep(state)
         return new
 
     @_recorded
@@ -393,9 +393,9 @@ class Schedule:
         They are made first there, or before what has the block ``before``. Dimensions of one element are left out, but
         for those from ``dims_from`` on, where that is given.
         """
-        given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
-        made, new = cache_stages.store_at(self._state, given, loop, before, dims_from)
-        self._keep(made)
+        names = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
+        state, new = cache_stages.store_at(self._state, names, loop, before, dims_from)
+        self._keep(state)
         return new
 
     @_recorded
@@ -404,8 +404,8 @@ class Schedule:
 
         That the host does not read and write an accelerator's memory is checked at last.
         """
-        made, new = cache_stages.set_scope(self._state, buffer, scope)
-        self._keep(made)
+        state, new = cache_stages.set_scope(self._state, buffer, scope)
+        self._keep(state)
         return new
 
     @_recorded
@@ -413,8 +413,8 @@ class Schedule:
         """A constant, or a buffer of the function's own, that begins at a multiple of so many bytes, such as those of a
         vector or of a line of the cache; the new buffer, of the same name.
         """
-        made, new = cache_stages.align(self._state, buffer, nbytes)
-        self._keep(made)
+        state, new = cache_stages.align(self._state, buffer, nbytes)
+        self._keep(state)
         return new
 
     @_recorded
@@ -425,8 +425,8 @@ class Schedule:
         Where some parts get fewer steps, as by a shrunk tail, there are as many as in a whole block. ``pairwise`` adds
         one half of the parts to the other, until one is left: their number is a power of two then.
         """
-        made, new = reductions.rfactor(self._state, loop, pairwise)
-        self._keep(made)
+        state, new = reductions.rfactor(self._state, loop, pairwise)
+        self._keep(state)
         return new
 
     @_recorded
@@ -435,8 +435,8 @@ class Schedule:
         before has made is kept. In registers it is moved each time, in memory it stays, at its index modulo the size of
         the window. The first iteration, which makes all of its window, gets loops of its own; the new buffer.
         """
-        made, new = buffering.rolling(self._state, buffer, loop)
-        self._keep(made)
+        state, new = buffering.rolling(self._state, buffer, loop)
+        self._keep(state)
         return new
 
     @_recorded
@@ -445,8 +445,8 @@ class Schedule:
         in two halves: the copies for the next iteration run on the queue while this one computes, and so do those of
         the results of the one before. All buffers that share the queue are given at once.
         """
-        given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
-        self._keep(buffering.double_buffer(self._state, given, loop, queue))
+        names = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
+        self._keep(buffering.double_buffer(self._state, names, loop, queue))
 
     # Instructions
 

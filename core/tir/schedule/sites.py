@@ -36,16 +36,16 @@ __all__ = [
     "Site",
     "block_site",
     "chain",
+    "copy_with_new_names",
     "illegal",
+    "inline_bindings",
     "loop_site",
-    "readdressed",
-    "renamed",
-    "replaced",
+    "redirect_accesses",
+    "replace_statement",
+    "simplify_expressions",
     "site_of",
-    "spelt_out",
-    "substituted",
-    "tidied",
-    "wrapped",
+    "substitute_variables",
+    "wrap_in",
 ]
 
 
@@ -84,24 +84,24 @@ class Site:
     @property
     def bounds(self) -> Bounds:
         """What is known where the statement stands."""
-        known = Bounds({})
+        result = Bounds({})
         for outer, inner in zip(self.path, self.path[1:], strict=False):
-            known = next(within for body, within in known.children(outer) if body is inner)
-        return known
+            result = next(bounds for body, bounds in result.children(outer) if body is inner)
+        return result
 
     def up_to(self, stmt: Stmt) -> Site:
         """A statement on the path."""
         return Site(self.path[: self.path.index(stmt) + 1])
 
 
-def site_of(body: Stmt, wanted: Callable[[Stmt], bool]) -> Site | None:
+def site_of(body: Stmt, matches: Callable[[Stmt], bool]) -> Site | None:
     """The first statement within ``body``, in the order of its text, that is wanted."""
-    if wanted(body):
+    if matches(body):
         return Site((body,))
     for inner in child_statements(body):
-        found = site_of(inner, wanted)
-        if found is not None:
-            return Site((body, *found.path))
+        site = site_of(inner, matches)
+        if site is not None:
+            return Site((body, *site.path))
     return None
 
 
@@ -138,21 +138,21 @@ def chain(stmt: Stmt) -> tuple[Stmt, ...]:
 # Statements in the place of others
 
 
-def replaced(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+def replace_statement(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """``stmt`` with ``new`` wherever ``old`` stands in it."""
     if stmt is old:
         return new
-    return rebuild(stmt, operands(stmt), [replaced(body, old, new) for body in child_statements(stmt)])
+    return rebuild(stmt, operands(stmt), [replace_statement(body, old, new) for body in child_statements(stmt)])
 
 
-def wrapped(stmt: Stmt, around: Sequence[Stmt]) -> Stmt:
+def wrap_in(stmt: Stmt, around: Sequence[Stmt]) -> Stmt:
     """``stmt`` within copies of statements that have one body each, outermost first."""
     for outer in reversed(around):
         stmt = rebuild(outer, operands(outer), (stmt,))
     return stmt
 
 
-def substituted(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+def substitute_variables(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """``stmt`` with expressions in place of variables."""
     memo: dict[Expr, Expr] = {}
 
@@ -162,46 +162,50 @@ def substituted(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     return map_expressions(stmt, lambda expr: rewrite(expr, rule, memo))
 
 
-def tidied(stmt: Stmt, known: Bounds) -> Stmt:
+def simplify_expressions(stmt: Stmt, known: Bounds) -> Stmt:
     """``stmt`` with its expressions simplified; all its statements stay, so that they can be addressed.
 
     What a condition says of variables is not put in: an element would be addressed by other means within it.
     """
     done = known.tidy.get(stmt)
     if done is None:
-        own = map_fields(stmt, expr=lambda expr: _tidy(expr, known))
-        inside = [(body, known) for body in child_statements(own)] if isinstance(own, If) else known.children(own)
-        done = rebuild(own, operands(own), [tidied(body, within) for body, within in inside])
+        node = map_fields(stmt, expr=lambda expr: _tidy(expr, known))
+        inside = [(body, known) for body in child_statements(node)] if isinstance(node, If) else known.children(node)
+        done = rebuild(node, operands(node), [simplify_expressions(body, bounds) for body, bounds in inside])
         known.tidy[stmt] = known.tidy[done] = done
     return done
 
 
-def spelt_out(stmt: Stmt) -> Stmt:
+def inline_bindings(stmt: Stmt) -> Stmt:
     """``stmt`` without names for what depends on other variables only, such as parts of indices."""
     if isinstance(stmt, Bind) and not buffers_read(stmt.value):
-        return spelt_out(substituted(stmt.body, {stmt.var: stmt.value}))
-    return rebuild(stmt, operands(stmt), [spelt_out(body) for body in child_statements(stmt)])
+        return inline_bindings(substitute_variables(stmt.body, {stmt.var: stmt.value}))
+    return rebuild(stmt, operands(stmt), [inline_bindings(body) for body in child_statements(stmt)])
 
 
 _TIDY: WeakKeyDictionary[Expr, tuple[Interval, ...]] = WeakKeyDictionary()
 """Expressions that cannot be simplified within some intervals of their variables: a function is tidied at each step."""
 
 
-def _tidy(expr: Expr, known: Bounds) -> Expr:
-    ranges = tuple([known.interval(var) for var in variables(expr) if not is_float(var.dtype)])
+def _tidy(expr: Expr, bounds: Bounds) -> Expr:
+    ranges = tuple([bounds.interval(var) for var in variables(expr) if not is_float(var.dtype)])
     if _TIDY.get(expr) == ranges:
         return expr
-    made = simplify_within(expr, known)
-    _TIDY[made] = (
-        ranges if made is expr else tuple([known.interval(v) for v in variables(made) if not is_float(v.dtype)])
+    simplified = simplify_within(expr, bounds)
+    _TIDY[simplified] = (
+        ranges
+        if simplified is expr
+        else tuple([bounds.interval(v) for v in variables(simplified) if not is_float(v.dtype)])
     )
-    return made
+    return simplified
 
 
 Address = Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
 
 
-def readdressed(stmt: Stmt, old: Buffer, new: Buffer, at: Address, view: Callable[[View], View] | None = None) -> Stmt:
+def redirect_accesses(
+    stmt: Stmt, old: Buffer, new: Buffer, at: Address, view: Callable[[View], View] | None = None
+) -> Stmt:
     """``stmt`` with the uses of one buffer turned into uses of another one.
 
     Args:
@@ -219,14 +223,14 @@ def readdressed(stmt: Stmt, old: Buffer, new: Buffer, at: Address, view: Callabl
         return rewrite(node, rule, memo)
 
     def element(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        given = tuple([expr(index) for index in indices])
-        return (new, at(given)) if buffer is old else (buffer, given)
+        new_indices = tuple([expr(index) for index in indices])
+        return (new, at(new_indices)) if buffer is old else (buffer, new_indices)
 
     def shown(node: View) -> View:
-        given = map_fields(node, expr=expr)
-        if given.buffer is not old:
-            return given
-        return View(new, at(given.start), given.axes) if view is None else view(given)
+        rewritten = map_fields(node, expr=expr)
+        if rewritten.buffer is not old:
+            return rewritten
+        return View(new, at(rewritten.start), rewritten.axes) if view is None else view(rewritten)
 
     def statement(part: Stmt) -> Stmt:
         return map_fields(part, expr=expr, element=element, view=shown, body=statement)
@@ -248,7 +252,7 @@ class Names:
         return name
 
 
-def renamed(stmt: Stmt, name: Callable[[str], str]) -> tuple[Stmt, dict[str, str]]:
+def copy_with_new_names(stmt: Stmt, name: Callable[[str], str]) -> tuple[Stmt, dict[str, str]]:
     """A copy of ``stmt`` whose variables, buffers and labels have new names, and these by the old ones.
 
     Args:
@@ -257,23 +261,23 @@ def renamed(stmt: Stmt, name: Callable[[str], str]) -> tuple[Stmt, dict[str, str
     """
     names: dict[str, str] = {}
     memo: dict[Expr, Expr] = {}
-    known: dict[Var | Buffer, Var | Buffer] = {}
+    copies: dict[Var | Buffer, Var | Buffer] = {}
 
     def fresh(old: str) -> str:
         return names.setdefault(old, name(old)) if old not in names else names[old]
 
     def declares(symbol: Var | Buffer) -> Var | Buffer:
-        made = Var(fresh(symbol.name), symbol.dtype) if isinstance(symbol, Var) else _named(symbol, fresh(symbol.name))
-        known[symbol] = made
-        return made
+        copy = Var(fresh(symbol.name), symbol.dtype) if isinstance(symbol, Var) else _named(symbol, fresh(symbol.name))
+        copies[symbol] = copy
+        return copy
 
     def rule(node: Expr) -> Expr | None:
         if isinstance(node, Var):
-            return known.get(node)  # type: ignore[return-value]  # a variable stands for a variable
+            return copies.get(node)  # type: ignore[return-value]  # a variable stands for a variable
         return Load(buffer(node.buffer), node.indices) if isinstance(node, Load) else None
 
     def buffer(old: Buffer) -> Buffer:
-        return known.get(old, old)  # type: ignore[return-value]  # a buffer stands for a buffer
+        return copies.get(old, old)  # type: ignore[return-value]  # a buffer stands for a buffer
 
     def expr(node: Expr) -> Expr:
         return rewrite(node, rule, memo)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..form.nodes import For, LoopKind, PrimFunc, Stmt, Var
 from ..proofs.intervals import Bounds
-from .sites import Names, Site, illegal, loop_site, replaced, tidied
+from .sites import Names, Site, illegal, loop_site, replace_statement, simplify_expressions
 
 __all__ = ["LAST", "State"]
 
@@ -41,11 +41,15 @@ class State:
 
     def put(self, old: Stmt, new: Stmt) -> State:
         """``new`` in the place of ``old``, and all expressions simplified."""
-        return replace(self, func=replace(self.func, body=replaced(self.func.body, old, new))).tidy()
+        return replace(self, func=replace(self.func, body=replace_statement(self.func.body, old, new))).tidy()
 
     def tidy(self) -> State:
         """This with its expressions simplified."""
-        return replace(self, func=replace(self.func, body=tidied(self.func.body, self.known))) if self.is_tidy else self
+        return (
+            replace(self, func=replace(self.func, body=simplify_expressions(self.func.body, self.known)))
+            if self.is_tidy
+            else self
+        )
 
     def loop(self, var: Var | str) -> tuple[Site, For]:
         """A loop, and where it stands."""

@@ -52,7 +52,7 @@ from ..rewrites.simplify import simplify, simplify_within
 from .cache_stages import flattened, realigned
 from .dependences import inner_loops, span
 from .regions import as_expr
-from .sites import ScheduleError, illegal, substituted
+from .sites import ScheduleError, illegal, substitute_variables
 from .state import State
 
 __all__ = ["tensorize"]
@@ -62,25 +62,27 @@ def tensorize(state: State, var: Var | str, intrinsic: Intrinsic, values: Mappin
     """A loop with all within it as one execution of an instruction."""
     site, loop = state.loop(var)
     what = f"loop {loop.var.name!r} is not {intrinsic.name!r}"
-    known = {one.name: one for one in intrinsic.vars}
+    variables_by_name = {one.name: one for one in intrinsic.vars}
     for name in values:
-        if name not in known:
-            raise illegal(f"{intrinsic.name!r} has no variable {name!r}", f"it has {', '.join(known) or 'none'}")
-    given = {known[name]: const(value) for name, value in values.items()}
-    description = _normal(substituted(intrinsic.description, given))
+        if name not in variables_by_name:
+            raise illegal(
+                f"{intrinsic.name!r} has no variable {name!r}", f"it has {', '.join(variables_by_name) or 'none'}"
+            )
+    values_by_var = {variables_by_name[name]: const(value) for name, value in values.items()}
+    description = _normal(substitute_variables(intrinsic.description, values_by_var))
     matcher = _Matcher(intrinsic, {one.var for one in inner_loops(loop)})
     fault: ScheduleError | None = None
     # A loop of one iteration stands for the loop of the instruction in its place; if that fails, for none.
     for program in dict.fromkeys((_normal(loop, keeps_single=True), _normal(loop))):
-        for found in matcher.statement(description, program, _Found(values=given)):
+        for bindings in matcher.statement(description, program, _Bindings(values=values_by_var)):
             try:
-                made = _replaced(state, loop, site.bounds, intrinsic, found, what)
+                result = _replaced(state, loop, site.bounds, intrinsic, bindings, what)
             except ScheduleError as error:
                 fault = fault or error
             else:
-                if isinstance(made, State):
-                    return made
-                return tensorize(flattened(state, made), var, intrinsic, values)
+                if isinstance(result, State):
+                    return result
+                return tensorize(flattened(state, result), var, intrinsic, values)
     if fault is not None:
         raise fault
     raise illegal(f"{what}: {matcher.mismatch}", _REMEDY)
@@ -92,35 +94,35 @@ _REMEDY = "write the stage and the description of the instruction by one formula
 def _normal(stmt: Stmt, keeps_single: bool = False) -> Stmt:
     """Loops without labels and names of parts, simplified; with those of one iteration, or without."""
     one = Var("_one")
-    made = simplify(PrimFunc((), _with_extents(_plain(stmt), const(1), one) if keeps_single else _plain(stmt))).body
-    return _with_extents(made, one, const(1)) if keeps_single else made
+    body = simplify(PrimFunc((), _with_extents(_plain(stmt), const(1), one) if keeps_single else _plain(stmt))).body
+    return _with_extents(body, one, const(1)) if keeps_single else body
 
 
 def _with_extents(stmt: Stmt, old: Expr, new: Expr) -> Stmt:
-    made = rebuild(stmt, operands(stmt), [_with_extents(body, old, new) for body in child_statements(stmt)])
-    return replace(made, extent=new) if isinstance(made, For) and made.extent is old else made
+    result = rebuild(stmt, operands(stmt), [_with_extents(body, old, new) for body in child_statements(stmt)])
+    return replace(result, extent=new) if isinstance(result, For) and result.extent is old else result
 
 
 def _plain(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Block):
         return _plain(stmt.body)
     if isinstance(stmt, Bind) and not buffers_read(stmt.value):
-        return _plain(substituted(stmt.body, {stmt.var: stmt.value}))
+        return _plain(substitute_variables(stmt.body, {stmt.var: stmt.value}))
     if isinstance(stmt, Bind):
         inner = _plain(stmt.body)
         # What is loaded does not change before the one statement that uses it.
         lasts = isinstance(inner, (Store, Update))
-        return substituted(inner, {stmt.var: stmt.value}) if lasts else Bind(stmt.var, stmt.value, inner)
+        return substitute_variables(inner, {stmt.var: stmt.value}) if lasts else Bind(stmt.var, stmt.value, inner)
     kind = {"kind": "serial"} if isinstance(stmt, For) else {}
-    made = rebuild(stmt, operands(stmt), [_plain(body) for body in child_statements(stmt)])
-    return replace(made, **kind) if kind else made
+    result = rebuild(stmt, operands(stmt), [_plain(body) for body in child_statements(stmt)])
+    return replace(result, **kind) if kind else result
 
 
 # What equals what
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Bindings:
     """What was found to stand for the parts of a description.
 
     Args:
@@ -133,11 +135,11 @@ class _Found:
 
     loops: Mapping[Var, Expr] = field(default_factory=dict)
     values: Mapping[Var, Expr] = field(default_factory=dict)
-    own: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    allocated: Mapping[Buffer, Buffer] = field(default_factory=dict)
     uses: tuple[tuple[Buffer, tuple[Expr, ...], Buffer, tuple[Expr, ...]], ...] = ()
     size: int = 0
 
-    def more(self, **changes: Any) -> _Found:
+    def more(self, **changes: Any) -> _Bindings:
         return replace(self, size=self.size + 1, **changes)
 
     @property
@@ -163,113 +165,117 @@ class _Matcher:
         self.deepest = -1
         self.mismatch = "it has other statements"
 
-    def fails(self, size: int, what: str) -> Iterator[_Found]:
+    def fails(self, size: int, what: str) -> Iterator[_Bindings]:
         """Nothing; what was in the way of the longest try is what an error says."""
         if size > self.deepest:
             self.deepest, self.mismatch = size, what
         return iter(())
 
-    def statement(self, a: Stmt, b: Stmt, found: _Found) -> Iterator[_Found]:
+    def statement(self, a: Stmt, b: Stmt, bindings: _Bindings) -> Iterator[_Bindings]:
         """The ways in which ``b``, of the program, is ``a``, of the description."""
         if isinstance(a, For):
-            return chain(self.loop(a, b, found) if isinstance(b, For) else (), self.single(a, b, found))
+            return chain(self.loop(a, b, bindings) if isinstance(b, For) else (), self.single(a, b, bindings))
         if type(a) is not type(b):
-            return self.fails(found.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
+            return self.fails(bindings.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
         if isinstance(a, (Store, Update)) and isinstance(b, (Store, Update)):
-            return self.write(a, b, found)
+            return self.write(a, b, bindings)
         if isinstance(a, Seq) and isinstance(b, Seq) and len(a.stmts) == len(b.stmts):
-            return self.several(a.stmts, b.stmts, found)
+            return self.several(a.stmts, b.stmts, bindings)
         if isinstance(a, If) and isinstance(b, If) and (a.otherwise is None) == (b.otherwise is None):
-            return (done for one in self.expr(a.condition, b.condition, found) for done in self.inside(a, b, one))
+            return (done for one in self.expr(a.condition, b.condition, bindings) for done in self.inside(a, b, one))
         if isinstance(a, Alloc) and isinstance(b, Alloc) and _alike(a.buffer, b.buffer):
-            return self.inside(a, b, found.more(own={**found.own, a.buffer: b.buffer}))
-        return self.fails(found.size, f"`{headline(b)}` is not `{headline(a)}`")
+            return self.inside(a, b, bindings.more(allocated={**bindings.allocated, a.buffer: b.buffer}))
+        return self.fails(bindings.size, f"`{headline(b)}` is not `{headline(a)}`")
 
-    def inside(self, a: Stmt, b: Stmt, found: _Found) -> Iterator[_Found]:
-        return self.several(child_statements(a), child_statements(b), found)
+    def inside(self, a: Stmt, b: Stmt, bindings: _Bindings) -> Iterator[_Bindings]:
+        return self.several(child_statements(a), child_statements(b), bindings)
 
-    def several(self, a: Sequence[Stmt], b: Sequence[Stmt], found: _Found) -> Iterator[_Found]:
+    def several(self, a: Sequence[Stmt], b: Sequence[Stmt], bindings: _Bindings) -> Iterator[_Bindings]:
         if not a:
-            yield found
+            yield bindings
             return
-        for one in self.statement(a[0], b[0], found):
+        for one in self.statement(a[0], b[0], bindings):
             yield from self.several(a[1:], b[1:], one)
 
-    def loop(self, a: For, b: For, found: _Found) -> Iterator[_Found]:
+    def loop(self, a: For, b: For, bindings: _Bindings) -> Iterator[_Bindings]:
         what = f"loop {b.var.name!r} has extent {print_expr(b.extent)}, that of the instruction {print_expr(a.extent)}"
-        extents = list(self.expr(a.extent, b.extent, found))
+        extents = list(self.expr(a.extent, b.extent, bindings))
         if not extents:
-            yield from self.fails(found.size + 1, what)
+            yield from self.fails(bindings.size + 1, what)
         for one in extents:
             yield from self.statement(a.body, b.body, one.more(loops={**one.loops, a.var: b.var}))
 
-    def single(self, a: For, b: Stmt, found: _Found) -> Iterator[_Found]:
+    def single(self, a: For, b: Stmt, bindings: _Bindings) -> Iterator[_Bindings]:
         """Where the program has no loop: one iteration of one that a variable of the instruction is the extent of."""
         extent = a.extent
-        if isinstance(extent, Var) and extent in self.intrinsic.vars and found.values.get(extent, const(1)) is const(1):
-            one = found.more(loops={**found.loops, a.var: const(0)}, values={**found.values, extent: const(1)})
+        if (
+            isinstance(extent, Var)
+            and extent in self.intrinsic.vars
+            and bindings.values.get(extent, const(1)) is const(1)
+        ):
+            one = bindings.more(loops={**bindings.loops, a.var: const(0)}, values={**bindings.values, extent: const(1)})
             yield from self.statement(a.body, b, one)
         else:
-            yield from self.fails(found.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
+            yield from self.fails(bindings.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
 
-    def write(self, a: Store | Update, b: Store | Update, found: _Found) -> Iterator[_Found]:
+    def write(self, a: Store | Update, b: Store | Update, bindings: _Bindings) -> Iterator[_Bindings]:
         if isinstance(a, Update) and isinstance(b, Update) and a.op != b.op:
-            yield from self.fails(found.size, f"it reduces with {b.op}, the instruction with {a.op}")
+            yield from self.fails(bindings.size, f"it reduces with {b.op}, the instruction with {a.op}")
             return
-        for one in self.element(a.buffer, a.indices, b.buffer, b.indices, found):
+        for one in self.element(a.buffer, a.indices, b.buffer, b.indices, bindings):
             yield from self.expr(a.value, b.value, one)
 
     def element(
-        self, a: Buffer, a_at: tuple[Expr, ...], b: Buffer, b_at: tuple[Expr, ...], found: _Found
-    ) -> Iterator[_Found]:
-        if a in found.own or b in found.own.values():
-            at = tuple([self.known(index, found) for index in a_at])
-            if found.own.get(a) is b and at == b_at:
-                yield found.more()
+        self, a: Buffer, a_at: tuple[Expr, ...], b: Buffer, b_at: tuple[Expr, ...], bindings: _Bindings
+    ) -> Iterator[_Bindings]:
+        if a in bindings.allocated or b in bindings.allocated.values():
+            at = tuple([self.known(index, bindings) for index in a_at])
+            if bindings.allocated.get(a) is b and at == b_at:
+                yield bindings.more()
             return
-        other = next((use[2] for use in found.uses if use[0] is a and use[2] is not b), None)
+        other = next((use[2] for use in bindings.uses if use[0] is a and use[2] is not b), None)
         if other is not None:
             what = f"operand {a.name!r} of the instruction would be {other.name!r} and {b.name!r}"
-            yield from self.fails(found.size, what)
+            yield from self.fails(bindings.size, what)
         elif a.dtype != b.dtype:
             what = f"operand {a.name!r} of the instruction is {a.dtype}, {b.name!r} is {b.dtype}"
-            yield from self.fails(found.size, what)
+            yield from self.fails(bindings.size, what)
         else:
-            yield found.more(uses=(*found.uses, (a, a_at, b, b_at)))
+            yield bindings.more(uses=(*bindings.uses, (a, a_at, b, b_at)))
 
-    def known(self, expr: Expr, found: _Found) -> Expr:
+    def known(self, expr: Expr, bindings: _Bindings) -> Expr:
         """An expression of the description in terms of the program."""
-        return simplify_within(substitute(expr, found.bound), Bounds({}))
+        return simplify_within(substitute(expr, bindings.bound), Bounds({}))
 
-    def expr(self, a: Expr, b: Expr, found: _Found) -> Iterator[_Found]:
+    def expr(self, a: Expr, b: Expr, bindings: _Bindings) -> Iterator[_Bindings]:
         """The ways in which ``b``, of the program, is ``a``, of the description."""
-        if isinstance(a, Var) and a not in found.bound:
+        if isinstance(a, Var) and a not in bindings.bound:
             if a in self.intrinsic.vars and b.dtype == INDEX and not set(variables(b)) & self.inner and not _loads(b):
-                yield found.more(values={**found.values, a: b})
+                yield bindings.more(values={**bindings.values, a: b})
             else:
-                yield from self.fails(found.size, f"`{print_expr(b)}` changes in the loops, `{a.name}` does not")
+                yield from self.fails(bindings.size, f"`{print_expr(b)}` changes in the loops, `{a.name}` does not")
             return
-        if not _loads(a) and all(var in found.bound for var in variables(a)) and self.known(a, found) is b:
-            yield found.more()
+        if not _loads(a) and all(var in bindings.bound for var in variables(a)) and self.known(a, bindings) is b:
+            yield bindings.more()
             return
         if isinstance(a, Load) and isinstance(b, Load):
-            yield from self.element(a.buffer, a.indices, b.buffer, b.indices, found)
+            yield from self.element(a.buffer, a.indices, b.buffer, b.indices, bindings)
             return
         if _head(a) != _head(b) or isinstance(a, (Var, Imm, Load)):
             what = f"`{print_expr(b)}` stands where the instruction has `{print_expr(a)}`"
-            yield from self.fails(found.size, what)
+            yield from self.fails(bindings.size, what)
             return
         orders = [operands(b)]
         if isinstance(b, Bin) and (b.op in _COMMUTATIVE or (b.op in ("min", "max") and not is_float(b.dtype))):
             orders.append((b.b, b.a))
         for order in orders:
-            yield from self.operands(operands(a), order, found.more())
+            yield from self.operands(operands(a), order, bindings.more())
 
-    def operands(self, a: Sequence[Expr], b: Sequence[Expr], found: _Found) -> Iterator[_Found]:
+    def operands(self, a: Sequence[Expr], b: Sequence[Expr], bindings: _Bindings) -> Iterator[_Bindings]:
         if not a:
-            yield found
+            yield bindings
             return
-        for one in self.expr(a[0], b[0], found):
+        for one in self.expr(a[0], b[0], bindings):
             yield from self.operands(a[1:], b[1:], one)
 
 
@@ -283,35 +289,37 @@ def _loads(expr: Expr) -> bool:
 
 def _head(expr: Expr) -> object:
     """What an expression is, but for its operands."""
-    own = expr.op if isinstance(expr, (Bin, Un)) else expr.name if isinstance(expr, Call) else None
-    return type(expr), own, expr.dtype if isinstance(expr, Cast) else None, len(operands(expr))
+    op = expr.op if isinstance(expr, (Bin, Un)) else expr.name if isinstance(expr, Call) else None
+    return type(expr), op, expr.dtype if isinstance(expr, Cast) else None, len(operands(expr))
 
 
 # The execution
 
 
-def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, found: _Found, what: str) -> State | Buffer:
+def _replaced(
+    state: State, loop: For, bounds: Bounds, intrinsic: Intrinsic, bindings: _Bindings, what: str
+) -> State | Buffer:
     """The function with an execution in the place of a loop; or the buffer that has to be of one dimension first."""
     for var in intrinsic.vars:
-        if var not in found.values:
+        if var not in bindings.values:
             raise illegal(f"{what}: nothing tells the value of {var.name!r}", f"give it: {var.name}=..")
     asked: list[Expr] = []
     for one in inner_loops(loop):
-        if known.interval(one.extent)[0] < 1 and one.extent not in asked:
+        if bounds.interval(one.extent)[0] < 1 and one.extent not in asked:
             asked.append(one.extent)
-        known = known.declare(one.var, (0, max(0, known.interval(one.extent)[1] - 1)))
+        bounds = bounds.declare(one.var, (0, max(0, bounds.interval(one.extent)[1] - 1)))
     views: list[View] = []
     for param in intrinsic.params:
-        uses = [_Pair(_forms(use[1], found), use[2], use[3]) for use in found.uses if use[0] is param]
+        uses = [_Pair(_forms(use[1], bindings), use[2], use[3]) for use in bindings.uses if use[0] is param]
         if not uses:
             raise illegal(f"{what}: nothing stands for its operand {param.name!r}", _REMEDY)
         buffer = uses[0].buffer
-        _check_operand(param, uses, known, what)
-        inner = {var for var in found.loops.values() if isinstance(var, Var)}
-        shown = _view(param, uses, inner, known, [[affine(index) for index in use.at] for use in uses])
+        _check_operand(param, uses, bounds, what)
+        inner = {var for var in bindings.loops.values() if isinstance(var, Var)}
+        shown = _view(param, uses, inner, bounds, [[affine(index) for index in use.at] for use in uses])
         if shown is None:
-            flat = [[affine(simplify_within(as_expr(flat_index(buffer, use.at)), known))] for use in uses]
-            if len(buffer.shape) < 2 or _view(param, uses, inner, known, flat) is None:
+            flat = [[affine(simplify_within(as_expr(flat_index(buffer, use.at)), bounds))] for use in uses]
+            if len(buffer.shape) < 2 or _view(param, uses, inner, bounds, flat) is None:
                 raise illegal(
                     f"{what}: the steps through {buffer.name!r} are not those through {param.name!r}", _REMEDY
                 )
@@ -322,22 +330,22 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
                 raise illegal(f"{what}: operand {param.name!r} {through}", hint)
             return buffer
         views.append(View(buffer, *shown))
-        _check_start(param, views[-1], known, what)
-    values = tuple(found.values[var] for var in intrinsic.vars)
+        _check_start(param, views[-1], bounds, what)
+    values = tuple(bindings.values[var] for var in intrinsic.vars)
     alone = Exec(intrinsic, tuple(views), values)
-    _check_apart(alone, known, what)
+    _check_apart(alone, bounds, what)
     execution: Stmt = alone
     for extent in asked:
         # Of loops that have no iterations nothing is executed, wherever views would begin.
         execution = If(extent > 0, execution)
-    made = state.put(loop, execution)
+    result = state.put(loop, execution)
     for param, view in zip(intrinsic.params, views, strict=True):
-        made = realigned(made, view.buffer.name, param.alignment)
-    return made
+        result = realigned(result, view.buffer.name, param.alignment)
+    return result
 
 
-def _forms(indices: Sequence[Expr], found: _Found) -> tuple[Affine, ...]:
-    return tuple([affine(substitute(index, found.bound)) for index in indices])
+def _forms(indices: Sequence[Expr], bindings: _Bindings) -> tuple[Affine, ...]:
+    return tuple([affine(substitute(index, bindings.bound)) for index in indices])
 
 
 @dataclass(frozen=True)
@@ -349,7 +357,7 @@ class _Pair:
     at: tuple[Expr, ...]
 
 
-def _check_operand(param: Buffer, uses: Sequence[_Pair], known: Bounds, what: str) -> None:
+def _check_operand(param: Buffer, uses: Sequence[_Pair], bounds: Bounds, what: str) -> None:
     buffer = uses[0].buffer
     scope = "global" if buffer.scope in ADDRESSED_SCOPES else buffer.scope
     if scope != param.scope:
@@ -358,28 +366,28 @@ def _check_operand(param: Buffer, uses: Sequence[_Pair], known: Bounds, what: st
         raise illegal(f"{what}: {is_in}", hint)
     for use in uses:
         for form, extent in zip(use.forms, param.shape, strict=True):
-            high = span(form, known)[1]
+            high = span(form, bounds)[1]
             if high >= extent:
                 takes = f"operand {param.name!r} has at most {extent} elements along it, {high + 1} are used"
                 raise illegal(f"{what}: {takes}", "split the loops, so that an execution does less")
 
 
-def _check_apart(execution: Exec, known: Bounds, what: str) -> None:
+def _check_apart(execution: Exec, bounds: Bounds, what: str) -> None:
     """Raise if an instruction, which may read and write in any order, writes to what another operand of it is."""
     uses = list(zip(execution.intrinsic.params, accesses(execution), strict=True))
     for (param, use), (other, beside) in permutations(uses, 2):
         if not use.writes or use.buffer is not beside.buffer:
             continue
         ahead = flat_index(beside.buffer, beside.start) + flat_index(use.buffer, use.start).scaled(-1)
-        low, high = span(ahead, known)
-        if -reach(beside, known) <= high and low <= reach(use, known):
+        low, high = span(ahead, bounds)
+        if -reach(beside, bounds) <= high and low <= reach(use, bounds):
             shared = f"operands {param.name!r}, which is written, and {other.name!r} may share elements of"
             raise illegal(f"{what}: {shared} {use.buffer.name!r}", "have the result in a buffer of its own")
 
 
-def _check_start(param: Buffer, view: View, known: Bounds, what: str) -> None:
+def _check_start(param: Buffer, view: View, bounds: Bounds, what: str) -> None:
     """Raise unless a view starts at a multiple of what its parameter is aligned to."""
-    start = affine(simplify_within(as_expr(flat_index(view.buffer, view.start)), known))
+    start = affine(simplify_within(as_expr(flat_index(view.buffer, view.start)), bounds))
     for number in (start.constant, *start.terms.values()):
         if number * itemsize(param.dtype) % param.alignment:
             where = f"{view.buffer.name!r}, {print_expr(as_expr(start))} elements on"
@@ -387,7 +395,7 @@ def _check_start(param: Buffer, view: View, known: Bounds, what: str) -> None:
 
 
 def _view(
-    param: Buffer, uses: Sequence[_Pair], inner: set[Var], known: Bounds, at: Sequence[Sequence[Affine]]
+    param: Buffer, uses: Sequence[_Pair], inner: set[Var], bounds: Bounds, at: Sequence[Sequence[Affine]]
 ) -> tuple[tuple[Expr, ...], tuple[Axis, ...]] | None:
     """Start and axes of the view that shows an operand: each use has ``index = start + step * index of the operand``.
 
@@ -395,7 +403,7 @@ def _view(
         param: the operand.
         uses: its uses.
         inner: the loop variables of the program.
-        known: the bounds within all loops.
+        bounds: the bounds within all loops.
         at: for each use, the indices of the program, by dimension of the buffer.
     """
     starts: list[Expr] = []
@@ -408,15 +416,15 @@ def _view(
             if step and axes[axis] is not None:
                 return None
             axes[axis] = Axis(dim, step) if step else axes[axis]
-        found: set[Expr] = set()
+        offsets: set[Expr] = set()
         for use, forms in zip(uses, at, strict=True):
             rest = forms[dim]
             for form, step in zip(use.forms, steps, strict=True):
                 rest += form.scaled(-step)
-            found.add(simplify_within(as_expr(rest), known))
-        if len(found) != 1 or set(variables(next(iter(found)))) & inner:
+            offsets.add(simplify_within(as_expr(rest), bounds))
+        if len(offsets) != 1 or set(variables(next(iter(offsets)))) & inner:
             return None
-        starts += found
+        starts += offsets
     shown = tuple(axis if axis is not None else Axis(0, 0) for axis in axes)
     return tuple(starts), shown
 
@@ -439,13 +447,13 @@ def _steps(pairs: Sequence[tuple[Sequence[Affine], Affine]], inner: set[Var]) ->
     while changed:
         changed = False
         for factors, total in equations:
-            left = [axis for axis in factors if steps[axis] is None]
+            unsolved = [axis for axis in factors if steps[axis] is None]
             rest = total - sum(factor * (steps[axis] or 0) for axis, factor in factors.items())
-            if not left and rest:
+            if not unsolved and rest:
                 return None
-            if len(left) == 1:
-                step, over = divmod(rest, factors[left[0]])
+            if len(unsolved) == 1:
+                step, over = divmod(rest, factors[unsolved[0]])
                 if over or step < 0:
                     return None
-                steps[left[0]], changed = step, True
+                steps[unsolved[0]], changed = step, True
     return [step or 0 for step in steps]

@@ -36,10 +36,10 @@ from ..rewrites.simplify import simplify_expr
 from .finalisation import with_value
 from .tensors import PARAM_ALIGNMENT
 
-__all__ = ["joined", "renumbered"]
+__all__ = ["merge_stage_blocks", "rename_canonically"]
 
 
-def joined(stmt: Stmt, owners: Mapping[str, str]) -> Stmt:
+def merge_stage_blocks(stmt: Stmt, owners: Mapping[str, str]) -> Stmt:
     """``stmt`` with one block for all that belongs to a stage, and no others.
 
     Args:
@@ -47,9 +47,9 @@ def joined(stmt: Stmt, owners: Mapping[str, str]) -> Stmt:
         owners: for the label of a block that of its stage.
     """
     if isinstance(stmt, Block):
-        body = joined(stmt.body, owners)
+        body = merge_stage_blocks(stmt.body, owners)
         return Block(owners[stmt.label], _bare(body)) if stmt.label in owners else body
-    inner = map_fields(stmt, body=lambda part: joined(part, owners))
+    inner = map_fields(stmt, body=lambda part: merge_stage_blocks(part, owners))
     if isinstance(inner, Alloc):
         first, *rest = _one_by_one(inner.body)
         if isinstance(first, Block) and not any(inner.buffer in buffers(part) for part in rest):
@@ -75,11 +75,11 @@ def _bare(stmt: Stmt) -> Stmt:
     """``stmt`` without blocks."""
     if isinstance(stmt, Block):
         return _bare(stmt.body)
-    made = map_fields(stmt, body=_bare)
-    return seq(*made.stmts) if isinstance(made, Seq) else made
+    body = map_fields(stmt, body=_bare)
+    return seq(*body.stmts) if isinstance(body, Seq) else body
 
 
-def renumbered(func: PrimFunc, splits: Mapping[Var, Var] = MappingProxyType({})) -> PrimFunc:
+def rename_canonically(func: PrimFunc, splits: Mapping[Var, Var] = MappingProxyType({})) -> PrimFunc:
     """``func`` with all named by kind and order.
 
     Args:
@@ -104,11 +104,11 @@ class _Renumbering:
         prefixes: dict[Role, str] = {"input": "x", "output": "out", "constant": "w", "workspace": "s"}
         params = []
         for param in self.func.params:
-            made = replace(param.buffer, name=self.name(prefixes[param.role]))
+            buffer = replace(param.buffer, name=self.name(prefixes[param.role]))
             if param.role == "workspace":
-                made = replace(made, alignment=PARAM_ALIGNMENT)
-            self.buffers[param.buffer] = made
-            params.append(Param(made, param.role))
+                buffer = replace(buffer, alignment=PARAM_ALIGNMENT)
+            self.buffers[param.buffer] = buffer
+            params.append(Param(buffer, param.role))
         body = self.statement(self.func.body)
         return PrimFunc(tuple(params), body, may_alias(tuple(params), body))
 
@@ -119,12 +119,12 @@ class _Renumbering:
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             return self.loop(stmt)
-        made = map_fields(
+        result = map_fields(
             stmt, expr=self.expr, element=self.element, symbol=self.symbol, label=self.label, body=self.statement
         )
-        if isinstance(made, (Store, Update)):
-            return share(made.value, lambda: self.name("v"), partial(with_value, made))
-        return made
+        if isinstance(result, (Store, Update)):
+            return share(result.value, lambda: self.name("v"), partial(with_value, result))
+        return result
 
     def loop(self, stmt: For) -> Stmt:
         extent = simplify_expr(self.expr(stmt.extent), self.ranges)

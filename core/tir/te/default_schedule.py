@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from ..form.dtype import is_float, itemsize
 from ..form.nodes import PrimFunc, Var
 from ..schedule.schedule import Schedule
-from .canonical_names import joined, renumbered
+from .canonical_names import merge_stage_blocks, rename_canonically
 from .finalisation import STACK_BYTES
 from .stage_analysis import Stage, extent_of, stages_of
 
@@ -47,10 +47,12 @@ class DefaultSchedule:
 
     def applied(self, func: PrimFunc) -> PrimFunc:
         """A function in the plain form, scheduled. All is named by its order: equal computations stay equal."""
-        made = _Scheduling(self, func)
-        made.fused(made.stages, 0, None)
-        scheduled = made.s.func
-        return renumbered(replace(scheduled, body=joined(scheduled.body, made.owners)), made.splits)
+        scheduling = _Scheduling(self, func)
+        scheduling.fused(scheduling.stages, 0, None)
+        scheduled = scheduling.s.func
+        return rename_canonically(
+            replace(scheduled, body=merge_stage_blocks(scheduled.body, scheduling.owners)), scheduling.splits
+        )
 
     def block_length(self, extent: int) -> int:
         """A length, at most ``block``, that divides ``extent`` and fills vectors; else ``block``, with a tail."""
@@ -72,7 +74,9 @@ class _Scheduling:
         # Whoever lowers kernels simplifies and verifies them.
         self.s = Schedule(func, simplify=False)
         self.stages = stages_of(func)
-        self.users = {made.buffer: [user for user in self.stages if made.buffer in user.reads] for made in self.stages}
+        self.users = {
+            stage.buffer: [user for user in self.stages if stage.buffer in user.reads] for stage in self.stages
+        }
         self.placed = {param.buffer for param in func.params}
         self.stack_bytes = 0
         self.splits: dict[Var, Var] = {}
@@ -84,15 +88,15 @@ class _Scheduling:
     def fused(self, stages: Sequence[Stage], depth: int, at: Var | None) -> None:
         """Stages within the loops over their first ``depth`` dimensions, of which ``at`` is the innermost."""
         runs = self.runs(stages, depth)
-        kept = [
+        shared = [
             stage
             for run in runs
             for stage in run
             if stage.buffer not in self.placed and any(user not in run for user in self.users[stage.buffer])
         ]
-        self.placed.update(stage.buffer for stage in kept)
-        self.stored(kept, at, None, depth)
-        for stage in kept:
+        self.placed.update(stage.buffer for stage in shared)
+        self.stored(shared, at, None, depth)
+        for stage in shared:
             target = self.targets[stage.label]
             if self.stack_bytes + target.nbytes > self.numbers.stack_bytes:
                 self.targets[stage.label] = self.s.set_scope(target, "global")
@@ -133,8 +137,8 @@ class _Scheduling:
         """What some stages make, made anew in each iteration of a loop."""
         if stages and (at is not None or before is not None):
             buffers = [self.targets[stage.label] for stage in stages]
-            made = self.s.store_at(buffers, at, before=before, dims_from=depth)
-            self.targets.update(zip((stage.label for stage in stages), made, strict=True))
+            new_buffers = self.s.store_at(buffers, at, before=before, dims_from=depth)
+            self.targets.update(zip((stage.label for stage in stages), new_buffers, strict=True))
 
     def rows(self, run: Sequence[Stage], depth: int, at: Var | None) -> None:
         """Stages that have one loop left, in which each reads the others at the same element only."""
@@ -157,8 +161,10 @@ class _Scheduling:
         self.owners.update((copies[stage.label], copies[stage.label]) for stage in run)
         self.targets.update((copies[stage.label], self.targets[stage.label]) for stage in run)
         if passing:
-            made = self.s.store_at(self.s.buffers(rest), rest, dims_from=0)
-            self.targets.update((copies[stage.label], buffer) for stage, buffer in zip(passing, made, strict=True))
+            new_buffers = self.s.store_at(self.s.buffers(rest), rest, dims_from=0)
+            self.targets.update(
+                (copies[stage.label], buffer) for stage, buffer in zip(passing, new_buffers, strict=True)
+            )
         self.reductions(run, {})
         self.reductions(run, copies)
 
@@ -177,14 +183,14 @@ class _Scheduling:
             self.row(stage, label)
         else:
             self.element(stage, label)
-        self.owners.update((made, label) for made in self.s.blocks() if made not in before)
+        self.owners.update((new_label, label) for new_label in self.s.blocks() if new_label not in before)
 
     def row(self, stage: Stage, label: str) -> None:
         """A reduction that accumulates a row at a time."""
         (nest,) = stage.nests
         around, (row, *steps) = self.parted(label, len(nest.steps) + 1)
         if stage.buffer in self.placed:
-            sums = self.s.cache_write(label, self.targets[label], "local", at=self.own(label, around))
+            sums = self.s.cache_write(label, self.targets[label], "local", at=self.innermost_around(label, around))
             if around and around[-1] in self.splits.values():
                 self.splits[self.s.loops(f"{sums.name}_out")[-1]] = around[-1]
         self.s.decompose_reduction(label, row)
@@ -207,7 +213,7 @@ class _Scheduling:
         around, steps = self.parted(label, len(nest.steps))
         target = self.targets[label]
         if target.scope != "local" or target.shape:
-            self.s.cache_write(label, target, "local", at=self.own(label, around))
+            self.s.cache_write(label, target, "local", at=self.innermost_around(label, around))
         inner = stage.contiguous
         if inner is None:
             return
@@ -232,7 +238,7 @@ class _Scheduling:
         loops = self.s.loops(label)
         return loops[: len(loops) - count], loops[len(loops) - count :]
 
-    def own(self, label: str, around: Sequence[Var]) -> Var | None:
+    def innermost_around(self, label: str, around: Sequence[Var]) -> Var | None:
         """The innermost of some loops, if it stands in the block."""
         return around[-1] if around and label not in self.s.blocks(around[-1]) else None
 
@@ -244,5 +250,5 @@ def _joins(run: Sequence[Stage], stage: Stage, depth: int) -> bool:
         return False
     if not all(nest.covers(depth) for one in (first, stage) for nest in one.nests):
         return False
-    made = {member.buffer for member in run}
-    return all(nest.owns(load, depth) for nest in stage.nests for load in nest.loads if load.buffer in made)
+    buffers = {member.buffer for member in run}
+    return all(nest.owns(load, depth) for nest in stage.nests for load in nest.loads if load.buffer in buffers)

@@ -42,9 +42,9 @@ def contents_of(tensors: Iterable[Tensor], known: Mapping[Tensor, Array]) -> tup
         InternalError: the contents of a placeholder are missing, or are of another dtype or shape; an element is read
             that does not exist; a shift is by less than 0, or by the width or more.
     """
-    found = _Contents(known)
+    contents = _Contents(known)
     with np.errstate(all="ignore"):
-        return tuple([found.of(tensor) for tensor in tensors])
+        return tuple([contents.array_for(tensor) for tensor in tensors])
 
 
 class _Contents:
@@ -52,40 +52,40 @@ class _Contents:
         self.given = known
         self.arrays: dict[Tensor, Array] = {}
 
-    def of(self, tensor: Tensor) -> Array:
+    def array_for(self, tensor: Tensor) -> Array:
         """What any tensor holds, side by side in memory."""
         for stage in in_order({}, [tensor]):
             if stage not in self.arrays:
                 self.arrays[stage] = self.computed(stage)
-        found = self.arrays.get(tensor)
-        if found is None:
-            found = self.arrays[tensor] = np.ascontiguousarray(self.leaf(tensor)).reshape(tensor.shape)
-        return found
+        array = self.arrays.get(tensor)
+        if array is None:
+            array = self.arrays[tensor] = np.ascontiguousarray(self.leaf(tensor)).reshape(tensor.shape)
+        return array
 
     def leaf(self, tensor: Tensor) -> Array:
         if isinstance(tensor.definition, Constant):
             return tensor.definition.array
         if isinstance(tensor.definition, Reshape):
             return self.leaf(tensor.definition.base)
-        wanted = f"{tensor.dtype}{list(tensor.shape)}"
+        expected = f"{tensor.dtype}{list(tensor.shape)}"
         array = self.given.get(tensor)
         if array is None:
-            raise InternalError(f"nothing is bound to constant {tensor.name!r}, {wanted}", where="tensor expression")
-        given = f"{array.dtype.name}{list(array.shape)}"
-        if given != wanted:
-            what = f"{given} is bound to constant {tensor.name!r}, which is {wanted}"
+            raise InternalError(f"nothing is bound to constant {tensor.name!r}, {expected}", where="tensor expression")
+        actual = f"{array.dtype.name}{list(array.shape)}"
+        if actual != expected:
+            what = f"{actual} is bound to constant {tensor.name!r}, which is {expected}"
             raise InternalError(what, where="tensor expression")
         return array
 
     def computed(self, tensor: Tensor) -> Array:
-        made = np.empty(tensor.shape, tensor.dtype)
+        result = np.empty(tensor.shape, tensor.dtype)
         for nest in nests(tensor.definition):
             for box in _boxes([axis.extent for axis in nest.axes], _BOX):
                 place = tuple(
                     slice(offset + first, offset + end) for offset, (first, end) in zip(nest.offsets, box, strict=True)
                 )
-                made[place] = self.elements(tensor, nest, box)
-        return made
+                result[place] = self.elements(tensor, nest, box)
+        return result
 
     def elements(self, tensor: Tensor, nest: Nest, box: Box) -> Array:
         """The elements of a nest within a box."""
@@ -99,13 +99,13 @@ class _Contents:
             # The axes of the reduction come first, so that its steps lie one after the other.
             grid = _Grid(self, tensor, (*reduction.axes, *nest.axes), (*steps, *box))
             everywhere = _Guard()
-            within = everywhere
+            guard = everywhere
             if reduction.where is not None:
-                within = within.where(grid.value(reduction.where, everywhere))
+                guard = guard.where(grid.value(reduction.where, everywhere))
             count = prod(end - first for first, end in steps)
-            if not within.is_empty:
-                values = _whole(grid.value(reduction.value, within), steps, shape, count)
-                mask = None if within.mask is None else _whole(within.mask, steps, shape, count)
+            if not guard.is_empty:
+                values = _whole(grid.value(reduction.value, guard), steps, shape, count)
+                mask = None if guard.mask is None else _whole(guard.mask, steps, shape, count)
                 total = _folded(reduction.op, total, values, mask)
         return total
 
@@ -130,8 +130,8 @@ def _folded(op: str, total: Array, values: Array, mask: Array | None) -> Array:
             np.minimum(total, values.min(axis=0)) if op == "min" else np.maximum(total, values.max(axis=0))
         )
     for step, value in enumerate(values):
-        made = _BINARY[op](value, total) if op in ("min", "max") else _BINARY[op](total, value)
-        total = np.asarray(made if mask is None else np.where(mask[step], made, total))
+        combined = _BINARY[op](value, total) if op in ("min", "max") else _BINARY[op](total, value)
+        total = np.asarray(combined if mask is None else np.where(mask[step], combined, total))
     return total
 
 
@@ -196,10 +196,10 @@ class _Grid:
 
     def value(self, expr: Expr, at: _Guard) -> Array:
         """What ``expr`` is at each index; anything where ``at`` does not hold."""
-        found = at.find(expr)
-        if found is None:
-            found = at.known[expr] = np.asarray(_EVALUATED[type(expr)](self, expr, at))
-        return found
+        array = at.find(expr)
+        if array is None:
+            array = at.known[expr] = np.asarray(_EVALUATED[type(expr)](self, expr, at))
+        return array
 
     def constant(self, expr: Imm, at: _Guard) -> Array:
         return np.array(expr.value, expr.dtype)
@@ -211,7 +211,7 @@ class _Grid:
         assert isinstance(expr.buffer, Tensor)
         array = self.contents.arrays.get(expr.buffer)
         if array is None:
-            array = self.contents.of(expr.buffer)
+            array = self.contents.array_for(expr.buffer)
         place: Any = np.intp(0)
         for dimension, (index, extent) in enumerate(zip(expr.indices, array.shape, strict=True)):
             values = self.value(index, at)

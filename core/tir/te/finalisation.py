@@ -13,13 +13,13 @@ from ..proofs.rows import around, is_made_anew
 from ..rewrites.common_subexpressions import share
 from .tensors import PARAM_ALIGNMENT
 
-__all__ = ["STACK_BYTES", "finished", "with_value"]
+__all__ = ["STACK_BYTES", "finalise_kernel", "with_value"]
 
 STACK_BYTES = 8192
 """What a kernel takes of the stack for rows; what goes beyond is in workspaces."""
 
 
-def finished(func: PrimFunc) -> PrimFunc:
+def finalise_kernel(func: PrimFunc) -> PrimFunc:
     """``func`` as kernels are lowered.
 
     - What it allocates on the stack beyond `STACK_BYTES` is in workspaces; except within parallel loops, of which each
@@ -34,8 +34,8 @@ def finished(func: PrimFunc) -> PrimFunc:
     finisher = _Finisher(func, spilled)
     body = finisher.statement(func.body)
     params = (*func.params, *(Param(buffer, "workspace") for buffer in finisher.moved.values()))
-    made = replace(func, params=params, body=body)
-    return replace(made, may_alias=may_alias(params, made.whole().body))
+    result = replace(func, params=params, body=body)
+    return replace(result, may_alias=may_alias(params, result.whole().body))
 
 
 def _spill(stmt: Stmt, used: int, spilled: list[Buffer]) -> None:
@@ -64,10 +64,10 @@ class _Finisher:
             return self.statement(stmt.body)
         if isinstance(stmt, For) and stmt.kind == "vectorized":
             return self.relocated(stmt)
-        made = map_fields(stmt, expr=self.expr, element=self.element, body=self.statement)
-        if isinstance(made, (Store, Update)):
-            return share(made.value, lambda: fresh_name("v", self.taken), partial(with_value, made))
-        return made
+        result = map_fields(stmt, expr=self.expr, element=self.element, body=self.statement)
+        if isinstance(result, (Store, Update)):
+            return share(result.value, lambda: fresh_name("v", self.taken), partial(with_value, result))
+        return result
 
     def relocated(self, stmt: Stmt) -> Stmt:
         """``stmt`` with what was moved where it is now."""
@@ -80,8 +80,8 @@ class _Finisher:
         return rewrite(expr, self.rule, self.memo)
 
     def rule(self, node: Expr) -> Expr | None:
-        moved = self.moved.get(node.buffer) if isinstance(node, Load) else None
-        return None if moved is None or not isinstance(node, Load) else Load(moved, node.indices)
+        workspace = self.moved.get(node.buffer) if isinstance(node, Load) else None
+        return None if workspace is None or not isinstance(node, Load) else Load(workspace, node.indices)
 
 
 def with_value(stmt: Store | Update, value: Expr) -> Stmt:

@@ -58,13 +58,13 @@ class _Folding:
         simple = len(constant) == 1 and not constant[0][1] and isinstance(constant[0][0], Load)
         if not rest or simple or not any(loads([term]) for term, _ in constant):
             return None
-        whole = _sum(constant)
-        axes = [axis for axis in self.definition.axes if axis in variables(whole)]
-        if prod(axis.most for axis in axes) > max(load.buffer.size for load in loads([whole])):
+        constant_sum = _sum(constant)
+        axes = [axis for axis in self.definition.axes if axis in variables(constant_sum)]
+        if prod(axis.most for axis in axes) > max(load.buffer.size for load in loads([constant_sum])):
             return None
-        made = _tensor(axes, whole)
-        self.made.add(made)
-        return _sum([*rest, (Load(made, tuple(axes)), False)])
+        folded = _tensor(axes, constant_sum)
+        self.made.add(folded)
+        return _sum([*rest, (Load(folded, tuple(axes)), False)])
 
     def is_constant(self, term: Expr) -> bool:
         """Whether a term is known at build time, all of it."""

@@ -62,10 +62,10 @@ def lay_out_constants(
         if order == tuple(range(len(order))):
             laid_out.append(tensor)
             continue
-        moved = _transposed(tensor, order)
-        laid_out.append(moved)
+        transposed = _transposed(tensor, order)
+        laid_out.append(transposed)
 
-        def rule(node: Expr, old: Tensor = tensor, new: Tensor = moved, order: Order = order) -> Expr | None:
+        def rule(node: Expr, old: Tensor = tensor, new: Tensor = transposed, order: Order = order) -> Expr | None:
             if isinstance(node, Load) and node.buffer is old:
                 return Load(new, tuple(node.indices[d] for d in order))
             return None

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..form.nodes import PrimFunc
 from .default_schedule import DefaultSchedule
-from .finalisation import finished
+from .finalisation import finalise_kernel
 from .layouts import lay_out_constants, seen_through
 from .stage_lowering import stage_kernel
 from .stage_planning import plan_stages, still_read
@@ -33,7 +33,7 @@ def lower(
     stages, held = lay_out_constants(stages, seen_through(stages, constants))
     kernel = stage_kernel(stages, inputs, outputs, held)
     # (The default schedule cuts loops into blocks of constant length, for which it wants to know how long they are.)
-    func = finished(kernel.func) if kernel.symbols else _scheduled(kernel.func, schedule)
+    func = finalise_kernel(kernel.func) if kernel.symbols else _scheduled(kernel.func, schedule)
     return Kernel(func, kernel.held, symbols=kernel.symbols)
 
 

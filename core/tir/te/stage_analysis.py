@@ -36,18 +36,18 @@ class Nest:
     def strides(self, loop: For) -> set[int | None]:
         """By how much the elements that a step reads lie apart along a loop; None where that varies."""
         assert self.update is not None
-        found = [part for part in walk(self.update.value) if isinstance(part, Load)]
-        return {flat_index(load.buffer, load.indices).stride(loop.var) for load in found}
+        operands = [part for part in walk(self.update.value) if isinstance(part, Load)]
+        return {flat_index(load.buffer, load.indices).stride(loop.var) for load in operands}
 
     def going_on(self, inner: For) -> Iterator[For]:
         """The loops of a reduction of one tensor, innermost first, that go on where one within them ends: of all these
         together the elements lie side by side as those of ``inner`` do.
         """
         assert self.update is not None
-        found = {part for part in walk(self.update.value) if isinstance(part, Load)}
-        if len(found) != 1 or self.condition is not None:
+        operands = {part for part in walk(self.update.value) if isinstance(part, Load)}
+        if len(operands) != 1 or self.condition is not None:
             return
-        (load,) = found
+        (load,) = operands
         form = flat_index(load.buffer, load.indices)
         reach = extent_of(inner)
         for loop in reversed(self.steps[: self.steps.index(inner)]):

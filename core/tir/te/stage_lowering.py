@@ -27,7 +27,7 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.symbolic_dims import Symbol, bound, is_open
+from ..form.symbolic_dims import Symbol, is_open, upper_bounds
 from ..form.visit import rewrite
 from ..proofs.alias import may_alias
 from .folding import fold_constant_terms
@@ -87,14 +87,14 @@ class _Plain:
         self.buffers: dict[Tensor, Buffer] = {}
         self.labels: dict[Tensor, str] = {}
         self.held = list(constants)
-        found = {symbol.name: symbol for definition in stages.values() for symbol in symbols_in(definition)}
-        self.symbols: dict[Symbol, Var] = {found[name]: Var(self.name("n")) for name in sorted(found)}
-        given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
+        symbols = {symbol.name: symbol for definition in stages.values() for symbol in symbols_in(definition)}
+        self.symbols: dict[Symbol, Var] = {symbols[name]: Var(self.name("n")) for name in sorted(symbols)}
+        tensors_by_role: tuple[tuple[Role, Sequence[Tensor]], ...] = (
             ("input", inputs),
             ("output", outputs),
             ("constant", constants),
         )
-        for role, tensors in given:
+        for role, tensors in tensors_by_role:
             for tensor in tensors:
                 self.buffers[tensor] = self.param(role, tensor)
 
@@ -102,13 +102,13 @@ class _Plain:
         inner = [tensor for tensor in self.stages if tensor not in self.buffers]
         for tensor in inner:
             # A vector that crosses a cache line costs two accesses.
-            self.buffers[tensor] = Buffer(self.name("a"), bound(tensor.shape), tensor.dtype, "local", 64)
+            self.buffers[tensor] = Buffer(self.name("a"), upper_bounds(tensor.shape), tensor.dtype, "local", 64)
         body = seq(*(self.stage(tensor, definition) for tensor, definition in self.stages.items()))
         for tensor in reversed(inner):
             body = Alloc(self.buffers[tensor], body)
         for symbol, var in self.symbols.items():
-            given, body = bound_to(symbol, var, body)
-            self.params["input"].append(given)
+            extent_input, body = bound_to(symbol, var, body)
+            self.params["input"].append(extent_input)
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
         partial = tuple(b.name for t, b in self.buffers.items() if b in self.params["output"] and is_open(t.shape))
         func = PrimFunc(params, body, may_alias(params, body), partial=partial)
@@ -122,26 +122,26 @@ class _Plain:
 
     def param(self, role: Role, tensor: Tensor) -> Buffer:
         alignment = PARAM_ALIGNMENT if role == "constant" else 0
-        buffer = Buffer(self.name(_PREFIXES[role]), bound(tensor.shape), tensor.dtype, alignment=alignment)
+        buffer = Buffer(self.name(_PREFIXES[role]), upper_bounds(tensor.shape), tensor.dtype, alignment=alignment)
         self.params[role].append(buffer)
         return buffer
 
     def buffer(self, tensor: Buffer) -> Buffer:
         assert isinstance(tensor, Tensor)
-        found = self.buffers.get(tensor)
-        if found is None:
+        buffer = self.buffers.get(tensor)
+        if buffer is None:
             if isinstance(tensor.definition, (Placeholder, Reshape)):
                 raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
             self.held.append(tensor)
-            found = self.buffers[tensor] = self.param("constant", tensor)
-        return found
+            buffer = self.buffers[tensor] = self.param("constant", tensor)
+        return buffer
 
     # Loops
 
     def stage(self, tensor: Tensor, definition: Definition) -> Stmt:
-        found = nests(definition)
+        stage_nests = nests(definition)
         label = self.labels[tensor] = self.name("reduce" if isinstance(definition, Reduce) else "compute")
-        parts = [self.nest(tensor, definition, nest) for nest in found]
+        parts = [self.nest(tensor, definition, nest) for nest in stage_nests]
         if len(parts) > 1:
             parts = [Block(self.name("piece"), part) for part in parts]
         return Block(label, seq(*parts))

@@ -124,8 +124,8 @@ def plan_stages(
         constants: placeholders of contents that are known at build time.
         keep: computed tensors that are not written into others.
     """
-    whole = in_order({}, outputs)
-    fixed = _fixed(whole, constants, outputs)
+    all_stages = in_order({}, outputs)
+    fixed = _fixed(all_stages, constants, outputs)
     stages = {tensor: _simplified(definition) for tensor, definition in in_order({}, outputs, fixed).items()}
     for tensor, definition in reversed(list(stages.items())):
         if isinstance(definition, Compute) and tensor not in outputs and tensor not in keep:
@@ -167,12 +167,12 @@ def knows(stages: Mapping[Tensor, Definition], constants: Collection[Tensor]) ->
 
 def symbols_in(definition: Definition) -> tuple[Symbol, ...]:
     """The symbols of open extents that a stage depends on, by name."""
-    found: dict[str, Symbol] = {}
+    symbols: dict[str, Symbol] = {}
     for nest in nests(definition):
         open_ = symbols_of([*(axis.extent for axis in nest.loops), *nest.offsets])
         used = [var for expr in nest.exprs for var in variables(expr)]
-        found.update((var.name, var) for var in (*open_, *used) if isinstance(var, Symbol))
-    return tuple(found[name] for name in sorted(found))
+        symbols.update((var.name, var) for var in (*open_, *used) if isinstance(var, Symbol))
+    return tuple(symbols[name] for name in sorted(symbols))
 
 
 def _fixed(
@@ -180,16 +180,16 @@ def _fixed(
 ) -> frozenset[Tensor]:
     """The stages that read constants, and nothing that is not known at build time. What reads nothing at all is better
     computed where it is used."""
-    known: dict[Buffer, bool] = {}
+    is_fixed: dict[Buffer, bool] = {}
     """Whether something is a constant, of what is known at build time."""
     for tensor, definition in stages.items():
         reads = _reads(definition)
         for buffer in reads:
             if buffer not in stages and (_base(buffer) in constants or _is_constant(buffer)):
-                known[buffer] = True
-        if tensor not in outputs and all(buffer in known for buffer in reads) and not symbols_in(definition):
-            known[tensor] = any(known[buffer] for buffer in reads)
-    return frozenset(tensor for tensor in stages if known.get(tensor))
+                is_fixed[buffer] = True
+        if tensor not in outputs and all(buffer in is_fixed for buffer in reads) and not symbols_in(definition):
+            is_fixed[tensor] = any(is_fixed[buffer] for buffer in reads)
+    return frozenset(tensor for tensor in stages if is_fixed.get(tensor))
 
 
 def _reads(definition: Definition) -> list[Buffer]:

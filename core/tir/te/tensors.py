@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InternalError
 from ..form.dtype import DTYPES
 from ..form.nodes import INDEX, Buffer, Expr, PrimFunc, Var
-from ..form.symbolic_dims import Dim, Symbol, bound, bounds_of
+from ..form.symbolic_dims import Dim, Symbol, bounds_of, upper_bounds
 from ..form.visit import variables
 
 if TYPE_CHECKING:
@@ -174,12 +174,12 @@ class Tensor(Buffer):
 
     @property
     def _largest(self) -> tuple[int, ...]:
-        return bound(self.shape)
+        return upper_bounds(self.shape)
 
     @property
     def most(self) -> int:
         """How many elements it has at most."""
-        return math.prod(bound(self.shape))
+        return math.prod(upper_bounds(self.shape))
 
     def _key(self) -> object:
         return object()
@@ -245,9 +245,9 @@ def reshape(base: Tensor, shape: Sequence[Dim]) -> Tensor:
         InternalError: ``base`` is no placeholder, or has another number of elements.
     """
     _require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is no placeholder")
-    made = Tensor(base.name, shape, base.dtype, Reshape(base))
-    _require(made.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
-    return made
+    result = Tensor(base.name, shape, base.dtype, Reshape(base))
+    _require(result.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
+    return result
 
 
 def reduce_axis(extent: Dim, name: str) -> IterVar:
@@ -306,7 +306,7 @@ def assemble(
         InternalError: a piece has another dtype or rank, reaches outside, or uses an axis over which nothing loops; or
             an element is in no piece.
     """
-    made = []
+    fragments = []
     rest = [tuple((0, extent) for extent in shape)]
     for position, (offsets, extents, f) in enumerate(pieces):
         where = f"piece {position} of {name!r}"
@@ -318,10 +318,10 @@ def assemble(
         value = f(*axes)
         _require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
         _require_known(value, axes, name)
-        made.append(Piece(tuple(offsets), axes, value))
+        fragments.append(Piece(tuple(offsets), axes, value))
         rest = [part for old in rest for part in _outside(old, box)]
     _require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
-    return Tensor(name, shape, dtype, Assemble(tuple(made)))
+    return Tensor(name, shape, dtype, Assemble(tuple(fragments)))
 
 
 Box = tuple[tuple[Any, Any], ...]

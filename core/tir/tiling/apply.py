@@ -57,14 +57,14 @@ def tile_spatial_loops(schedule: Schedule, tiles: Tiles) -> TiledLoops:
     """
     once: list[Var] = []
     named: dict[str, Var] = {}
-    within: dict[str, Var] = {}
+    inner_loops: dict[str, Var] = {}
     loops = {var.name: var for label in schedule.blocks() for var in schedule.loops(label)}
     for axis in tiles.nest.axes:
         if axis.is_reduction:
             continue
         name, size, step = axis.name, tiles.sizes[axis.name], tiles.steps[axis.name]
         if axis.is_whole:
-            within[name] = loops[name]
+            inner_loops[name] = loops[name]
             continue
         # An instruction that does several iterations of an axis has a loop for it, even where it does only one.
         stays = any(name in one.axes() for one in tiles.nest.instructions) or step > 1
@@ -76,11 +76,11 @@ def tile_spatial_loops(schedule: Schedule, tiles: Tiles) -> TiledLoops:
         if inner is not None and step < size:
             named[f"{name}_i"], inner = schedule.split(inner, step) if stays else (inner, None)
         if inner is not None:
-            within[name] = inner
+            inner_loops[name] = inner
     ordered = [named[name] for name in tiles.loops if name in named]
-    order = (*once, *ordered, *within.values())
+    order = (*once, *ordered, *inner_loops.values())
     schedule.reorder(*order)
-    return TiledLoops(tiles, order, named, len(once), within)
+    return TiledLoops(tiles, order, named, len(once), inner_loops)
 
 
 def tile_reduction_loops(

@@ -125,35 +125,35 @@ class Timeline:
 
     def cycles(self, command: ExecCommand | CopyCommand) -> int:
         """Cycles of one command, without those of its issue."""
-        found = self._cycles.get(command)
-        if found is None:
-            found = self._cycles[command] = self.costs.cycles(command)
-        return found
+        cycles = self._cycles.get(command)
+        if cycles is None:
+            cycles = self._cycles[command] = self.costs.cycles(command)
+        return cycles
 
-    def runs(self, loop: Loop, given: Range) -> list[tuple[Range, int]]:
+    def runs(self, loop: Loop, elements: Range) -> list[tuple[Range, int]]:
         """What the iterations of a loop work on, of what is given, in order: alike ones together."""
-        first, count = given
+        first, count = elements
         low, high = self.inside[loop.axis]
-        found: list[tuple[Range, int]] = []
+        runs: list[tuple[Range, int]] = []
         while count > 0:
             size = min(loop.part, count)
             alike = (min(first + count, high) - first) // size if first >= low else 0
             times = max(1, min(alike, count // size))
             start = low if low <= first and first + size <= high else first
-            found.append(((start, size), times))
+            runs.append(((start, size), times))
             first, count = first + times * size, count - times * size
-        return found
+        return runs
 
     def held(self, number: int, around: Sequence[Loop]) -> tuple[int, ...]:
         """Elements of a staged buffer along each dimension, that is made within these loops."""
         mine = tuple([loop for loop in around if loop.axis in self.used[number]])
-        found = self._held.get((number, mine))
-        if found is None:
+        shape = self._held.get((number, mine))
+        if shape is None:
             counts = {self.names[axis]: self.extents[axis] for axis in self.used[number]}
             for loop in mine:
                 counts[self.names[loop.axis]] = min(counts[self.names[loop.axis]], loop.part)
-            found = self._held[number, mine] = self.nest.staged[number].held(counts)
-        return found
+            shape = self._held[number, mine] = self.nest.staged[number].held(counts)
+        return shape
 
     def bytes_of(self, number: int, around: Sequence[Loop], times: int = 1) -> int:
         """Bytes of its memory that a staged buffer takes that is made within these loops, so many times."""
@@ -173,10 +173,10 @@ class Timeline:
     def load(self, number: int, held: tuple[int, ...], ranges: Ranges) -> tuple[int, tuple[int, ...]]:
         """Cycles of the fills around a buffer, with their issue, and of each transfer of its copy."""
         key = number, held, tuple([ranges[axis] for axis in self.used[number]])
-        found = self._loads.get(key)
-        if found is None:
-            found = self._loads[key] = self._load(number, held, ranges)
-        return found
+        cycles = self._loads.get(key)
+        if cycles is None:
+            cycles = self._loads[key] = self._load(number, held, ranges)
+        return cycles
 
     def _load(self, number: int, held: tuple[int, ...], ranges: Ranges) -> tuple[int, tuple[int, ...]]:
         one = self.nest.staged[number]
@@ -199,8 +199,8 @@ class Timeline:
                     for extent in outer[:-1]:
                         times *= extent
                     if min(rows, row, times) > 0:
-                        given = {one.fill.rows: rows, one.fill.row_bytes: row * one.itemsize}
-                        command = ExecCommand(one.fill.intrinsic, tuple([given.get(name, 0) for name in names]))
+                        values = {one.fill.rows: rows, one.fill.row_bytes: row * one.itemsize}
+                        command = ExecCommand(one.fill.intrinsic, tuple([values.get(name, 0) for name in names]))
                         fills += times * (self.costs.issue + self.cycles(command))
         if one.role == "made":
             return 0, ()
@@ -213,13 +213,13 @@ class Timeline:
             return
         axes: list[tuple[int, int, int]] = []
         here = there = 1
-        for size, own, dim in reversed(list(zip(copied, held, one.dims, strict=True))):
+        for size, held_size, dim in reversed(list(zip(copied, held, one.dims, strict=True))):
             if size > 1:
                 if axes and (here, there) == (axes[-1][0] * axes[-1][1], axes[-1][0] * axes[-1][2]):
                     axes[-1] = (axes[-1][0] * size, axes[-1][1], axes[-1][2])
                 else:
                     axes.append((size, here, there))
-            here, there = here * own, there * dim.extent
+            here, there = here * held_size, there * dim.extent
         row = axes.pop(0)[0] if axes and axes[0][1:] == (1, 1) else 1
         rows = axes.pop(0)[0] if axes else 1
         times = 1
@@ -234,16 +234,16 @@ class Timeline:
     def execute(self, number: int, ranges: Ranges) -> int:
         """Cycles of one execution of an instruction, with its issue."""
         key = number, tuple([ranges[axis] for axis in self.done[number]])
-        found = self._executed.get(key)
-        if found is None:
+        cycles = self._executed.get(key)
+        if cycles is None:
             one: Instruction = self.nest.instructions[number]
             values = []
             for var in one.intrinsic.vars:
                 value = one.values[var.name]
                 values.append(ranges[self.names.index(value)][1] if isinstance(value, str) else value)
-            found = self.costs.issue + self.cycles(ExecCommand(one.intrinsic, tuple(values)))
-            self._executed[key] = found
-        return found
+            cycles = self.costs.issue + self.cycles(ExecCommand(one.intrinsic, tuple(values)))
+            self._executed[key] = cycles
+        return cycles
 
     # Totals of what is waited for
 
@@ -253,23 +253,23 @@ class Timeline:
         for number, one in enumerate(self.nest.instructions):
             over = [a for a in range(len(self.names)) if one.when == "each" or a not in self.reductions]
             key = number, tuple([cut_steps[axis] for axis in over])
-            found = self._instructions.get(key)
-            if found is None:
+            cycles = self._instructions.get(key)
+            if cycles is None:
                 axes = self.done[number]
                 times = 1
                 for axis in over:
                     if axis not in axes:
                         times *= sum(n for _, n in self._sizes(axis, *cut_steps[axis]))
-                found = 0
+                cycles = 0
                 ranges = list(self.whole)
                 for chosen in product(*[self._sizes(axis, *cut_steps[axis]) for axis in axes]):
                     count = times
                     for axis, (size, n) in zip(axes, chosen, strict=True):
                         ranges[axis] = (0, size)
                         count *= n
-                    found += count * self.execute(number, tuple(ranges))
-                self._instructions[key] = found
-            total += found
+                    cycles += count * self.execute(number, tuple(ranges))
+                self._instructions[key] = cycles
+            total += cycles
         return total
 
     def _sizes(self, axis: int, tile: int, step: int) -> list[tuple[int, int]]:
@@ -293,8 +293,8 @@ class Timeline:
             if loop not in mine:
                 times *= parts(self._around(outer, loop), loop.part)
         key = number, tuple(mine)
-        found = self._moved.get(key)
-        if found is None:
+        cycles = self._moved.get(key)
+        if cycles is None:
             held = self.held(number, mine)
             work = issues = fills = 0
             for ranges, count in self._iterations(mine, self.whole):
@@ -302,8 +302,8 @@ class Timeline:
                 work += count * sum(transfers)
                 issues += count * len(transfers) * self.costs.issue
                 fills += count * filled
-            found = self._moved[key] = (work, issues, fills)
-        return times * found[0], times * found[1], times * found[2]
+            cycles = self._moved[key] = (work, issues, fills)
+        return times * cycles[0], times * cycles[1], times * cycles[2]
 
     def _around(self, outer: Sequence[Loop], loop: Loop) -> int:
         """The iterations of an axis that a loop divides."""
@@ -315,10 +315,10 @@ class Timeline:
             yield ranges, 1
             return
         first, *rest = loops
-        for given, times in self.runs(first, ranges[first.axis]):
-            inner = (*ranges[: first.axis], given, *ranges[first.axis + 1 :])
-            for found, count in self._iterations(rest, inner):
-                yield found, times * count
+        for elements, times in self.runs(first, ranges[first.axis]):
+            inner = (*ranges[: first.axis], elements, *ranges[first.axis + 1 :])
+            for iteration, count in self._iterations(rest, inner):
+                yield iteration, times * count
 
     # All of it
 
@@ -351,10 +351,10 @@ class _Run:
     def body(self, depth: int, ranges: Ranges) -> int:
         """Cycles of what stands within the first ``depth`` loops, but for copies on the queue."""
         key = depth, ranges
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self._body(depth, ranges)
-        return found
+        cycles = self.known.get(key)
+        if cycles is None:
+            cycles = self.known[key] = self._body(depth, ranges)
+        return cycles
 
     def _body(self, depth: int, ranges: Ranges) -> int:
         cut, timeline = self.cut, self.timeline
@@ -364,14 +364,14 @@ class _Run:
         inner = self.inner(depth, ranges)
         if cut.around == depth:
             return total + self.pipeline(depth + 1, inner)
-        return total + sum(times * self.body(depth + 1, given) for given, times in inner)
+        return total + sum(times * self.body(depth + 1, iteration) for iteration, times in inner)
 
     def inner(self, depth: int, ranges: Ranges) -> list[tuple[Ranges, int]]:
         """What the iterations of a loop work on, alike ones together."""
         loop = self.cut.loops[depth]
         return [
-            ((*ranges[: loop.axis], given, *ranges[loop.axis + 1 :]), times)
-            for given, times in self.timeline.runs(loop, ranges[loop.axis])
+            ((*ranges[: loop.axis], elements, *ranges[loop.axis + 1 :]), times)
+            for elements, times in self.timeline.runs(loop, ranges[loop.axis])
         ]
 
     def entered(self, depth: int, ranges: Ranges) -> int:
@@ -386,8 +386,8 @@ class _Run:
                     total += self.waited(transfers)
         if depth == self.sums and self.once:
             spatial = [loop for loop in cut.loops[depth:] if loop.axis not in timeline.reductions]
-            for given, times in timeline._iterations(spatial, ranges):
-                total += times * sum(timeline.execute(number, given) for number in self.once)
+            for iteration, times in timeline._iterations(spatial, ranges):
+                total += times * sum(timeline.execute(number, iteration) for number in self.once)
         return total
 
     def left(self, depth: int, ranges: Ranges) -> int:
@@ -401,8 +401,8 @@ class _Run:
 
     def before_out(self, depth: int, ranges: Ranges) -> int:
         """Cycles of `body` before the first transfer from the device that is waited for."""
-        within = any(self.cut.at[number] > depth and number not in self.cut.twice for number in self.outs)
-        if not within:
+        waits_inside = any(self.cut.at[number] > depth and number not in self.cut.twice for number in self.outs)
+        if not waits_inside:
             return self.body(depth, ranges) - self.left(depth, ranges)
         return self.entered(depth, ranges) + self.before_out(depth + 1, self.inner(depth, ranges)[0][0])
 
@@ -420,13 +420,13 @@ class _Run:
         waits_out = shared and any(cut.at[n] >= depth and n not in cut.twice for n in self.outs)
         works = [
             (
-                [sum(timeline.load(n, self.held[n], given)[1]) for n in copied_in],
-                [len(timeline.load(n, self.held[n], given)[1]) for n in copied_in],
-                self.body(depth, given),
-                [timeline.load(n, self.held[n], given)[1] for n in copied_out],
-                self.before_out(depth, given) if waits_out else 0,
+                [sum(timeline.load(n, self.held[n], iteration)[1]) for n in copied_in],
+                [len(timeline.load(n, self.held[n], iteration)[1]) for n in copied_in],
+                self.body(depth, iteration),
+                [timeline.load(n, self.held[n], iteration)[1] for n in copied_out],
+                self.before_out(depth, iteration) if waits_out else 0,
             )
-            for given, _ in inner
+            for iteration, _ in inner
         ]
         order = [run for run, (_, times) in enumerate(inner) for _ in range(times)]
         issue, k, m = self.issue, len(copied_in), len(copied_out)
@@ -467,10 +467,10 @@ class _Run:
                 start(sum(transfers), len(transfers))
             # Where nothing changes any more, what is left of a run of equal iterations takes as long each.
             state = run, engine - now, tuple(end - now for end in ends[-(k + m) :]) if k + m else ()
-            left = next((n for n in range(index, last + 1) if order[n] != run), last + 1) - index - 2
-            if state in before and left > 1:
+            remaining = next((n for n in range(index, last + 1) if order[n] != run), last + 1) - index - 2
+            if state in before and remaining > 1:
                 period = index - before[state][0]
-                rounds = left // period
+                rounds = remaining // period
                 passed = rounds * (now - before[state][1])
                 now, engine, index = now + passed, engine + passed, index + rounds * period
                 ends = [end + passed for end in ends[-(k + m) :]]

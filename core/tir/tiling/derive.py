@@ -43,12 +43,12 @@ def nest_of(
     Raises:
         InternalError: there is no such block or buffer, or a buffer that is staged is not used by those blocks.
     """
-    found = _Found(func, label)
-    made = tuple([found.staged(name, memory, (fills or {}).get(name)) for name, memory in staged.items()])
-    return Nest(found.axes, made, tuple(instructions))
+    facts = _NestFacts(func, label)
+    buffers = tuple([facts.staged(name, memory, (fills or {}).get(name)) for name, memory in staged.items()])
+    return Nest(facts.axes, buffers, tuple(instructions))
 
 
-class _Found:
+class _NestFacts:
     def __init__(self, func: PrimFunc, label: str) -> None:
         self.func = func
         site = block_site(func, label)
@@ -76,9 +76,9 @@ class _Found:
         self.made = {use.buffer: use.forms for use in writes}
         self._follow({use.buffer: use.forms for use in writes})
 
-    def _follow(self, made: Mapping[Buffer, tuple[Affine, ...]]) -> None:
+    def _follow(self, produced: Mapping[Buffer, tuple[Affine, ...]]) -> None:
         """The blocks that use what was made, element by element, by the axes that made it."""
-        todo, seen = dict(made), {self.own}
+        todo, seen = dict(produced), {self.own}
         while todo:
             buffer, forms = todo.popitem()
             for block in self._blocks():
@@ -89,10 +89,10 @@ class _Found:
                     continue
                 seen.add(block)
                 for use in collect(block, Bounds({})):
-                    told = tuple([self._in_axes(form, values) for form in use.forms])
-                    self.forms.setdefault(use.buffer, []).append(told)
+                    axis_forms = tuple([self._in_axes(form, values) for form in use.forms])
+                    self.forms.setdefault(use.buffer, []).append(axis_forms)
                     if use.writes:
-                        self.made[use.buffer] = todo[use.buffer] = told
+                        self.made[use.buffer] = todo[use.buffer] = axis_forms
 
     def _blocks(self) -> Iterator[Block]:
         return (stmt for stmt in statements(self.func.body) if isinstance(stmt, Block))
@@ -142,18 +142,18 @@ class _Found:
             load = next((one for one in loads if isinstance(one, Load)), None)
             if load is None:
                 continue
-            moved = _moved(store.indices, load.indices)
-            if moved is not None and len(load.indices) == len(dims):
-                pairs = zip(dims, load.buffer.shape, moved, strict=True)
+            offsets = _index_offsets(store.indices, load.indices)
+            if offsets is not None and len(load.indices) == len(dims):
+                pairs = zip(dims, load.buffer.shape, offsets, strict=True)
                 return [Dimension(extent, dim.steps, dim.offset + by, dim.span) for dim, extent, by in pairs]
-            if moved is None:
+            if offsets is None:
                 return self._flattened(load, store, dims)
         return dims
 
     def _flattened(self, load: Load, store: Store, dims: list[Dimension]) -> list[Dimension]:
         """What is copied from a buffer of which one dimension is several of the copy: a row of pixels by channels."""
         place = {var: dim for dim, var in enumerate(store.indices) if isinstance(var, Var)}
-        found = []
+        dimensions = []
         for extent, index in zip(load.buffer.shape, load.indices, strict=True):
             form = affine(index)
             steps: dict[str, int] = {}
@@ -165,8 +165,8 @@ class _Found:
                 offset, span = offset + factor * dim.offset, span + factor * dim.span
                 for name, step in dim.steps:
                     steps[name] = steps.get(name, 0) + factor * step
-            found.append(Dimension(extent, tuple(steps.items()), offset, span))
-        return found
+            dimensions.append(Dimension(extent, tuple(steps.items()), offset, span))
+        return dimensions
 
 
 def _solved(use: Use, forms: Sequence[Affine]) -> dict[Var, Expr] | None:
@@ -174,26 +174,26 @@ def _solved(use: Use, forms: Sequence[Affine]) -> dict[Var, Expr] | None:
     if use.writes or len(use.forms) != len(forms):
         return None
     values: dict[Var, Expr] = {}
-    for own, made in zip(use.forms, forms, strict=True):
-        if own.constant or len(own.terms) != 1:
-            if own.terms or made.terms:
+    for index, axis_form in zip(use.forms, forms, strict=True):
+        if index.constant or len(index.terms) != 1:
+            if index.terms or axis_form.terms:
                 return None
             continue
-        ((var, factor),) = own.terms.items()
+        ((var, factor),) = index.terms.items()
         if not isinstance(var, Var) or factor != 1:
             return None
-        values[var] = as_expr(made)
+        values[var] = as_expr(axis_form)
     return values
 
 
-def _moved(written: Sequence[Expr], read: Sequence[Expr]) -> list[int] | None:
+def _index_offsets(written: Sequence[Expr], read: Sequence[Expr]) -> list[int] | None:
     """By how much each index that is read differs from the one that is written; None where they differ otherwise."""
     if len(written) != len(read):
         return None
-    found = []
-    for own, other in zip(written, read, strict=True):
-        difference = affine(other) + affine(own).scaled(-1)
+    offsets = []
+    for index, other in zip(written, read, strict=True):
+        difference = affine(other) + affine(index).scaled(-1)
         if difference.terms:
             return None
-        found.append(difference.constant)
-    return found
+        offsets.append(difference.constant)
+    return offsets

@@ -177,10 +177,10 @@ class Nest:
 
     def axis(self, name: str) -> LoopAxis:
         """The axis of that name."""
-        found = next((axis for axis in self.axes if axis.name == name), None)
-        require(found is not None, f"the nest has no axis {name!r}: it has {[axis.name for axis in self.axes]}")
-        assert found is not None
-        return found
+        match = next((axis for axis in self.axes if axis.name == name), None)
+        require(match is not None, f"the nest has no axis {name!r}: it has {[axis.name for axis in self.axes]}")
+        assert match is not None
+        return match
 
     def with_instructions(self, *instructions: Instruction) -> Nest:
         """The same with these instructions."""

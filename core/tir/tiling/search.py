@@ -165,7 +165,7 @@ def search_exhaustively(
     return _Search(nest, machine, costs, constraints or Constraints(), close=0.0).best_of_all()
 
 
-class Place(NamedTuple):
+class StagingPoint(NamedTuple):
     """Where a buffer may be made.
 
     Args:
@@ -185,7 +185,7 @@ _CLOSE = 0.02
 """What may be gained by looking on, as a share, that is not worth it."""
 
 
-Found = tuple[tuple[int, int, int, int], Cut]
+RankedCut = tuple[tuple[int, int, int, int], Cut]
 """A cut, after what it is ranked by: its cycles, those of its transfers, whether it is double-buffered, its number."""
 
 
@@ -211,13 +211,20 @@ class _Search:
         self.moved = [n for n, one in enumerate(nest.staged) if one.role != "made"]
 
     def _check(self) -> None:
-        given, axes = self.given, set(self.names)
+        constraints, axes = self.given, set(self.names)
         buffers = {one.name for one in self.nest.staged}
-        named = [*given.tiles, *given.at_most, *given.steps, *given.multiples, *given.order, *(given.along or ())]
-        named += [name for allowed in given.at.values() for name in allowed if name is not None]
+        named = [
+            *constraints.tiles,
+            *constraints.at_most,
+            *constraints.steps,
+            *constraints.multiples,
+            *constraints.order,
+            *(constraints.along or ()),
+        ]
+        named += [name for allowed in constraints.at.values() for name in allowed if name is not None]
         for name in named:
             require(name in axes, f"the constraints name an axis {name!r}, which the nest has not: it has {self.names}")
-        for name in (*given.at, *chain(*given.together)):
+        for name in (*constraints.at, *chain(*constraints.together)):
             require(name in buffers, f"the constraints name a buffer {name!r}, which is not staged")
 
     def _choices(self, axis: int) -> list[tuple[int, int]]:
@@ -225,26 +232,26 @@ class _Search:
         and those that are a multiple of what an instruction does.
         """
         name, extent, limit = self.names[axis], self.timeline.extents[axis], self.limits[axis]
-        given, multiple = self.given, self.given.multiples.get(self.names[axis], 1)
+        constraints, multiple = self.given, self.given.multiples.get(self.names[axis], 1)
 
         def fits(size: int) -> int:
             return size if size < multiple else min(extent, parts(size, multiple) * multiple)
 
         if self.nest.axes[axis].is_whole:
             tiles = [extent]
-        elif name in given.tiles:
-            wanted = given.tiles[name]
-            tiles = [min(extent, size) for size in ([wanted] if isinstance(wanted, int) else wanted)]
+        elif name in constraints.tiles:
+            sizes = constraints.tiles[name]
+            tiles = [min(extent, size) for size in ([sizes] if isinstance(sizes, int) else sizes)]
         elif axis in self.reductions:
             tiles = [extent]
         else:
             even = {parts(extent, n) for n in range(1, extent + 1)}
             tiles = [fits(size) for one in even for size in (one, min(extent, parts(one, limit) * limit))]
-            tiles = [size for size in tiles if size <= given.at_most.get(name, extent)]
-        found: set[tuple[int, int]] = set()
+            tiles = [size for size in tiles if size <= constraints.at_most.get(name, extent)]
+        pairs: set[tuple[int, int]] = set()
         for tile in tiles:
-            if name in given.steps:
-                steps = {min(tile, given.steps[name])}
+            if name in constraints.steps:
+                steps = {min(tile, constraints.steps[name])}
             elif axis in self.reductions:
                 even = {parts(tile, n) for n in range(parts(tile, limit), tile + 1)}
                 steps = {fits(one) for one in even} | {min(tile, limit)}
@@ -252,10 +259,10 @@ class _Search:
             else:
                 even = {parts(tile, parts(tile, limit)), min(tile, limit)}
                 steps = {min(tile, fits(one)) for one in even}
-            found |= {(tile, step) for step in steps if 0 < step <= limit and self._is_even(axis, tile, step)}
+            pairs |= {(tile, step) for step in steps if 0 < step <= limit and self._is_even(axis, tile, step)}
         what = f"no size of axis {name!r} meets the constraints: an instruction does at most {limit}"
-        require(bool(found), what)
-        return sorted(found, reverse=True)
+        require(bool(pairs), what)
+        return sorted(pairs, reverse=True)
 
     def _is_even(self, axis: int, tile: int, step: int) -> bool:
         """Whether loops over tiles and over their steps can be scheduled as they are told: a last tile or step that is
@@ -272,27 +279,27 @@ class _Search:
         for axis in range(len(chosen), len(self.names)):
             sizes[axis] = (sizes[axis][0], max(step for _, step in self.choices[axis]))
         executed = timeline.total_executed(sizes)
-        moved = issued = 0
+        transferred = issued = 0
         for number in self.moved:
             work, issues, fills = self.least_moved(number, self.loops_of(number, sizes))
-            moved += work
+            transferred += work
             issued += issues
             executed += fills
         executed += issued
-        return self.bound(executed, moved)
+        return self.bound(executed, transferred)
 
     def least_moved(self, number: int, loops: Sequence[Loop]) -> tuple[int, int, int]:
         """The least that moving a buffer costs that is made within some of these loops: see `Timeline.total_loaded`."""
         key = number, tuple(loops)
-        found = self.moves.get(key)
-        if found is None:
+        cycles = self.moves.get(key)
+        if cycles is None:
             timeline, size = self.timeline, self.sizes[self.nest.staged[number].memory]
             some = chain.from_iterable(combinations(loops, count) for count in range(len(loops) + 1))
             fitting = [around for around in some if timeline.bytes_of(number, around) <= size]
             totals = [timeline.total_loaded(number, around) for around in fitting or [tuple(loops)]]
             work, issues, fills = (min(column) for column in zip(*totals, strict=True))
-            found = self.moves[key] = work, issues, fills
-        return found
+            cycles = self.moves[key] = work, issues, fills
+        return cycles
 
     def loops_of(self, number: int, sizes: Mapping[int, tuple[int, int]]) -> list[Loop]:
         """The loops over tiles that tell which elements of a buffer are used."""
@@ -370,21 +377,21 @@ class _Search:
         if one.role == "made" and one.name not in self.given.at:
             return [sums]
         last = len(loops) if one.role == "in" else sums
-        found = []
+        depths = []
         for depth in range(last + 1):
             if self._may_be(number, loops[depth - 1] if depth else None, loops):
-                found.append(depth)
-        return found
+                depths.append(depth)
+        return depths
 
     def _may_be(self, number: int, loop: Loop | None, loops: Sequence[Loop]) -> bool:
         """Whether a buffer may be made right within a loop."""
-        given = self.at.get(self.nest.staged[number].name)
+        allowed = self.at.get(self.nest.staged[number].name)
         if loop is None:
             # Loops that have one iteration are around all others.
-            return given is None or None in given or any(name and self._is_one(name, loops) for name in given)
+            return allowed is None or None in allowed or any(name and self._is_one(name, loops) for name in allowed)
         if loop.axis not in self.timeline.used[number]:
             return False
-        return given is None or (self.names[loop.axis] in given and not self._is_inner(loop))
+        return allowed is None or (self.names[loop.axis] in allowed and not self._is_inner(loop))
 
     def _is_inner(self, loop: Loop) -> bool:
         """Whether a loop is over the steps of a tile."""
@@ -411,24 +418,24 @@ class _Search:
                     seen.add(key)
                     yield Cut(tiles, steps, loops, at)
 
-    def places(self, number: int, loops: Sequence[Loop]) -> list[Place]:
+    def places(self, number: int, loops: Sequence[Loop]) -> list[StagingPoint]:
         """Where a buffer may be made, and what that takes."""
-        found = []
+        points = []
         for depth in self.allowed(number, loops):
             around = loops[:depth]
             work, issues, fills = (0, 0, 0)
             if self.nest.staged[number].role != "made":
                 work, issues, fills = self.timeline.total_loaded(number, around)
-            found.append(Place(depth, self.timeline.bytes_of(number, around), work, issues + fills))
-        return found
+            points.append(StagingPoint(depth, self.timeline.bytes_of(number, around), work, issues + fills))
+        return points
 
     def _placed(
         self,
-        places: Sequence[Sequence[Place]],
+        places: Sequence[Sequence[StagingPoint]],
         at: tuple[int, ...],
         used: Mapping[str, int],
         waited: int,
-        moved: int,
+        transferred: int,
         below: float,
     ) -> Iterator[tuple[int, ...]]:
         number = len(at)
@@ -444,14 +451,18 @@ class _Search:
             if fixed and place.depth != fixed[0]:
                 continue
             taken = used[memory] + place.nbytes
-            waits, moves = waited + place.waited, moved + place.work
+            waits, moves = waited + place.waited, transferred + place.work
             if taken > self.sizes[memory] or self.bound(waits + least_waited, moves + least_moved) >= below:
                 continue
             yield from self._placed(places, (*at, place.depth), {**used, memory: taken}, waits, moves, below)
 
-    def bound(self, waited: int, moved: int) -> int:
+    def bound(self, waited: int, transferred: int) -> int:
         """The least that a cut takes of which so many cycles are no transfers, and so many are."""
-        return waited + moved if self.costs.queue is None or not self.given.double_buffer else max(waited, moved)
+        return (
+            waited + transferred
+            if self.costs.queue is None or not self.given.double_buffer
+            else max(waited, transferred)
+        )
 
     def buffered(self, cut: Cut) -> Iterator[Cut]:
         """The cut with as much double-buffered, around one loop, as there is room for."""
@@ -489,12 +500,12 @@ class _Search:
             return misfit
         order = counter()
         heap: list[tuple[int, int, int, tuple[tuple[int, int], ...]]] = [(self.least(()), 0, next(order), ())]
-        found: Found | None = None
+        best_cut: RankedCut | None = None
         least = heap[0][0]
         while heap:
             bound, _, _, chosen = heapq.heappop(heap)
             least = bound
-            if found is not None and (bound >= self.worth(found) or self.tries >= self.given.tries):
+            if best_cut is not None and (bound >= self.worth(best_cut) or self.tries >= self.given.tries):
                 break
             if len(chosen) < len(self.names):
                 for choice in self.choices[len(chosen)]:
@@ -503,11 +514,11 @@ class _Search:
                         entry = max(bound, self.least(longer)), -len(longer), next(order), longer
                         heapq.heappush(heap, entry)
                 continue
-            found = self.better(chosen, found)
+            best_cut = self.better(chosen, best_cut)
         else:
-            least = found[0][0] if found else least
-        assert found is not None  # the smallest tiles fit
-        return self.told(found[1], found[0][0], min(least, found[0][0]))
+            least = best_cut[0][0] if best_cut else least
+        assert best_cut is not None  # the smallest tiles fit
+        return self._tiles(best_cut[1], best_cut[0][0], min(least, best_cut[0][0]))
 
     def best_of_all(self) -> Tiles | TilingFailure:
         """The best cut of all sizes, none of which is left out for what others cost."""
@@ -522,46 +533,46 @@ class _Search:
             steps = {step for _, step in self.choices[axis]} if name in self.given.steps else range(1, limit + 1)
             pairs = ((tile, step) for tile in sorted(tiles) for step in steps if step <= tile)
             every.append([(tile, step) for tile, step in pairs if self._is_even(axis, tile, step)])
-        found: Found | None = None
+        best_cut: RankedCut | None = None
         for chosen in product(*every):
             if self.fits(chosen):
-                found = self.better(chosen, found)
-        assert found is not None  # the smallest tiles fit
-        return self.told(found[1], found[0][0], found[0][0])
+                best_cut = self.better(chosen, best_cut)
+        assert best_cut is not None  # the smallest tiles fit
+        return self._tiles(best_cut[1], best_cut[0][0], best_cut[0][0])
 
-    def worth(self, found: Found | None) -> float:
+    def worth(self, best_cut: RankedCut | None) -> float:
         """What a cut must surely not reach to be looked at."""
-        return math.inf if found is None else found[0][0] * (1 - self.close)
+        return math.inf if best_cut is None else best_cut[0][0] * (1 - self.close)
 
-    def better(self, chosen: tuple[tuple[int, int], ...], found: Found | None) -> Found | None:
+    def better(self, chosen: tuple[tuple[int, int], ...], best_cut: RankedCut | None) -> RankedCut | None:
         """The best cut of these sizes, where it is better than one that was found before."""
         timeline = self.timeline
         executed = timeline.total_executed(dict(enumerate(chosen)))
         tiles, steps = zip(*chosen, strict=True) if chosen else ((), ())
         promising = []
-        for number, cut in enumerate(self.cuts(tiles, steps, self.worth(found))):
+        for number, cut in enumerate(self.cuts(tiles, steps, self.worth(best_cut))):
             loads = {n: timeline.total_loaded(n, cut.loops[: cut.at[n]]) for n in self.moved}
             waited = executed + sum(map(sum, loads.values()))
             rank = waited, sum(work for work, _, _ in loads.values()), 0, number
-            if found is None or rank[:3] < found[0][:3]:
-                found = rank, cut
-            if self.bound(waited - rank[1], rank[1]) >= self.worth(found):
+            if best_cut is None or rank[:3] < best_cut[0][:3]:
+                best_cut = rank, cut
+            if self.bound(waited - rank[1], rank[1]) >= self.worth(best_cut):
                 continue
-            for variant, made in enumerate(self.buffered(cut)):
-                bound = max(waited - sum(loads[n][0] for n in made.twice), rank[1])
-                if bound < self.worth(found):
-                    promising.append((bound, rank[1], number, variant, made))
-        for bound, moved, number, _, made in sorted(promising, key=lambda one: one[:4]):
-            if bound >= self.worth(found):
+            for variant, variant_cut in enumerate(self.buffered(cut)):
+                bound = max(waited - sum(loads[n][0] for n in variant_cut.twice), rank[1])
+                if bound < self.worth(best_cut):
+                    promising.append((bound, rank[1], number, variant, variant_cut))
+        for bound, transferred, number, _, variant_cut in sorted(promising, key=lambda one: one[:4]):
+            if bound >= self.worth(best_cut):
                 break
             self.tries += 1
-            rank = timeline.elapsed(made), moved, 1, number
-            if found is None or rank[:3] < found[0][:3]:
-                found = rank, made
-        return found
+            rank = timeline.elapsed(variant_cut), transferred, 1, number
+            if best_cut is None or rank[:3] < best_cut[0][:3]:
+                best_cut = rank, variant_cut
+        return best_cut
 
-    def told(self, cut: Cut, cycles: int, least: int) -> Tiles:
-        """What is told of a cut."""
+    def _tiles(self, cut: Cut, cycles: int, least: int) -> Tiles:
+        """Return a cut as tiles, with its cycles and its use of memories."""
         names = [f"{self.names[loop.axis]}_{'i' if self._is_inner(loop) else 'o'}" for loop in cut.loops]
         used = self.timeline.used_by(cut)
         return Tiles(

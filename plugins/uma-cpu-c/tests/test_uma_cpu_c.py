@@ -17,7 +17,7 @@ from uma.hookspecs import TargetCode
 from uma.plugins import PluginEntry, PluginHost
 from uma.targets import Target
 from uma.toolchain import KNOWN_COMPILERS, refused_flags
-from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.compile import CompileUnit, compile_shared
 from uma.toolchain.discovery import find_compiler
 from uma_cpu_c import features
 from uma_cpu_c.features import features_of
@@ -379,5 +379,5 @@ def test_compilers_accept_the_flags_without_a_warning(compiler: str, host: Plugi
     skip_without(compiler)
     source = "float twice(float x);\nfloat twice(float x) { return x * 2.0f; }\n"
     flags = (*code(host, "c").cflags, "-Wall", "-Wextra", "-Werror")
-    library = compile_shared([Part(find_compiler(compiler), ["a.c"], flags)], {"a.c": source}, tmp_path / "a.so")
+    library = compile_shared([CompileUnit(find_compiler(compiler), ["a.c"], flags)], {"a.c": source}, tmp_path / "a.so")
     assert library.is_file()

@@ -10,7 +10,7 @@ from tests._support.schedules import parsed
 from uma.tir import PrimFunc, RowParam, interpret
 from uma.tir.proofs.obligations import unproven
 from uma.tir.schedule import Schedule, ScheduleError, replay
-from uma.tir.te.finalisation import finished as as_lowered
+from uma.tir.te.finalisation import finalise_kernel as as_lowered
 
 CONV = parsed("""
     def f(x: In[int8, (1, 7, 5, 2)], y: Out[int32, (1, 7, 5, 3)], w: Const[int8, (3, 3, 2, 3)]):
