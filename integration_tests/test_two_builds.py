@@ -44,8 +44,9 @@ def cold(tmp_path: Path) -> Path:
 
 
 def sound(cache: Path) -> bool:
-    """Whether all that a cache holds is whole, and what its name says."""
-    return all(hashlib.sha256(path.read_bytes()).hexdigest() == path.stem[65:] for path in cache.iterdir())
+    """Whether each file of a cache has the digest that its name says; locks lie in a folder of their own."""
+    files = [path for path in cache.iterdir() if path.is_file()]
+    return all(hashlib.sha256(path.read_bytes()).hexdigest() == path.stem[65:] for path in files)
 
 
 def whole(folder: Path) -> dict[str, bytes]:
