@@ -29,7 +29,7 @@ import json, os, random, signal, sys, time
 
 from uma.support import json_record
 from uma.artifact import Artifact, ArtifactRecord, load
-from uma.runtime import replace
+from uma.runtime import atomic_replace
 
 folder, exchange, kills, seed = sys.argv[1], sys.argv[2] == "exchange", int(sys.argv[3]), int(sys.argv[4])
 files, metadata = json.load(sys.stdin)
@@ -37,7 +37,7 @@ record = json_record.from_json(ArtifactRecord, {**metadata, "files": {}})
 other = json_record.from_json(ArtifactRecord, {**metadata, "files": {}, "targets": ["new"]})
 old, new = Artifact(files, record), Artifact({**files, "extra.h": "/* */"}, other)
 if not exchange:
-    replace._exchange = lambda *_: False
+    atomic_replace._exchange = lambda *_: False
 
 
 def check(when):

@@ -69,6 +69,16 @@ def test_layers_that_are_cut_are_exact_and_cost_what_was_estimated(target: str) 
     assert counted["macs"] > 0 and counted["commands"] > 0
 
 
+def test_padding_of_more_rows_than_one_fill_takes() -> None:
+    x = Var("x", TensorType((1, 1100, 1, 1), "int8"))
+    body = conv(x.tensor.shape, (1, 3, 1, 1), padding=(0, 1, 0, 2))
+    module = IRModule.from_functions({"main": Function([x], body)})
+    data = np.random.default_rng(2).integers(-128, 128, x.tensor.shape).astype(np.int8)
+    (expected,) = uma.build(module, "c").run(data).values()
+    (result,) = uma.build(module, ["mac_array", "c"]).run(data).values()
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_every_fault_code_has_a_meaning_and_a_row_in_the_data_sheet() -> None:
     codes = {int(code) for code in re.findall(r"#define MAC_ARRAY_FAULT_\w+ (\d+)\b", REGISTERS)}
     assert codes == {code for code in FAULTS if code < 16}
