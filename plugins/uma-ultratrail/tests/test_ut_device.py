@@ -21,7 +21,7 @@ KIND = TargetKind("ultra_trail", ATTRIBUTES, help="the machine alone", canonical
 
 
 def test_the_machine_as_published() -> None:
-    machine = Machine.of(Target(KIND, {}))
+    machine = Machine.from_target(Target(KIND, {}))
     assert machine == Machine()
     assert (machine.array_dim, machine.weight_bits, machine.feature_bits, machine.bias_bits) == (8, 6, 8, 8)
     assert (machine.accumulator_bits, machine.clock_hz, machine.layers) == (20, 250e3, 16)
@@ -36,7 +36,7 @@ def test_the_machine_as_published() -> None:
 
 def test_attributes_are_those_of_the_machine() -> None:
     target = Target(KIND, {"array_dim": 4, "weight_bits": 4, "bias_bits": 6, "clock_hz": 1e6, "wmem_words": 9})
-    assert Machine.of(target) == Machine(4, 4, bias_bits=6, clock_hz=1e6, wmem_words=9)
+    assert Machine.from_target(target) == Machine(4, 4, bias_bits=6, clock_hz=1e6, wmem_words=9)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def host() -> PluginHost:
 def test_the_name_is_enough(host: PluginHost, name: str) -> None:
     members = resolve_targets(name, host)
     assert [member.label for member in members.all] == ["ultra_trail", "c"]
-    machine = Machine.of(members["ultra_trail"].target)
+    machine = Machine.from_target(members["ultra_trail"].target)
     assert machine == Machine() and (machine.array_dim, machine.layers, machine.clock_hz) == (8, 16, 250e3)
 
 

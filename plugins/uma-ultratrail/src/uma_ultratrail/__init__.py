@@ -54,7 +54,7 @@ def patterns(target: Target) -> list[Pattern]:
     """Convolutions and dense layers with what follows them."""
     from .supported import make_patterns
 
-    return make_patterns(Machine.of(target))
+    return make_patterns(Machine.from_target(target))
 
 
 @hookimpl
@@ -62,7 +62,7 @@ def relay_to_runtime(module: IRModule, region: MatchedRegion, target: Target) ->
     """The region as starts of the machine, one where it fits."""
     from .lower import lower
 
-    return lower(region, Machine.of(target), module.spans)
+    return lower(region, Machine.from_target(target), module.spans)
 
 
 @hookimpl
@@ -71,7 +71,7 @@ def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     from .cost import starts_cost
     from .lower import planned
 
-    machine = Machine.of(target)
+    machine = Machine.from_target(target)
     return starts_cost(planned(region, machine), machine)
 
 
@@ -80,7 +80,7 @@ def runtime(target: Target) -> Runtime:
     """The driver, the simulators behind the same registers, and the routine that starts a network."""
     from .device import make_runtime
 
-    return make_runtime(Machine.of(target))
+    return make_runtime(Machine.from_target(target))
 
 
 @hookimpl

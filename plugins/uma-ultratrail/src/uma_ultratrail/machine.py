@@ -22,7 +22,7 @@ of N channels, channel ``block * N + lane`` in each lane. Lanes beyond C hold 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from uma.errors import UsageError
 from uma.targets import Attribute, QuantisedForm, Target
@@ -37,29 +37,6 @@ FEATURE_MEMORIES = 3
 MAX_LAYERS = 16
 """Registers for layers, at most."""
 
-ATTRIBUTES = (
-    Attribute("array_dim", int, default=8, low=1, high=16, help="N: the array takes N input by N output channels"),
-    Attribute("weight_bits", int, default=6, low=2, high=8, help="bits of a weight, which stands for n * 2**-(bits-1)"),
-    Attribute("feature_bits", int, default=8, low=2, high=8, help="bits of a feature, likewise"),
-    Attribute("bias_bits", int, default=8, low=2, high=15, help="bits of a bias, likewise"),
-    Attribute("accumulator_bits", int, default=20, low=4, high=32, help="bits of an accumulator, before the pool"),
-    Attribute("clock_hz", float, default=250e3, low=1e3, high=1e10, unit="Hz", help="clock of the array"),
-    Attribute(
-        "layers", int, default=MAX_LAYERS, low=1, high=MAX_LAYERS, help="registers for layers: how many run per start"
-    ),
-    Attribute("fmem_words", int, default=512, low=1, high=2048, help="words of N features in each of three memories"),
-    Attribute("wmem_words", int, default=1024, low=1, high=65536, help="words of N x N weights"),
-    Attribute("bmem_words", int, default=64, low=1, high=256, help="words of N biases"),
-    Attribute(
-        "impl",
-        ("sim", "functional", "mmio"),
-        default="sim",
-        help="the stepped simulator, checked by the functional one; that one alone; or registers in memory",
-    ),
-    Attribute("base", int, low=0, help="address of the first register, for impl=mmio"),
-)
-"""What can be said of an ``ultra_trail``."""
-
 
 def check_target(target: Target) -> Mapping[str, object]:
     """The kind's canonicaliser: nothing follows from the attributes, but they have to fit each other.
@@ -67,13 +44,13 @@ def check_target(target: Target) -> Mapping[str, object]:
     Raises:
         UsageError: they do not.
     """
-    Machine.of(target)
+    Machine.from_target(target)
     return {}
 
 
 def quantised_form(target: Target) -> QuantisedForm:
     """How models are quantised for the machine: its scales are its own."""
-    machine = Machine.of(target)
+    machine = Machine.from_target(target)
     return QuantisedForm(
         scales="power-of-two",
         symmetric=True,
@@ -89,22 +66,33 @@ def quantised_form(target: Target) -> QuantisedForm:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine: the attributes of its target, by the same names.
+    """One machine: the attributes of its target, by the same names. The metadata of a field are the limits and the help
+    of its attribute.
 
     Raises:
         UsageError: the widths contradict each other.
     """
 
-    array_dim: int = 8
-    weight_bits: int = 6
-    feature_bits: int = 8
-    bias_bits: int = 8
-    accumulator_bits: int = 20
-    clock_hz: float = 250e3
-    layers: int = MAX_LAYERS
-    fmem_words: int = 512
-    wmem_words: int = 1024
-    bmem_words: int = 64
+    array_dim: int = field(
+        default=8, metadata=dict(low=1, high=16, help="N: the array takes N input by N output channels")
+    )
+    weight_bits: int = field(
+        default=6, metadata=dict(low=2, high=8, help="bits of a weight, which stands for n * 2**-(bits-1)")
+    )
+    feature_bits: int = field(default=8, metadata=dict(low=2, high=8, help="bits of a feature, likewise"))
+    bias_bits: int = field(default=8, metadata=dict(low=2, high=15, help="bits of a bias, likewise"))
+    accumulator_bits: int = field(
+        default=20, metadata=dict(low=4, high=32, help="bits of an accumulator, before the pool")
+    )
+    clock_hz: float = field(default=250e3, metadata=dict(low=1e3, high=1e10, unit="Hz", help="clock of the array"))
+    layers: int = field(
+        default=MAX_LAYERS, metadata=dict(low=1, high=MAX_LAYERS, help="registers for layers: how many run per start")
+    )
+    fmem_words: int = field(
+        default=512, metadata=dict(low=1, high=2048, help="words of N features in each of three memories")
+    )
+    wmem_words: int = field(default=1024, metadata=dict(low=1, high=65536, help="words of N x N weights"))
+    bmem_words: int = field(default=64, metadata=dict(low=1, high=256, help="words of N biases"))
 
     def __post_init__(self) -> None:
         product = self.weight_bits + self.feature_bits
@@ -124,8 +112,8 @@ class Machine:
             )
 
     @staticmethod
-    def of(target: Target) -> Machine:
-        """The machine that a target's attributes describe.
+    def from_target(target: Target) -> Machine:
+        """Return the machine that a target's attributes describe.
 
         Raises:
             UsageError: the widths contradict each other.
@@ -201,6 +189,19 @@ class Machine:
     def map_words(self, frames: int, channels: int) -> int:
         """Words of a feature memory that a map takes."""
         return self.blocks(channels) * frames
+
+
+ATTRIBUTES = (
+    *(Attribute(one.name, type(one.default), default=one.default, **one.metadata) for one in fields(Machine)),
+    Attribute(
+        "impl",
+        ("sim", "functional", "mmio"),
+        default="sim",
+        help="the stepped simulator, checked by the functional one; that one alone; or registers in memory",
+    ),
+    Attribute("base", int, low=0, help="address of the first register, for impl=mmio"),
+)
+"""The attributes of an ``ultra_trail``."""
 
 
 def _signed(bits: int) -> tuple[int, int]:
