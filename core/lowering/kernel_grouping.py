@@ -38,7 +38,7 @@ _ANCHORS: tuple[Role, ...] = ("fold", "move", "product")
 def _role(expr: Expr) -> Role | None:
     """What an expression is in a kernel; None for what is alone in one, or in none."""
     op = expr.op if isinstance(expr, Call) else None
-    if not isinstance(op, Op) or op.loops is not None or op.name == "cut":
+    if not isinstance(op, Op) or op.loops is not None or op.name == "take_first":
         return None
     if op.kind in ("elementwise", "broadcast"):
         return "elementwise"

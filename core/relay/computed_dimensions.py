@@ -1,4 +1,4 @@
-"""Open extents that a model computes itself: each is named by calls of ``cut``, which are given its value."""
+"""Open extents that a model computes itself: each is named by calls of ``take_first``, which are given its value."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def cut_of(expr: Expr) -> tuple[Symbol, Expr] | None:
     """The symbol of the extent that ``expr`` names, and what computes its value, int32 (1,); None where it names none.
 
     Args:
-        expr: a call of ``cut``, or of a function that is one.
+        expr: a call of ``take_first``, or of a function that is one.
     """
     if not isinstance(expr, Call):
         return None
     body = expr.op.body if isinstance(expr.op, Function) else expr
-    if not isinstance(body, Call) or body.op_name != "cut" or not isinstance(body.attrs.extent, Extent):
+    if not isinstance(body, Call) or body.op_name != "take_first" or not isinstance(body.attrs.extent, Extent):
         return None
     count = body.args[1]
     if isinstance(expr.op, Function):

@@ -38,7 +38,7 @@ def _function(function: Function, values: dict[str, Dim]) -> Function:
             continue
         parts = [done[child] for child in children(expr)]
         if isinstance(expr, Call) and isinstance(expr.op, Op):
-            if expr.op_name == "cut":
+            if expr.op_name == "take_first":
                 _lessen(expr.attrs, parts[0].shape, values)
             attrs = {name: _attr(value, values) for name, value in expr.attrs.items}
             done[expr] = Call(expr.op, parts, attrs, expr.pin)

@@ -151,7 +151,7 @@ class _Run:
 
     def _valued(self, call: Call, given: list[Value]) -> Attrs:
         """The attributes of a call of an op where extents that the model computes have their values."""
-        if call.op_name == "cut" and isinstance(call.attrs.extent, Extent):
+        if call.op_name == "take_first" and isinstance(call.attrs.extent, Extent):
             symbol = call.attrs.extent.symbols[0]
             self.extents[symbol.name] = min(max(int(given[1][0]), symbol.low), symbol.high)
         if not self.extents:

@@ -19,7 +19,7 @@ def is_view(expr: Expr) -> bool:
     if not isinstance(expr, Call):
         return False
     return expr.op_name in FREE_OPS or (
-        expr.op_name == "cut" and upper_bounds(expr.shape) == upper_bounds(expr.args[0].shape)
+        expr.op_name == "take_first" and upper_bounds(expr.shape) == upper_bounds(expr.args[0].shape)
     )
 
 

@@ -341,8 +341,8 @@ def take(c: Choice, name: str) -> Call:
     return on(name, (data, c.of(*DTYPES)), (shape(c, 0, 2, 3), c.of("int32", "int64")), axis=axis(c, data))
 
 
-@case("cut")
-def cut(c: Choice, name: str) -> Call:
+@case("take_first")
+def take_first(c: Choice, name: str) -> Call:
     data = shape(c, 1, 3)
     at = axis(c, data)
     return on(name, (data, c.of(*DTYPES)), ((1,), "int32"), axis=at, extent=c.number(1, data[at]))

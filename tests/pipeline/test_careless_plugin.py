@@ -374,7 +374,7 @@ UNITS = [
 
 HARMLESS = {
     ("broadcast_to", "shape"): "it is the result's",
-    **{("cut", name): "what is taken follows from the result's shape" for name in ("axis", "extent")},
+    **{("take_first", name): "what is taken follows from the result's shape" for name in ("axis", "extent")},
     ("reshape", "newshape"): "the result is the same memory",
     ("squeeze", "axis"): "the result is the same memory",
     ("sum", "keepdims"): "the result is the same memory",

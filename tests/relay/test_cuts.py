@@ -18,7 +18,7 @@ N = Extent.from_symbol(Symbol("n", 0, 6))
 X = Var("x", TensorType((6,), "float32"))
 COUNT = Var("count", TensorType((1,), "int32"))
 FOUND = call("nonzero", X)
-PLACES = call("cut", TupleGetItem(FOUND, 0), TupleGetItem(FOUND, 1), axis=1, extent=N)
+PLACES = call("take_first", TupleGetItem(FOUND, 0), TupleGetItem(FOUND, 1), axis=1, extent=N)
 
 
 def module(*results: Expr, names: tuple[str, ...], params: tuple[Var, ...] = (X,)) -> IRModule:
@@ -44,11 +44,11 @@ def test_what_is_right() -> None:
 def test_what_is_wrong() -> None:
     assert "there is no parameter or result 'n'" in told(module(PLACES, names=("places",)))
     assert "there is no parameter or result 'n'" in told(module(PLACES, COUNT, names=("a", "b"), params=(X, COUNT)))
-    second = call("cut", X, COUNT, axis=0, extent=N)
+    second = call("take_first", X, COUNT, axis=0, extent=N)
     twice = module(PLACES, second, TupleGetItem(FOUND, 1), names=("a", "b", "n"), params=(X, COUNT))
     assert "the extent n[0:6] is computed twice" in told(twice)
     given = Var("n", TensorType((1,), "int32"))
-    both = module(call("cut", X, given, axis=0, extent=N), given, names=("a", "n"), params=(X, given))
+    both = module(call("take_first", X, given, axis=0, extent=N), given, names=("a", "n"), params=(X, given))
     assert "the extent n[0:6] is a parameter and is computed" in told(both)
     loose = call("broadcast_to", const(np.float32(1)), shape=(N,))
     alone = module(PLACES, loose, TupleGetItem(FOUND, 1), names=("a", "b", "n"))
@@ -62,7 +62,7 @@ def test_types_of_cuts() -> None:
         (COUNT, Extent.from_symbol(Symbol("m", 0, 7)), "are no part of"),
     ):
         with pytest.raises(ModelError, match=what):
-            call("cut", X, count, axis=0, extent=extent)
+            call("take_first", X, count, axis=0, extent=extent)
     with pytest.raises(ModelError, match="1 dimension or more"):
         call("nonzero", Var("s", TensorType((), "float32")))
 
@@ -107,7 +107,7 @@ def test_a_cut_of_what_a_caller_leaves_open_has_the_bound_of_what_is_there() -> 
     rows = Extent.from_symbol(Symbol("rows", 1, 3))
     given, x = Var("rows", TensorType((1,), "int32")), Var("x", TensorType((rows, 2), "float32"))
     found = call("nonzero", x)
-    cut = call("cut", TupleGetItem(found, 0), TupleGetItem(found, 1), axis=1, extent=N)
+    cut = call("take_first", TupleGetItem(found, 0), TupleGetItem(found, 1), axis=1, extent=N)
     made = module(cut, TupleGetItem(found, 1), names=("a", "n"), params=(x, given))
     assert not told(made)
     fixed = with_extents(made, {"rows": 2})

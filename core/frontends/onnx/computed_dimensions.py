@@ -84,7 +84,7 @@ class Counts:
         if len(symbols) != 1 or symbols[0] not in self or extent != Extent.from_symbol(symbols[0]):
             raise OpenExtentError(f"{extent} elements are needed where the extent is computed")
         axis = normalise_axis(axis, len(data.shape))
-        return call("cut", data, self._counts[symbols[0].name], axis=axis, extent=extent)
+        return call("take_first", data, self._counts[symbols[0].name], axis=axis, extent=extent)
 
     @property
     def values(self) -> dict[Expr, Expr]:

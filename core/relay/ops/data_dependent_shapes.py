@@ -1,6 +1,7 @@
 """Results of which a run says how long they are: they have memory for the most there can be, and a number beside them.
 
-What stands behind that number is zeros. `cut` makes an open extent of the number: what follows is computed so far only.
+Elements beyond that number are zeros. `take_first` makes a dynamic dimension of the number, so that later ops compute
+only so many elements.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ COUNT = TensorType((1,), "int32")
 # --- an extent that is computed --------------------------------------------------------------------------------------
 
 
-def _infer_cut(attrs: Attrs, data: TensorType, count: TensorType) -> TensorType:
+def _infer_take_first(attrs: Attrs, data: TensorType, count: TensorType) -> TensorType:
     """Data of any dtype, which the result has; the count is int32 (1,). The extent, a symbol of its own or a number, is
     at most that of the data along the axis, and takes its place.
     """
@@ -61,13 +62,13 @@ def _infer_cut(attrs: Attrs, data: TensorType, count: TensorType) -> TensorType:
     return TensorType((*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype)
 
 
-def _cut_reference(attrs: Attrs, data: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _take_first_reference(attrs: Attrs, data: np.ndarray, count: np.ndarray) -> np.ndarray:
     axis = normalise_axis(attrs.axis, data.ndim)
     return data[(slice(None),) * axis + (slice(attrs.extent),)].copy()
 
 
-def _cut_compute(attrs: Attrs, out: TensorType, data: te.Tensor, count: te.Tensor) -> te.Tensor:
-    return te.compute(out.shape, lambda *i: data[i], "cut")
+def _take_first_compute(attrs: Attrs, out: TensorType, data: te.Tensor, count: te.Tensor) -> te.Tensor:
+    return te.compute(out.shape, lambda *i: data[i], "take_first")
 
 
 def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None, *others: object) -> Bounds | None:
@@ -76,14 +77,14 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
 
 register_op(
     Op(
-        name="cut",
+        name="take_first",
         doc="The first elements of the data along an axis, as many as a run computes: ``extent`` is an open extent of "
-        "which the count is the value. All cuts of one extent are given the same count.",
+        "which the count is the value. All calls with one extent receive the same count.",
         inputs=("data", "count"),
         attrs=(Attr("axis", Int, "the axis"), Attr("extent", Int, "the extent of the result along the axis")),
-        infer=_infer_cut,
-        reference=_cut_reference,
-        compute=_cut_compute,
+        infer=_infer_take_first,
+        reference=_take_first_reference,
+        compute=_take_first_compute,
         kind="opaque",
         specials=Specials("moved"),
         stored=True,
@@ -164,7 +165,7 @@ register_op(
     Op(
         name="nonzero",
         doc="Where data is not zero: places, in row-major order, one column each, behind which there are zeros, and "
-        "how many there are. ONNX's NonZero, with `cut`.",
+        "how many there are. ONNX's NonZero, with `take_first`.",
         inputs=("data",),
         infer=_infer_nonzero,
         reference=_nonzero_reference,
@@ -352,7 +353,7 @@ register_op(
         "than ``overlap``: the quotient of what both cover and what one of them covers. A box is given by two opposite "
         "corners (y, x, y, x), or by its center and extents (x, y, width, height). Of each batch and class at most "
         "``most`` are taken, of scores above ``score`` where that is no NaN. Rows (batch, class, box), behind which "
-        "there are zeros, and how many. ONNX's NonMaxSuppression, with `cut`.",
+        "there are zeros, and how many. ONNX's NonMaxSuppression, with `take_first`.",
         inputs=("boxes", "scores", "most", "overlap", "score"),
         attrs=(
             Attr("limit", Int, "of the boxes of one batch and class, for memory"),

@@ -49,7 +49,8 @@ class Symbol(Var):
     """A number that the caller of a model gives, or the model computes: ``low`` .. ``high``, both included.
 
     Args:
-        name: an identifier, the name of the parameter that has it; or that of what is computed, as ``cut`` names it.
+        name: an identifier, the name of the parameter that has it; or that of what is computed, as ``take_first`` names
+            it.
         low: 0 at least; 1 where the caller gives it.
         high: more than ``low``; what can have one value only is no symbol.
     """
