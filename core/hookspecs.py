@@ -8,7 +8,7 @@ the group ``uma.plugins`` make it known, one for each target kind that it serves
 
 A plugin is imported when one of its kinds is asked for, not before. A hook is called with keywords and may leave out
 arguments that it does not need. While it runs, its target is `Target.current()`, except in `register_target`, which
-says what targets there are.
+says what targets there are. What a hook returns is checked against the annotation of its specification.
 
 The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says for which one it was written::
 
@@ -26,8 +26,7 @@ The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import pluggy
 
@@ -51,14 +50,12 @@ from .contract.lowered import Declined, LoweredKernel, Refuse, ScheduledKernel, 
 from .contract.passes import Pass, Tolerance
 from .contract.region import MatchedRegion, RegionMatch, UnmatchedCall
 from .contract.sources import c_sources
+from .relay import Function, GlobalVar, IRModule
 from .relay.channels import ChannelBounds
 from .relay.custom_ops import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import BitField, Blob, Extern, Relocation
 from .relay.pattern import Clause, Failed, Pattern
 from .targets import Alias, Target, TargetKind
-
-if TYPE_CHECKING:
-    from .relay import Function, GlobalVar, IRModule
 
 __all__ = [
     "DRIVER_FAULTS",
@@ -662,33 +659,3 @@ def claims(target: Target) -> Claims | None:
         def claims(target: Target) -> Claims:
             return Claims(targets=("my_device -lanes=1", "my_device -lanes=64"), cycles=0.1)
     """
-
-
-RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
-    "claims": Claims,
-    "command": int,
-    "estimate_cost": Cost,
-    "exporters": (list, tuple),
-    "ops": (list, tuple),
-    "passes": (list, tuple),
-    "patterns": (list, tuple),
-    "register_target": (list, tuple),
-    "relay_to_runtime": tuple,
-    "relay_to_tir": tuple,
-    "runtime": Runtime,
-    "strategies": (list, tuple),
-    "tir_to_runtime": TargetCode,
-}
-"""What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
-
-MAY_REFUSE = frozenset({"estimate_cost", "relay_to_runtime", "relay_to_tir"})
-"""The hooks that may raise `Refuse`: estimates of what lowering will refuse are not known."""
-
-ELEMENTS: Mapping[str, type[Any]] = {
-    "exporters": Exporter,
-    "ops": CustomOp,
-    "passes": Pass,
-    "patterns": Pattern,
-    "strategies": Strategy,
-}
-"""What the lists are of that hooks give."""

@@ -69,7 +69,6 @@ def section(page: str, heading: str) -> str:
 
 def test_every_hook_is_in_the_reference(pages: dict[str, str]) -> None:
     page = pages["reference/hooks.md"]
-    assert set(HOOKS) == set(hookspecs.RESULTS)
     for hook in HOOKS:
         told = section(page, f"`{hook}`")
         assert f"def {hook}(" in told and "**Returns**" in told and "**Example**" in told and "@hookimpl" in told

@@ -18,6 +18,7 @@ from ..targets import Alias, Target, TargetKind
 from ..targets.kind import shown
 from .discovery import installed_version
 from .entry import PluginEntry
+from .hook_types import HookTypes, hook_types, specified_hooks
 from .process_guard import guarded
 
 __all__ = ["LoadedPlugin"]
@@ -48,8 +49,8 @@ class LoadedPlugin:
 
     @property
     def implemented(self) -> tuple[str, ...]:
-        """The hooks that it implements, in the order of the contract."""
-        return tuple(hook for hook in hookspecs.RESULTS if getattr(self.hooks, hook).get_hookimpls())
+        """The names of the hooks that it implements, sorted."""
+        return tuple(name for name, hook in specified_hooks(self.hooks).items() if hook.get_hookimpls())
 
     @property
     def active(self) -> bool:
@@ -60,8 +61,8 @@ class LoadedPlugin:
         """Call one hook of this plugin, with ``arguments["target"]``, where there is one, as the current target.
 
         Returns:
-            The hook's record, of the type that `hookspecs.RESULTS` says, or ``None`` where the plugin does not
-            implement the hook or has no answer.
+            The hook's record, of the annotated type, or ``None`` where the plugin does not implement the hook or has no
+            answer.
 
         Raises:
             PluginError: the hook is at fault, as `run` says, or gave something of a wrong type.
@@ -72,16 +73,21 @@ class LoadedPlugin:
         if current is not None:
             self._called.add(hook)
         action = functools.partial(getattr(self.hooks, hook), **arguments)
-        result = self.run(f"hook {hook}", action, current, may_refuse=hook in hookspecs.MAY_REFUSE)
-        if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
+        types = self._types(hook)
+        result = self.run(f"hook {hook}", action, current, may_refuse=types.may_refuse)
+        if result is None:
+            return None
+        if not isinstance(result, types.results):
             raise self.wrong(hook, f"gave {shown(result)} from hook {hook}")
-        element = hookspecs.ELEMENTS.get(hook)
-        if element is None:
-            return result
-        for item in result or ():
-            if not isinstance(item, element):
-                raise self.wrong(hook, f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
+        for item in result if types.elements else ():
+            if not isinstance(item, types.elements):
+                records = " or ".join(one.__name__ for one in types.elements)
+                raise self.wrong(hook, f"gave {shown(item)} from hook {hook} among its {records} records")
         return result
+
+    def _types(self, hook: str) -> HookTypes:
+        specification = getattr(self.hooks, hook).spec
+        return hook_types(specification.function)
 
     def wrong(self, hook: str, what: str) -> PluginError:
         """`fault` of what a hook gave; to the author of an editable install it says where, and what is wanted."""
@@ -90,10 +96,8 @@ class LoadedPlugin:
             code = getattr(getattr(self.hooks, hook).get_hookimpls()[0].function, "__code__", None)
             if code is not None:
                 error.where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, {error.where}"
-            kinds = hookspecs.RESULTS[hook]
-            wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-            of = f" of {hookspecs.ELEMENTS[hook].__name__}" if hook in hookspecs.ELEMENTS else ""
-            error.hint = f"have it give a {wanted}{of}, or None; the docstring of uma.hookspecs.{hook} has an example"
+            wanted = self._types(hook)
+            error.hint = f"have it give a {wanted}, or None; the docstring of uma.hookspecs.{hook} has an example"
         return error
 
     def run(

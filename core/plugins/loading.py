@@ -18,6 +18,7 @@ from ..targets.kind import COMPOSITE, shown
 from .api import declared_api, later_api, refuse_earlier_sources
 from .compatibility import check_requirement
 from .entry import PluginEntry
+from .hook_types import specified_hooks
 from .loaded import LoadedPlugin
 from .process_guard import guarded
 
@@ -93,14 +94,13 @@ def _hooks(entry: PluginEntry, plugin: object, hint: str, notes: list[str]) -> p
     for warning in caught:
         place = f"{warning.filename}:{warning.lineno}"
         notes.append(f"plugin {entry.distribution} {entry.version}: {warning.message} ({place})")
-    for hook in hookspecs.RESULTS:
-        found = inspect.getattr_static(plugin, hook, None)
-        if found is getattr(
-            hookspecs, hook
-        ):  # what `from uma.hookspecs import *` brings says what a hook is, and is none
+    for name, hook in specified_hooks(manager.hook).items():
+        function = inspect.getattr_static(plugin, name, None)
+        # `from uma.hookspecs import *` imports specifications.
+        if hook.spec is not None and function is hook.spec.function:
             continue
-        if inspect.isroutine(found) and not getattr(manager.hook, hook).get_hookimpls():
-            raise entry.fault(f"has a function {hook} without the mark @uma.hookimpl", entry.report)
+        if inspect.isroutine(function) and not hook.get_hookimpls():
+            raise entry.fault(f"has a function {name} without the mark @uma.hookimpl", entry.report)
     return manager.hook
 
 
@@ -108,11 +108,11 @@ def _register(manager: pluggy.PluginManager, plugin: object) -> str | None:
     """The first hook that needs arguments which pluggy never gives, None where there is none."""
     manager.register(plugin)
     manager.check_pending()
-    for hook in hookspecs.RESULTS:
-        for made in getattr(manager.hook, hook).get_hookimpls():
-            parameters = inspect.signature(made.function).parameters.values()
+    for name, hook in specified_hooks(manager.hook).items():
+        for implementation in hook.get_hookimpls():
+            parameters = inspect.signature(implementation.function).parameters.values()
             if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
-                return hook
+                return name
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uma import hookspecs
 from uma.contract.passes import PHASES
 from uma.pipeline.stages import PHASE_AFTER
+from uma.plugins.hook_types import hook_types
 
 from .docstrings import Docstring, inline, text
 from .markdown import code, fence, heading, table
@@ -32,10 +33,12 @@ def _hooks(names: Names) -> str:
     ]
     for home in homes:
         parts.append(render(home, names))
-        if home.name in hookspecs.MAY_REFUSE:
+        types = hook_types(home.value)
+        if types.may_refuse:
             parts.append(f"It may raise {names.link('Refuse')}.\n")
-        if home.name in hookspecs.ELEMENTS:
-            parts.append(f"The list is of {names.link(hookspecs.ELEMENTS[home.name].__name__)}.\n")
+        if types.elements:
+            links = " or ".join(str(names.link(element.__name__)) for element in types.elements)
+            parts.append(f"The list is of {links}.\n")
     return "\n".join(parts)
 
 

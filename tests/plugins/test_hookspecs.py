@@ -27,6 +27,7 @@ from uma.pipeline.custom_importers import CustomImporters
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
+from uma.plugins.hook_types import hook_types
 from uma.program import Program, plan
 from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import match
@@ -61,8 +62,27 @@ def host_of(entries: list[PluginEntry]) -> PluginHost:
 
 def test_the_hooks_are_those_of_the_public_face() -> None:
     assert HOOKS == sorted(name for name in hookspecs.__all__ if name in HOOKS)
-    assert sorted(hookspecs.RESULTS) == HOOKS
     assert [len(hookspecs.PLUGIN_API_VERSION), *map(type, hookspecs.PLUGIN_API_VERSION)] == [2, int, int]
+
+
+def test_results_are_checked_against_annotations() -> None:
+    types = {hook: hook_types(getattr(hookspecs, hook)) for hook in HOOKS}
+    assert {hook: str(one) for hook, one in types.items()} == {
+        "claims": "Claims",
+        "command": "int",
+        "estimate_cost": "Cost",
+        "exporters": "list or tuple of Exporter",
+        "ops": "list or tuple of CustomOp",
+        "passes": "list or tuple of Pass",
+        "patterns": "list or tuple of Pattern",
+        "register_target": "list or tuple of TargetKind or Alias",
+        "relay_to_runtime": "tuple",
+        "relay_to_tir": "tuple",
+        "runtime": "Runtime",
+        "strategies": "list or tuple of Strategy",
+        "tir_to_runtime": "TargetCode",
+    }
+    assert [hook for hook in HOOKS if types[hook].may_refuse] == ["estimate_cost", "relay_to_runtime", "relay_to_tir"]
 
 
 @pytest.mark.parametrize("hook", HOOKS)
