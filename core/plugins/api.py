@@ -55,7 +55,7 @@ def refuse_earlier_sources(entry: PluginEntry) -> None:
 
 def _earlier(entry: PluginEntry, api: tuple[int, ...]) -> PluginError:
     version = "{}.{}".format(*hookspecs.LAST_BREAKING_VERSION)
-    rows = "".join(f"; {row.old} is now {row.new}" for row in used_renames(entry))
+    rows = "".join(f"; {row}" for row in used_renames(entry))
     hint = f"{entry.mismatch}; its authors find the renamed names in docs/moving-to-{version}.md{rows}"
     return entry.fault(f"{_is_for(api)}, and {version} broke with what was before", hint)
 

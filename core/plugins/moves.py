@@ -18,13 +18,16 @@ class Rename(NamedTuple):
 
     Args:
         old: the name up to 0.6, below ``uma``, with as much of its path as identifies it.
-        new: the name from 0.7 on.
+        new: the name from 0.7 on; empty for a name that is internal now.
         purpose: the object, or the reason for the new name.
     """
 
     old: str
     new: str
     purpose: str
+
+    def __str__(self) -> str:
+        return f"{self.old} is {f'now {self.new}' if self.new else 'internal now'}"
 
 
 RENAMES = (
@@ -53,6 +56,8 @@ RENAMES = (
     Rename("relay.Spans.moved", "Spans.record_rewrite", "records that a new expression replaces an old one"),
     Rename("relay.Rewriter.moved", "Rewriter.record_rewrite", "records that a new expression replaces an old one"),
     Rename("relay.without_views", "strip_views", "removes reshapes and the like"),
+    Rename("relay.with_attention", "", "replaces the parts of attention by calls of `nn.attention`"),
+    Rename("relay.WithAttention", "", "its result"),
     Rename("pattern.closest", "closest_pattern", "the pattern that came closest to an expression"),
     Rename("pattern.item", "tuple_item", "one result of an op with several"),
     Rename("quantised.layer", "layer_pattern", "builds a pattern"),

@@ -9,7 +9,6 @@ from .op import Attr, Attrs, Bounds, FixedPoint, FloatScale, Op, get_op, registe
 from .rewriter import Rewriter
 from .tensors import TensorFunction, tensor_function
 from .text import parse_module, print_module
-from .transform.attention import WithAttention, with_attention
 from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
 from .views import strip_views
@@ -47,7 +46,6 @@ __all__ = [
     "TupleType",
     "Type",
     "Var",
-    "WithAttention",
     "call",
     "children",
     "const",
@@ -64,5 +62,4 @@ __all__ = [
     "tensor_function",
     "users",
     "value_range",
-    "with_attention",
 ]

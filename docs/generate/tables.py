@@ -326,12 +326,12 @@ def _implementations(kind: TargetKind) -> str:
 
 def renames() -> str:
     """``moving-to-0.7.md``."""
-    rows = [(code(row.old), code(row.new), row.purpose) for row in RENAMES]
+    rows = [(code(row.old), code(row.new) if row.new else "internal", row.purpose) for row in RENAMES]
     return (
         f"{_MADE}\n# Moving to plugin API 0.7\n\n"
         "Plugin API 0.7 renames public names and changes no result. UMA refuses a plugin for 0.5 or 0.6; the error "
         "lists the rows of this table that the plugin's sources use. It does not recognise methods of values: search "
-        "the sources for them.\n\n"
+        "the sources for them. The op `cut` is now `take_first`, in patterns and in text forms of models.\n\n"
         "1. Replace the names in the table.\n"
         "2. Set `UMA_PLUGIN_API = (0, 7)`.\n"
         "3. Run the plugin's tests and `uma check`.\n\n"
