@@ -75,6 +75,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="print the time of each stage and pass, and how often each rewrite rule was tried and applied",
     )
+    parser.add_argument(
+        "--trace-hooks",
+        action="store_true",
+        help="print each call of a plugin's hook on stderr: plugin, hook, arguments and result in short, milliseconds",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run, command="build")
 
@@ -129,7 +134,10 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    with counting() if args.stats else nullcontext() as counters:
+    from ..plugins.hook_trace import tracing_hooks
+
+    trace = tracing_hooks(lambda call: out.complain(f"hook: {call}")) if args.trace_hooks else nullcontext()
+    with trace, counting() if args.stats else nullcontext() as counters:
         return _build(args, out, counters)
 
 

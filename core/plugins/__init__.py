@@ -6,8 +6,8 @@ asked for its kinds, and nothing for anybody else.
 
 One job a file: `entry` (what metadata say), `discovery` (finding them), `disabling` (who is not wanted),
 `compatibility` and `api` (whom this core can run, by metadata and by what it was written for), `process_guard` (what a
-plugin may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `host` (all of them
-together, and their states).
+plugin may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `hook_types` (the types of
+their results), `hook_trace` (a report of each call), `host` (all of them together, and their states).
 
 Names are imported when they are first used: finding plugins needs none of the compiler.
 """

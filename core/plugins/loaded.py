@@ -18,6 +18,7 @@ from ..targets import Alias, Target, TargetKind
 from ..targets.kind import shown
 from .discovery import installed_version
 from .entry import PluginEntry
+from .hook_trace import call_traced
 from .hook_types import HookTypes, hook_types, specified_hooks
 from .process_guard import guarded
 
@@ -72,7 +73,10 @@ class LoadedPlugin:
         current = target if isinstance(target, Target) else None
         if current is not None:
             self._called.add(hook)
-        action = functools.partial(getattr(self.hooks, hook), **arguments)
+        function = getattr(self.hooks, hook)
+        if not function.get_hookimpls():
+            return None
+        action = functools.partial(call_traced, self.entry, hook, function, arguments)
         types = self._types(hook)
         result = self.run(f"hook {hook}", action, current, may_refuse=types.may_refuse)
         if result is None:

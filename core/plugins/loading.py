@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import warnings
@@ -18,6 +19,7 @@ from ..targets.kind import COMPOSITE, shown
 from .api import declared_api, later_api, refuse_earlier_sources
 from .compatibility import check_requirement
 from .entry import PluginEntry
+from .hook_trace import call_traced
 from .hook_types import specified_hooks
 from .loaded import LoadedPlugin
 from .process_guard import guarded
@@ -52,7 +54,8 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
         # What a plugin for another version of the API asks for, and this core does not have, is no fault of its own.
         hint = entry.report if api in (None, hookspecs.PLUGIN_API_VERSION) else entry.mismatch
         hooks = _hooks(entry, plugin, hint, notes)
-        given = _attempt(entry, "failed in hook register_target", hint, hooks.register_target)
+        register = functools.partial(call_traced, entry, "register_target", hooks.register_target, {})
+        given = _attempt(entry, "failed in hook register_target", hint, register)
     kinds, aliases = _declared(entry, set(promised), given)
     loaded = LoadedPlugin(entry, kinds, hooks, aliases, api=api, notes=tuple(notes))
     for text in notes:

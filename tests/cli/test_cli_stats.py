@@ -1,4 +1,4 @@
-"""`uma build --stats`: times of stages and passes, and counts of rewrite rules."""
+"""`uma build --stats` and `--trace-hooks`: times of stages and passes, counts of rewrite rules, hook calls."""
 
 from __future__ import annotations
 
@@ -70,3 +70,16 @@ def test_a_pattern_and_a_relay_rule_are_counted() -> None:
         assert rewrite(relu, to_tanh) is tanh
     assert [(rule.kind, rule.tried, rule.applied) for rule in counters.rules] == [("pattern", 2, 1), ("relay", 2, 1)]
     assert counters.rules[1].source.startswith(f"{__name__}:")
+
+
+def test_trace_hooks_prints_each_call_and_changes_no_file(uma: Uma, folder: Path) -> None:
+    (folder / "net.py").write_text(NET)
+    build = ("build", "net.py", "--target", "c", "--no-compile", "--json")
+    assert "hook: " not in uma(*build, "-o", "plain").err
+    traced = uma(*build, "-o", "traced", "--trace-hooks")
+    assert traced.json["name"] == "net"
+    lines = [line for line in traced.err.splitlines() if line.startswith("hook: uma-cpu-c ")]
+    assert any(
+        " tir_to_runtime(module=IRModule, target=c, prefix='net_on_c') -> TargetCode, " in line for line in lines
+    )
+    assert files_in(folder / "plain") == files_in(folder / "traced")

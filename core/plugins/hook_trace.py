@@ -1,0 +1,98 @@
+"""A trace of hook calls: the plugin, the hook, a summary of arguments and result, and the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..contract.cost import Cost
+from ..targets import Target
+from ..targets.values import shorten, shown
+from .entry import PluginEntry, brief
+
+__all__ = ["HookCall", "call_traced", "tracing_hooks"]
+
+_MAX_ITEMS = 3
+_MAX_CHARS = 100
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """A call of a hook.
+
+    Args:
+        plugin: the distribution and its version.
+        hook: the name of the hook.
+        arguments: a summary of each argument that the core passed.
+        result: a summary of the result, or of the exception.
+        ms: the wall-clock time in milliseconds.
+    """
+
+    plugin: str
+    hook: str
+    arguments: Mapping[str, str]
+    result: str
+    ms: float
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.plugin}: {self.hook}({arguments}) -> {self.result}, {self.ms:.2f} ms"
+
+
+_REPORT: ContextVar[Callable[[HookCall], None] | None] = ContextVar("hook_trace", default=None)
+
+
+@contextmanager
+def tracing_hooks(report: Callable[[HookCall], None]) -> Iterator[None]:
+    """Report each hook call of the current context after it ended. Other threads and processes are not traced."""
+    token = _REPORT.set(report)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)
+
+
+def call_traced(entry: PluginEntry, hook: str, function: Callable[..., Any], arguments: Mapping[str, object]) -> Any:
+    """Call a hook that its plugin implements, and report the call if the context is traced.
+
+    Args:
+        entry: the plugin.
+        hook: the name of the hook.
+        function: the hook.
+        arguments: its keywords.
+    """
+    report = _REPORT.get()
+    if report is None:
+        return function(**arguments)
+    start = time.perf_counter()
+    outcome: object = None
+    try:
+        outcome = function(**arguments)
+        return outcome
+    except BaseException as error:
+        outcome = error
+        raise
+    finally:
+        ms = (time.perf_counter() - start) * 1e3
+        summaries = {name: _summary(value) for name, value in arguments.items()}
+        report(HookCall(f"{entry.distribution} {entry.version}", hook, summaries, _summary(outcome), ms))
+
+
+def _summary(value: object) -> str:
+    """Return numbers, texts, targets and costs as they are, the first items of a list, and the type and name of other
+    records."""
+    if value is None or isinstance(value, (Cost, Target)):
+        return shorten(str(value), _MAX_CHARS)
+    if isinstance(value, (str, int, float)):
+        return shown(value)
+    if isinstance(value, BaseException):
+        return f"raised {shorten(brief(value), _MAX_CHARS)}"
+    if isinstance(value, (list, tuple)):
+        rest = [f"... {len(value)} items"] if len(value) > _MAX_ITEMS else []
+        return f"[{', '.join([*map(_summary, value[:_MAX_ITEMS]), *rest])}]"
+    name = getattr(value, "name", None)
+    return f"{type(value).__name__} {name}" if isinstance(name, str) else type(value).__name__
