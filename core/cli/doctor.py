@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import PluginError, ToolchainError, UmaError, UsageError
+from ..errors import PluginError, RequirementError, ToolchainError, UmaError, UsageError
 from ..support.distribution import conflicting_distributions, extra_hint
 from ..support.json_record import to_json
 from ..version import __version__
@@ -342,6 +342,10 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
         return
     has = "in force" if project.settings else "without settings for UMA"
     yield Finding(check, "ok", f"the project file {project.path} is {has}", project.path)
+    try:
+        host.check_required()
+    except RequirementError as error:
+        yield _fault(check, error)
     targets = project_targets()
     for name in targets:
         try:

@@ -229,7 +229,9 @@ def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Parti
     Raises:
         UsageError: one is malformed, there is no host, or two have one label; or there is no such partitioner.
         PluginError: a target's plugin is at fault, or that of the partitioner.
+        RequirementError: a plugin that the project requires is missing, disabled or of another version.
     """
+    host.check_required()
     partitioner = find_partitioner(partition)
     config = CompilationConfig.resolve(target, host)
     members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]

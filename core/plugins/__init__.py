@@ -5,6 +5,7 @@ its own: nothing that it does reaches another plugin. What goes wrong with a plu
 asked for its kinds, and nothing for anybody else.
 
 One job a file: `entry` (what metadata say), `discovery` (finding them), `disabling` (who is not wanted),
+`requirements` (which plugins a project requires),
 `compatibility` and `api` (whom this core can run, by metadata and by what it was written for), `process_guard` (what a
 plugin may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `hook_types` (the types of
 their results), `hook_trace` (a report of each call), `host` (all of them together, and their states).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..support.project_file import ProjectError, find_project
+from ..support.project_file import find_project
 
 __all__ = ["VARIABLE", "disabled_names"]
 
@@ -24,16 +24,9 @@ def disabled_names(given: Iterable[str]) -> dict[str, str]:
     Raises:
         ProjectError: the project's file cannot be read, or its setting is no list of names.
     """
-    found = dict.fromkeys(_project_names(), f"by {_SETTING} in [tool.uma] of pyproject.toml")
-    variable = os.environ.get(VARIABLE, "").split(",")
-    found |= dict.fromkeys(filter(None, map(str.strip, variable)), f"by the environment variable {VARIABLE}")
-    return found | dict.fromkeys(given, "on request")
-
-
-def _project_names() -> list[str]:
     project = find_project()
-    names = [] if project is None else project.settings.get(_SETTING, [])
-    if project is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        where = f"{project.path}, in [tool.uma]"
-        raise ProjectError(f"{_SETTING} is no list of names", where=where, hint=f'write {_SETTING} = ["uma-my-plugin"]')
-    return [str(name) for name in names]  # type: ignore[attr-defined]  # a list, as was just seen
+    names = [] if project is None else project.names(_SETTING, "uma-my-plugin")
+    disabled = dict.fromkeys(names, f"by {_SETTING} in [tool.uma] of pyproject.toml")
+    variable = os.environ.get(VARIABLE, "").split(",")
+    disabled |= dict.fromkeys(filter(None, map(str.strip, variable)), f"by the environment variable {VARIABLE}")
+    return disabled | dict.fromkeys(given, "on request")

@@ -12,6 +12,7 @@ from .compatibility import check_requirement, core_requirement
 from .disabling import disabled_names
 from .discovery import installed_plugins
 from .entry import GROUP, PluginEntry
+from .requirements import check_required
 
 # Everything else is imported where it is used: finding plugins, and saying which there are, needs no compiler.
 if TYPE_CHECKING:
@@ -103,6 +104,15 @@ class PluginHost:
     def unknown_disabled(self) -> tuple[tuple[str, str], ...]:
         """Names that are disabled, and by whom, in words, though no plugin here has them."""
         return tuple(self._found.unknown.items())
+
+    def check_required(self) -> None:
+        """Check that the plugins that the project requires are here, by metadata alone.
+
+        Raises:
+            ProjectError: the setting ``require-plugins`` of the project is malformed.
+            RequirementError: plugins are missing, disabled or of another version; names all of them.
+        """
+        check_required(self._found.entries, self._found.disabled)
 
     def without(self, *names: str) -> PluginHost:
         """The same environment less some plugins, by names of distributions or entry points.

@@ -30,6 +30,7 @@ SETTINGS = (
     "partition",
     "plan",
     "requantize",
+    "require-plugins",
     "targets",
 )
 """The keys of ``[tool.uma]``."""
@@ -53,6 +54,22 @@ class Project(NamedTuple):
 
     path: str
     settings: Mapping[str, object]
+
+    def names(self, setting: str, example: str) -> list[str]:
+        """Return the value of a setting that is a list of names; empty where the file has no such setting.
+
+        Args:
+            setting: its key.
+            example: a name for the hint.
+
+        Raises:
+            ProjectError: the value is not a list of texts.
+        """
+        names = self.settings.get(setting, [])
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return names
+        where = f"{self.path}, in [tool.uma]"
+        raise ProjectError(f"{setting} is no list of names", where=where, hint=f'write {setting} = ["{example}"]')
 
 
 class IgnoredProject(NamedTuple):

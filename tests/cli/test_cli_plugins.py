@@ -14,8 +14,9 @@ from tests._support.installed import install
 from tests._support.plugins import HOST, accelerator, entry_of, taking
 from tests._support.small_models import Uma
 
+from uma.cli.doctor import _project
 from uma.hookspecs import PLUGIN_API_VERSION, Clause, CustomOp, Pass, Pattern, Strategy
-from uma.plugins import PluginEntry, PluginHost, installed_plugins
+from uma.plugins import PluginEntry, PluginHost, default_host, installed_plugins
 from uma.relay import Function, Op
 from uma.relay.pattern import op, wildcard
 from uma.targets import Alias, Attribute, Target
@@ -330,3 +331,16 @@ def test_where_an_installed_one_is(uma: Uma, tmp_path: Path, monkeypatch: pytest
     fresh = PluginHost()
     monkeypatch.setattr("uma.plugins.default_host", lambda: fresh)
     assert f"  metadata in   {tmp_path}\n" in uma("plugins", "placed").out
+
+
+def test_commands_check_the_plugins_that_the_project_requires(uma: Uma, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.uma]\nrequire-plugins = ["uma-x>=0.3"]\n')
+    for command in ("build", "run", "verify", "explain", "report"):
+        error = uma(command, "net.py", "--target", "c").error(4)
+        assert "the project requires uma-x>=0.3, and it is not installed" in error
+        assert "hint: pip install 'uma-x>=0.3'" in error
+    assert uma("targets").code == 0
+    faults = [finding for finding in _project(default_host(), "project") if finding.status == "fault"]
+    assert [(fault.what, fault.hint, fault.exit_code) for fault in faults] == [
+        ("the project requires uma-x>=0.3, and it is not installed", "pip install 'uma-x>=0.3'", 4)
+    ]

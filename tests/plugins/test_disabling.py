@@ -69,8 +69,11 @@ def test_a_setting_that_there_is_not(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.uma]\ndisable_plugins = []\n")
     with pytest.raises(UsageError, match="'disable_plugins', which there is not") as caught:
         host().names()
-    there_are = "costs, disable-plugins, hybrid, io, max-cycles, max-ram, max-rom, partition, plan, requantize, targets"
-    assert caught.value.hint == f"did you mean 'disable-plugins'? there are {there_are}"
+    keys = (
+        "costs, disable-plugins, hybrid, io, max-cycles, max-ram, max-rom, partition, plan, requantize, "
+        "require-plugins, targets"
+    )
+    assert caught.value.hint == f"did you mean 'disable-plugins'? there are {keys}"
 
 
 def test_without_gives_another_host_and_knows_who_there_is() -> None:
