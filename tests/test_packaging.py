@@ -110,6 +110,8 @@ def test_the_plugin_wheel_is_found_by_its_entry_point(plugin: Built) -> None:
     # One kind at least is called as the package is.
     assert any(one in spelt or one.startswith(spelt.removeprefix("uma")) for one in served)
     assert "uma-core<0.2,>=0.1" in plugin.metadata.get_all("Requires-Dist", [])
+    keywords = plugin.metadata["Keywords"].split(",")
+    assert sorted(one.split(":")[1] for one in keywords) == sorted(name.partition(" = ")[0] for name in names)
     assert plugin.info("licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 

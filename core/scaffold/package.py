@@ -129,6 +129,7 @@ def new_package(
         "API_TEXT": ".".join(map(str, PLUGIN_API_VERSION)),
         "CORE": _compatible(__version__),
         "DEPENDENCIES": ", ".join(f'"{need}"' for need in needs),
+        "DEVICE_TYPE": "cpu" if lowering == "library" else "npu",
         "DESCRIPTION": f"For UMA: target kind `my_npu`, {form.what}",
         "HOST": host,
         "ID": f"0x{zlib.crc32(names.kind.encode()):08X}u",

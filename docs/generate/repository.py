@@ -29,6 +29,7 @@ class Project:
         help: one line.
         requires: what it depends on.
         entries: what its metadata will say.
+        keywords: the keywords of its metadata.
     """
 
     folder: str
@@ -36,6 +37,7 @@ class Project:
     help: str
     requires: tuple[str, ...]
     entries: tuple[PluginEntry, ...]
+    keywords: tuple[str, ...] = ()
 
 
 def projects() -> list[Project]:
@@ -48,7 +50,7 @@ def projects() -> list[Project]:
         version = project.get("version", __version__)
         entries = tuple(PluginEntry(kind, value, name, version, requires) for kind, value in sorted(points.items()))
         folder = file.parent.relative_to(ROOT).as_posix()
-        found.append(Project(folder, name, project["description"], requires, entries))
+        found.append(Project(folder, name, project["description"], requires, entries, tuple(project["keywords"])))
     return sorted(found, key=lambda project: project.name)
 
 

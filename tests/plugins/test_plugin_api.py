@@ -31,12 +31,13 @@ from uma.errors import PluginError
 from uma.hookspecs import Cost, MatchedRegion, Pattern
 from uma.lowering.build_targets import Member, resolve_targets
 from uma.pipeline.stages import Build
-from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
+from uma.plugins import LoadedPlugin, PluginEntry, PluginHost, default_host
 from uma.plugins.moves import RENAMES, Rename
 from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
 from uma.relay.pattern import PatternTable
 from uma.reports.costs import region_costs
 from uma.targets import Target
+from uma.testing.suite.packaging import kind_keywords
 
 STAND_INS = Path(__file__).resolve().parents[1] / "stand_ins"
 FROZEN = sorted(STAND_INS.glob("frozen_api_*.py"))
@@ -325,5 +326,7 @@ def test_every_plugin_of_the_repository_says_its_contract(project: Project, caps
     assert any(f"Contract: {contract}" in " ".join(readme.split()) for contract in (here, anywhere))
     pytest.importorskip(project.entries[0].value, reason=f"{project.name} is not installed")
     assert main(["plugins", project.name]) == 0
+    plugin = default_host().plugin_for(project.entries[0].kind)
+    assert {*project.keywords} == kind_keywords([*plugin.kinds.values(), *plugin.aliases.values()])
     shown = " ".join(capsys.readouterr().out.split())
     assert f"needs uma-core<{high},>={low} plugin API {said}; this is {said} " in shown

@@ -41,6 +41,13 @@ def written(kind: str, folder: Path, lowering: str = "loops", dtype: str = "int8
     return folder / new.names.distribution
 
 
+@pytest.mark.parametrize(("lowering", "dtype"), FORMS)
+def test_the_keyword_names_the_kind_and_its_device_type(lowering: str, dtype: str) -> None:
+    files = made("acme_npu", lowering, dtype).files
+    [device_type] = re.findall(r'device_type="(\w+)"', files["src/uma_acme_npu/__init__.py"])
+    assert f'\nkeywords = ["uma-accelerator:acme_npu:{device_type}"]\n' in files["pyproject.toml"]
+
+
 # --- Names -----------------------------------------------------------------------------------------------------------
 
 

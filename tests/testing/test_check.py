@@ -234,10 +234,11 @@ class TestPackaging:
         text = text.replace('"uma-core>=0.1,<0.2"', '"uma-core"').replace('license = "Apache-2.0"\n', "")
         text = text.replace('license-files = ["LICENSE"]\n', "license-files = []\n")
         text = text.replace('matrix_unit = "uma_matrix_unit"', 'matrix = "uma_matrix_unit"')
+        text = text.replace("uma-accelerator:matrix_unit:npu", "uma-accelerator:matrix_unit:dsp")
         path.write_text(text)
         (project / "src" / "uma_matrix_unit" / "py.typed").unlink()
         told = self.told(project, monkeypatch)
-        assert len(told) == 7
+        assert len(told) == 9
         for part in (
             "lacks the C files uma_matrix_unit/csrc/mxu_driver.c, ",
             "has no py.typed",
@@ -246,6 +247,8 @@ class TestPackaging:
             "has no entry point for 'matrix_unit'",
             "uma-core has no lower bound",
             "uma-core has no upper bound",
+            "lack the keyword 'uma-accelerator:matrix_unit:npu'",
+            "have the keyword 'uma-accelerator:matrix_unit:dsp', which the plugin does not register",
         ):
             assert any(part in one for one in told), (part, told)
 

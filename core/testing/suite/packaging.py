@@ -1,4 +1,4 @@
-"""Whether what a user installs is all that there is: files, licence, entry points, requirements, types."""
+"""Whether what a user installs is all that there is: files, licence, entry points, keywords, requirements, types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
@@ -17,12 +17,13 @@ from zipfile import BadZipFile, ZipFile
 
 from ...plugins.entry import CORE, GROUP, normalised
 from ...support.package_metadata import Distribution, read
+from ...targets import Alias, TargetKind
 from ...toolchain.cache import default_folder
 from ..outcome import Check, Outcome, Progress
 from ..sources import files_below, imported_package, installed, package_in, package_name, source_of
 from ..subject import read_project
 
-__all__ = ["PACKAGING"]
+__all__ = ["PACKAGING", "kind_keywords"]
 
 _BUILD_TIMEOUT_S = 300.0
 _TYPES_TIMEOUT_S = 300.0
@@ -30,6 +31,7 @@ _C = (".c", ".h", ".S", ".inc")
 _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", "venv", "build", "dist", "__pycache__", "*.egg-info", ".mypy_cache", ".ruff_cache", ".pytest_cache"
 )
+_KIND_KEYWORD = re.compile(r"uma-(host|accelerator|alias):")
 _BACKEND = """
 import importlib, os, sys
 sys.path[:0] = [os.path.abspath(path) for path in sys.argv[3:]]
@@ -84,6 +86,7 @@ def _packaging(outcome: Outcome, progress: Progress) -> None:
     else:
         _licence(outcome, packed)
         _points(outcome, packed)
+        _keywords(outcome, packed)
         _requirements(outcome, packed)
         outcome.note(f"looked at {packed.what}")
     progress("packaging: types")
@@ -91,7 +94,7 @@ def _packaging(outcome: Outcome, progress: Progress) -> None:
 
 
 PACKAGING = Check(
-    "packaging", "files, licence, entry points, requirements and types", "packaging", _packaging, "plugin"
+    "packaging", "files, licence, entry points, keywords, requirements and types", "packaging", _packaging, "plugin"
 )
 
 
@@ -237,6 +240,31 @@ def _points(outcome: Outcome, packed: _Packed) -> None:
         if module == package_name(outcome.subject) and not at_all and packed.what != "what is installed":
             message = f"{packed.what} has no module {module}, which its entry point {name!r} names"
             outcome.find("packaging", message, f"group {GROUP}", "entry_points")
+
+
+def kind_keywords(kinds: Iterable[TargetKind | Alias]) -> frozenset[str]:
+    """Return the keywords by which an index shows the kinds and aliases of a distribution without importing it:
+    ``uma-host:KIND:DEVICE_TYPE``, ``uma-accelerator:KIND:DEVICE_TYPE`` and ``uma-alias:ALIAS``.
+    """
+    return frozenset(
+        f"uma-alias:{kind.name}"
+        if isinstance(kind, Alias)
+        else f"uma-{'host' if kind.is_host else 'accelerator'}:{kind.name}:{kind.device_type}"
+        for kind in kinds
+    )
+
+
+def _keywords(outcome: Outcome, packed: _Packed) -> None:
+    """The keywords name the kinds and aliases that the plugin registers, and no others."""
+    plugin = outcome.subject.plugin
+    registered = kind_keywords([*plugin.kinds.values(), *plugin.aliases.values()])
+    keywords = set(re.split(r"[,\s]+", packed.metadata.get("Keywords", "")))
+    for keyword in sorted(registered - keywords):
+        message = f"the metadata of {packed.what} lack the keyword {keyword!r}, by which indexes list it"
+        outcome.find("packaging", message, "keywords under [project]", "keywords")
+    for keyword in sorted(one for one in keywords - registered if _KIND_KEYWORD.match(one)):
+        message = f"the metadata of {packed.what} have the keyword {keyword!r}, which the plugin does not register"
+        outcome.find("packaging", message, "keywords under [project]", "keywords")
 
 
 def _requirements(outcome: Outcome, packed: _Packed) -> None:
