@@ -83,8 +83,9 @@ class Routine:
             code; without, it is called for its effect alone and cannot fail. ``{bases}`` is gone when the call returns;
             what it points to stays.
         fields: the kinds of words that relocations of its blobs fill in.
-        ports: ways by which the device reaches memory. Where there are any, an extern says for each parameter and
-            blob which one it takes.
+        ports: names of the ports by which the device reaches memory. Where there are any, an extern says for each
+            parameter and blob which one it takes (`Extern.ports`). They are checked and kept in text forms; memory is
+            not planned by them yet.
         describe: turns a blob that has relocations or marks, with its relocations filled in, into rows for ``uma
             explain --stream``.
 
@@ -169,6 +170,9 @@ class LaunchQueue:
         wait: one expression of C of type ``int32_t``, 0 or a fault code, that returns when at most ``{pending}``
             launches of the queue are unfinished. Placeholders: ``{device}``, a ``uma_device *``, and ``{pending}``, an
             ``int32_t`` from 0 to the depth less one.
+        poll: one expression of C of type ``int32_t`` that returns at once: 0 when at most ``{pending}`` launches of the
+            queue are unfinished, else 1. It reports no fault; ``wait`` does. The placeholders are those of ``wait``.
+            Empty where the driver cannot tell. Reserved: generated code does not poll yet.
 
     Raises:
         PluginError: a field is malformed.
@@ -177,15 +181,20 @@ class LaunchQueue:
     name: str
     depth: int
     wait: str
+    poll: str = ""
 
     def __post_init__(self) -> None:
         _identifier(self.name, "LaunchQueue.name")
         if type(self.depth) is not int or not 1 <= self.depth < 2**31:
             raise PluginError(f"depth of queue {self.name!r} is {shown(self.depth)}", hint="1 to 2**31 - 1")
-        wait: object = self.wait
         needed = ("device", "pending")
-        if not isinstance(wait, str) or (fault := ctext.fault_in(wait, needed, needed)):
-            raise PluginError(f"wait of queue {self.name!r}: {fault if isinstance(wait, str) else shown(wait)}")
+        for field_name in ("wait", "poll"):
+            text: object = getattr(self, field_name)
+            if field_name == "poll" and text == "":
+                continue
+            if not isinstance(text, str) or (fault := ctext.fault_in(text, needed, needed)):
+                what = f"{field_name} of queue {self.name!r}: {fault if isinstance(text, str) else shown(text)}"
+                raise PluginError(what)
 
 
 @dataclass(frozen=True)

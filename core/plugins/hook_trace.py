@@ -85,7 +85,9 @@ def call_traced(entry: PluginEntry, hook: str, function: Callable[..., Any], arg
 def _summary(value: object) -> str:
     """Return numbers, texts, targets and costs as they are, the first items of a list, and the type and name of other
     records."""
-    if value is None or isinstance(value, (Cost, Target)):
+    if isinstance(value, Cost):
+        return f"Cost({', '.join(f'{name}={part}' for name, part in vars(value).items() if part is not None)})"
+    if value is None or isinstance(value, Target):
         return shorten(str(value), _MAX_CHARS)
     if isinstance(value, (str, int, float)):
         return shown(value)

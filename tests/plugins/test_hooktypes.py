@@ -53,13 +53,13 @@ DRIVERLESS: dict[str, Any] = {
 GOOD: dict[type, dict[str, Any]] = {
     TargetCode: {},
     Pass: {"phase": "TIR_0", "name": "tidy", "fn": same},
-    Cost: {"cycles": 12.5, "bytes_moved": 3, "energy_j": 0.0},
+    Cost: {"cycles": 12.5, "bytes_moved": 3, "energy_j": 0.0, "busy": {"dma": 0.25, "host": 1}},
     Exporter: {"name": "my_device.flash-image", "help": "what is flashed", "export": lambda artifact, folder: None},
     Library: {"name": "stdc++", "package": "a.wheel_of-it", "symbols": ("f", "g")},
     Strategy: {"name": "nn.relu", "lower": lambda function, target: None},
     Implementation: {"bus": "my_sim_bus"},
     Routine: {"name": "start", "call": "f({device}, {x}, {bases})", "fields": (BitField("a", 8),), "ports": ("axi",)},
-    LaunchQueue: {"name": "commands", "depth": 2, "wait": "w({device}, {pending})"},
+    LaunchQueue: {"name": "commands", "depth": 2, "wait": "w({device}, {pending})", "poll": "p({device}, {pending})"},
     PartCounters: {"count": 16, "counters": ("cycles", "reads")},
     Register: {"offset": 0x18, "name": "STATUS", "reads": "status"},
     Clock: {"hz": 250e3, "cycles": "cycles", "busy": "array_cycles"},
@@ -94,6 +94,12 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Cost, {"seconds": True}, "Cost.seconds is True, not a number from 0 on"),
         (Cost, {"cycles": 1, "bytes_moved": 2.0}, "Cost.bytes_moved is 2.0, not a whole number from 0 on"),
         (Cost, {"cycles": 1, "energy_j": "2"}, "Cost.energy_j is '2', not a number from 0 on"),
+        (Cost, {"cycles": 1, "busy": 0.5}, "Cost.busy is 0.5"),
+        (Cost, {"cycles": 1, "busy": {1: 0.5}}, "Cost.busy: 1 is in use for 0.5 of the time"),
+        *(
+            (Cost, {"cycles": 1, "busy": {"dma": share}}, f"Cost.busy: 'dma' is in use for {share} of the time")
+            for share in (-0.1, 1.5, True, float("nan"))
+        ),
         *(
             (Exporter, {"name": name}, "cannot name an exporter")
             for name in ("", "My", "a.b.c", "a.", ".a", "a b", "../a", "a\n", 3)
@@ -225,6 +231,8 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (LaunchQueue, {"depth": 0}, "depth of queue 'commands' is 0"),
         (LaunchQueue, {"depth": True}, "depth of queue 'commands' is True"),
         (LaunchQueue, {"wait": None}, "wait of queue 'commands': a value of type NoneType"),
+        (LaunchQueue, {"poll": None}, "poll of queue 'commands': a value of type NoneType"),
+        (LaunchQueue, {"poll": "p({device})"}, "poll of queue 'commands': {pending} is not mentioned"),
         (LaunchQueue, {"wait": "w({device})"}, "wait of queue 'commands': {pending} is not mentioned"),
         (LaunchQueue, {"wait": "w({device}, {pending}, {x})"}, "wait of queue 'commands': unknown placeholder {x}"),
     ],
@@ -274,6 +282,11 @@ def test_a_total_knows_what_all_parts_know() -> None:
     assert Cost.total([two]) == two
     assert Cost.total([one, Cost(seconds=1.0)]) is None
     assert Cost.total([]) is None
+    half, whole = Cost(cycles=3, busy={"dma": 0.5}), Cost(cycles=1, busy={"dma": 1, "host": 1})
+    assert Cost.total([half, whole]) == Cost(cycles=4, busy={"dma": 0.625, "host": 0.25})
+    assert Cost.total([half, one]) == Cost(cycles=6)
+    assert Cost.total([Cost(seconds=0, busy={"dma": 1})]) == Cost(seconds=0, busy={})
+    assert hash(half) == hash(Cost(cycles=3))
 
 
 def test_a_runtime_without_a_driver_is_one_of_a_library() -> None:

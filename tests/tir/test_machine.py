@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from uma.errors import InternalError, TextError
-from uma.tir import Buffer, Intrinsic, Machine, Memory, Queue, Var, interpret, parse_func, parse_machine, seq
+from uma.tir import (
+    Buffer,
+    Intrinsic,
+    Machine,
+    Memory,
+    Queue,
+    Var,
+    interpret,
+    parse_func,
+    parse_machine,
+    print_func,
+    seq,
+)
 
 TEXT = """
 spad = memory(SIZE, align(8), copy_in="in({to}, {from}, {row_bytes})", start_in="s({to}, {from}, {row_bytes})")
@@ -35,6 +47,16 @@ def test_a_machine_is_what_its_text_defines_whether_it_is_used_or_not() -> None:
     assert machine.queue("other") is Queue("other", "wait_other({device}, {pending})", 1)
     assert machine.intrinsic("add").params[0].shape == (64, 2)
     assert parse_machine(TEXT, NUMBERS) == machine and parse_machine("") == Machine()
+
+
+def test_reserved_texts_are_kept() -> None:
+    text = 'spad = memory(64, ports="axi0 axi1")\ndma = queue("w({pending})", 2, poll="p({device}, {pending})")\n'
+    machine = parse_machine(text)
+    assert machine.memory("spad").ports == ("axi0", "axi1")
+    assert machine.queue("dma") is Queue("dma", "w({pending})", 2, "p({device}, {pending})")
+    body = "@prim_func\ndef f(x: Out[int8, ()]):\n    memories(spad)\n    queues(dma)\n    x[()] = 1\n"
+    printed = print_func(parse_func(body, machine=machine)[1], "f")
+    assert printed.startswith(text) and parse_func(printed) == parse_func(body, machine=machine)
 
 
 def test_functions_use_a_machine_without_defining_it_again() -> None:

@@ -208,11 +208,14 @@ def _memory(memory: Memory, name: str) -> str:
     if memory.alignment != 1:
         parts.append(f"align({memory.alignment})")
     parts += [f'{key}="{text}"' for key in TRANSFERS if (text := getattr(memory, key))]
+    if memory.ports:
+        parts.append(f'ports="{" ".join(memory.ports)}"')
     return f"{name} = memory({', '.join([*parts, *_own_name(memory.name, name)])})"
 
 
 def _queue(queue: Queue, name: str) -> str:
-    parts = [f'"{queue.wait}"', *([str(queue.index)] if queue.index else []), *_own_name(queue.name, name)]
+    parts = [f'"{queue.wait}"', *([str(queue.index)] if queue.index else [])]
+    parts += [*([f'poll="{queue.poll}"'] if queue.poll else []), *_own_name(queue.name, name)]
     return f"{name} = queue({', '.join(parts)})"
 
 

@@ -4,7 +4,7 @@ Grammar::
 
     text       = { definition } function
     definition = NAME "= memory(" INT ["," align] { "," NAME "=" STRING } ")" NEWLINE
-               | NAME "= queue(" STRING ["," INT] ["," NAME "=" STRING] ")" NEWLINE
+               | NAME "= queue(" STRING ["," INT] { "," NAME "=" STRING } ")" NEWLINE
                | "@intrinsic(" [STRING] { [","] NAME "=" STRING } ")" NEWLINE "def" NAME "(" { operand [","] } ")" body
     operand    = NAME ": Operand[" buffer "]" | NAME ": int32"
     function   = "@prim_func" NEWLINE "def" NAME "(" { NAME ":" role "[" buffer "]" [","] } "):" NEWLINE INDENT
@@ -283,23 +283,24 @@ class FuncParser(ExprParser):
     # Memories, queues and intrinsics
 
     def memory(self, node: ast.expr, name: str) -> Memory:
-        args, words = self.mixed_arguments(node, (*TRANSFERS, "name"))
+        args, words = self.mixed_arguments(node, (*TRANSFERS, "ports", "name"))
         align = args[1] if len(args) > 1 else None
         if not 1 <= len(args) <= 2 or (align is not None and called(align) != "align"):
             raise self.error(node, "expected memory(bytes) or memory(bytes, align(bytes))")
         alignment = 1 if align is None else self.integer(self.call_arguments(align, 1)[0])
         texts = {key: self.string(value) for key, value in words.items()}
         with self.at(node):
-            return Memory(texts.pop("name", name), self.integer(args[0]), alignment, **texts)
+            ports = tuple(texts.pop("ports", "").split())
+            return Memory(texts.pop("name", name), self.integer(args[0]), alignment, **texts, ports=ports)
 
     def queue(self, node: ast.expr, name: str) -> Queue:
-        args, words = self.mixed_arguments(node, ("name",))
+        args, words = self.mixed_arguments(node, ("poll", "name"))
         if not 1 <= len(args) <= 2:
             raise self.error(node, 'expected queue("how to wait for it") or queue("how to wait for it", index)')
         index = self.integer(args[1]) if len(args) > 1 else 0
-        own_name = self.string(words["name"]) if "name" in words else name
+        texts = {key: self.string(value) for key, value in words.items()}
         with self.at(node):
-            return Queue(own_name, self.string(args[0]), index)
+            return Queue(texts.pop("name", name), self.string(args[0]), index, **texts)
 
     def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
         mark = node.decorator_list[0]
