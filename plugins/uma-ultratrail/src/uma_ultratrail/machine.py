@@ -22,7 +22,7 @@ of N channels, channel ``block * N + lane`` in each lane. Lanes beyond C hold 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from uma.errors import UsageError
 from uma.targets import Attribute, QuantisedForm, Target
@@ -192,7 +192,10 @@ class Machine:
 
 
 ATTRIBUTES = (
-    *(Attribute(one.name, type(one.default), default=one.default, **one.metadata) for one in fields(Machine)),
+    *(
+        Attribute(name, type(default), default=default, **Machine.__dataclass_fields__[name].metadata)
+        for name, default in vars(Machine()).items()
+    ),
     Attribute(
         "impl",
         ("sim", "functional", "mmio"),
