@@ -136,7 +136,7 @@ def _explain_command(args: argparse.Namespace) -> str:
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..plugins.hook_trace import tracing_hooks
 
-    trace = tracing_hooks(lambda call: out.complain(f"hook: {call}")) if args.trace_hooks else nullcontext()
+    trace = tracing_hooks(lambda line: out.complain(f"hook: {line}")) if args.trace_hooks else nullcontext()
     with trace, counting() if args.stats else nullcontext() as counters:
         return _build(args, out, counters)
 

@@ -64,20 +64,11 @@ class Cost:
 
     @staticmethod
     def total(costs: Sequence[Cost]) -> Cost | None:
-        """Return the cost of running ``costs`` one after the other: the sum of each field that all of them have, and
-        the mean shares by time. None where ``costs`` is empty, or they have neither cycles nor seconds in common."""
+        """Return the cost of running ``costs`` one after the other: the sum of each number that all of them
+        have, without shares. None where ``costs`` is empty, or they have neither cycles nor seconds in common."""
         sums: dict[str, Any] = {}
         for name in COST_FIELDS:
             values = [getattr(cost, name) for cost in costs]
             sums[name] = None if None in values else sum(values)
-        unit = next((name for name in ("cycles", "seconds") if sums[name] is not None), None)
-        if not costs or unit is None:
-            return None
-        if any(cost.busy is None for cost in costs):
-            return Cost(**sums)
-        busy: dict[str, float] = {}
-        for cost in costs:
-            for name, share in (cost.busy or {}).items():
-                busy[name] = busy.get(name, 0.0) + share * getattr(cost, unit)
-        total = sums[unit]
-        return Cost(**sums, busy={name: min(time / total, 1.0) for name, time in busy.items() if total})
+        known = bool(costs) and (sums["cycles"] is not None or sums["seconds"] is not None)
+        return Cost(**sums) if known else None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from ..contract.cost import Cost
@@ -14,41 +13,23 @@ from ..targets import Target
 from ..targets.values import shorten, shown
 from .entry import PluginEntry, brief
 
-__all__ = ["HookCall", "call_traced", "tracing_hooks"]
+__all__ = ["call_traced", "tracing_hooks"]
 
 _MAX_ITEMS = 3
 _MAX_CHARS = 100
 
 
-@dataclass(frozen=True)
-class HookCall:
-    """A call of a hook.
-
-    Args:
-        plugin: the distribution and its version.
-        hook: the name of the hook.
-        arguments: a summary of each argument that the core passed.
-        result: a summary of the result, or of the exception.
-        ms: the wall-clock time in milliseconds.
-    """
-
-    plugin: str
-    hook: str
-    arguments: Mapping[str, str]
-    result: str
-    ms: float
-
-    def __str__(self) -> str:
-        arguments = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
-        return f"{self.plugin}: {self.hook}({arguments}) -> {self.result}, {self.ms:.2f} ms"
-
-
-_REPORT: ContextVar[Callable[[HookCall], None] | None] = ContextVar("hook_trace", default=None)
+_REPORT: ContextVar[Callable[[str], None] | None] = ContextVar("hook_trace", default=None)
 
 
 @contextmanager
-def tracing_hooks(report: Callable[[HookCall], None]) -> Iterator[None]:
-    """Report each hook call of the current context after it ended. Other threads and processes are not traced."""
+def tracing_hooks(report: Callable[[str], None]) -> Iterator[None]:
+    """Report each hook call of the current context after it ended. Other threads and processes are not traced.
+
+    Args:
+        report: receives a line with the plugin and its version, the hook, summaries of its arguments and of its result
+            or exception, and the wall-clock time in milliseconds.
+    """
     token = _REPORT.set(report)
     try:
         yield
@@ -78,8 +59,8 @@ def call_traced(entry: PluginEntry, hook: str, function: Callable[..., Any], arg
         raise
     finally:
         ms = (time.perf_counter() - start) * 1e3
-        summaries = {name: _summary(value) for name, value in arguments.items()}
-        report(HookCall(f"{entry.distribution} {entry.version}", hook, summaries, _summary(outcome), ms))
+        words = ", ".join(f"{name}={_summary(value)}" for name, value in arguments.items())
+        report(f"{entry.distribution} {entry.version}: {hook}({words}) -> {_summary(outcome)}, {ms:.2f} ms")
 
 
 def _summary(value: object) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests._support.plugins import accelerator, entry_of
 
 from uma.errors import PluginError
 from uma.hookspecs import Cost, Pattern, Refuse
 from uma.plugins import PluginHost
-from uma.plugins.hook_trace import HookCall, tracing_hooks
+from uma.plugins.hook_trace import tracing_hooks
 from uma.relay.pattern import op, wildcard
 from uma.targets import Target
 
@@ -28,9 +30,9 @@ def traced(*calls: tuple[str, dict[str, object]]) -> list[str]:
     [entry] = entry_of(accelerator("npu"), patterns=patterns, estimate_cost=estimate_cost, runtime=lambda target: 3)
     lines: list[str] = []
 
-    def report(call: HookCall) -> None:
-        line, _, ms = str(call).rpartition(", ")
-        assert float(ms.removesuffix(" ms")) == pytest.approx(call.ms, abs=0.006) and call.ms >= 0
+    def report(call: str) -> None:
+        line, _, ms = call.rpartition(", ")
+        assert re.fullmatch(r"[0-9]+\.[0-9]{2} ms", ms)
         lines.append(line)
 
     with tracing_hooks(report):
@@ -63,9 +65,9 @@ def test_a_call_that_fails_is_reported(hook: str, region: str | None, raised: ty
         arguments |= {"function": None, "region": region}
     [entry] = entry_of(accelerator("npu"), estimate_cost=estimate_cost, runtime=lambda target: 3)
     plugin = PluginHost(lambda: [entry]).plugin_for("npu")
-    calls: list[HookCall] = []
+    calls: list[str] = []
     with tracing_hooks(calls.append), pytest.raises(raised):
         plugin.call(hook, **arguments)
-    assert [call.result for call in calls] == [result]
+    assert len(calls) == 1 and f" -> {result}, " in calls[0]
     plugin.call("patterns", **arguments)
     assert len(calls) == 1, "tracing has ended"
