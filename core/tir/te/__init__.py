@@ -17,13 +17,14 @@ that kernel looks like is told in `lower`. `plain` gives one nest of loops per s
 
 from __future__ import annotations
 
+from .lower import prim_func
+from .stage_lowering import Kernel, plain
 from .tensors import (
     PARAM_ALIGNMENT,
     Assemble,
     Compute,
     Constant,
     IterVar,
-    Kernel,
     Piece,
     Placeholder,
     Reduce,
@@ -36,8 +37,6 @@ from .tensors import (
     max,
     min,
     placeholder,
-    plain,
-    prim_func,
     prod,
     reduce_axis,
     reshape,

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
 from ..form.nodes import (
@@ -34,25 +37,110 @@ from .folding import fold_constant_terms
 from .layouts import seen_through
 from .stage_planning import Nest, identity_of, knows, nests, plan_stages, still_read, symbols_in
 from .symbolic_loops import bound_to
-from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
+from .tensors import (
+    PARAM_ALIGNMENT,
+    Definition,
+    IterVar,
+    Placeholder,
+    Reduce,
+    Reshape,
+    Tensor,
+    is_computed,
+    require,
+)
 
-__all__ = ["plain_kernel", "stage_kernel"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Kernel", "check_roles", "plain", "stage_kernel"]
 
 _PREFIXES: dict[Role, str] = {"input": "x", "output": "out", "constant": "w"}
 
 
-def plain_kernel(
-    inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel, and what its constants are.
+
+    Args:
+        func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
+        held: what its parameters of role constant hold, in order: placeholders, what was made by `constant`, and
+            tensors that are computed from these at build time.
+        labels: of the plain form, the label of the block of each stage.
+        buffers: of the plain form, where each tensor is: a parameter, or memory of a stage.
+        symbols: of open extents: for each the last inputs of ``func`` have one more, an int32 of one element that holds
+            its value.
+    """
+
+    func: PrimFunc
+    held: tuple[Tensor, ...]
+    labels: Mapping[Tensor, str] = field(default_factory=dict)
+    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
+    symbols: tuple[Symbol, ...] = ()
+
+    def bind(self, arrays: Mapping[Tensor, NDArray[Any]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
+        """What the parameters of role constant hold, in order.
+
+        Args:
+            arrays: the contents of the constants that are placeholders, of their shapes and dtypes.
+
+        Raises:
+            InternalError: the contents of a placeholder are missing, or are of another dtype or shape; or computing
+                what is computed from them reads an element that does not exist, or shifts by less than 0 or too far.
+        """
+        from .evaluate import contents_of  # which imports numpy
+
+        return contents_of(self.held, arrays)
+
+
+def plain(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    constants: Sequence[Tensor] = (),
+    keep: Collection[Tensor] = (),
 ) -> Kernel:
-    """The kernel that computes ``outputs``; see `te.plain`.
+    """The kernel that computes ``outputs`` in the plain form, which schedules begin with: one nest of loops per stage.
+
+    The nest of a stage stands in a block, whose label is in ``labels`` of the kernel. Its loops are those over the axes
+    of the tensor, in order, and then those of the reduction, if it is one; each axis has one, also where its extent is
+    1. A reduction stores its identity before the loops of the reduction, and updates the element within them. Each
+    piece of a tensor that is assembled has a nest, and a block, of its own within that of the stage. Stages that are no
+    outputs are allocated around all nests.
+
+    Cheap intermediate tensors are written into their consumers, and have no stage. Of a sum of integers the terms that
+    are constants are one, computed at build time, unless that takes more elements than the largest of them.
+
+    Args:
+        inputs: as for `prim_func`.
+        outputs: as for `prim_func`.
+        constants: as for `prim_func`.
+        keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
+
+    Returns:
+        The function, with its parameters in the order of `prim_func`, but without workspaces.
 
     Raises:
-        InternalError: a placeholder that is read is no parameter, or is read under two shapes.
+        InternalError: as for `prim_func`; or what is to be kept is not computed.
     """
-    stages = plan_stages(outputs, constants, keep)
+    check_roles(inputs, outputs, constants)
+    for tensor in keep:
+        require(is_computed(tensor), f"{tensor.name!r} is to be kept and is not computed")
+    stages = plan_stages(outputs, constants, frozenset(keep))
     stages = fold_constant_terms(stages, knows(stages, constants))
     constants = still_read(stages, outputs, constants)
     return stage_kernel(stages, seen_through(stages, inputs), outputs, seen_through(stages, constants))
+
+
+def check_roles(inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
+    """Raise an `InternalError` unless parameters are placeholders, outputs are computed, and no tensor repeats."""
+    seen: set[Tensor] = set()
+    for tensor in (*inputs, *constants):
+        require(isinstance(tensor.definition, Placeholder), f"parameter {tensor.name!r} is not a placeholder")
+        require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
+        seen.add(tensor)
+    for tensor in outputs:
+        require(is_computed(tensor), f"output {tensor.name!r} is not computed")
+        require(tensor not in seen, f"output {tensor.name!r} is given twice")
+        seen.add(tensor)
 
 
 def stage_kernel(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
 from ..form.dtype import DTYPES
-from ..form.nodes import INDEX, Buffer, Expr, PrimFunc, Var
+from ..form.nodes import INDEX, Buffer, Expr, Var
 from ..form.symbolic_dims import Dim, Symbol, bounds_of, upper_bounds
 from ..form.visit import variables
 
@@ -25,7 +24,6 @@ __all__ = [
     "Compute",
     "Constant",
     "IterVar",
-    "Kernel",
     "Piece",
     "Placeholder",
     "Reduce",
@@ -39,10 +37,9 @@ __all__ = [
     "max",
     "min",
     "placeholder",
-    "plain",
-    "prim_func",
     "prod",
     "reduce_axis",
+    "require",
     "reshape",
     "sum",
 ]
@@ -53,7 +50,8 @@ PARAM_ALIGNMENT = 16
 Inputs and outputs may be a caller's memory, which has the alignment of its elements."""
 
 
-def _require(condition: bool, what: str) -> None:
+def require(condition: bool, what: str) -> None:
+    """Raise an `InternalError` with text ``what``, unless ``condition`` holds."""
     if not condition:
         raise InternalError(what, where="tensor expression")
 
@@ -69,7 +67,7 @@ class IterVar(Var):
 
     def __init__(self, name: str, extent: Dim) -> None:
         Var.__init__(self, name, INDEX)
-        _require(bounds_of(extent)[1] > 0, f"axis {name!r} has extent {extent}")
+        require(bounds_of(extent)[1] > 0, f"axis {name!r} has extent {extent}")
         object.__setattr__(self, "extent", extent)
 
     @property
@@ -185,41 +183,6 @@ class Tensor(Buffer):
         return object()
 
 
-@dataclass(frozen=True, eq=False)
-class Kernel:
-    """A kernel, and what its constants are.
-
-    Args:
-        func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
-        held: what its parameters of role constant hold, in order: placeholders, what was made by `constant`, and
-            tensors that are computed from these at build time.
-        labels: of the plain form, the label of the block of each stage.
-        buffers: of the plain form, where each tensor is: a parameter, or memory of a stage.
-        symbols: of open extents: for each the last inputs of ``func`` have one more, an int32 of one element that holds
-            its value.
-    """
-
-    func: PrimFunc
-    held: tuple[Tensor, ...]
-    labels: Mapping[Tensor, str] = field(default_factory=dict)
-    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
-    symbols: tuple[Symbol, ...] = ()
-
-    def bind(self, arrays: Mapping[Tensor, NDArray[Any]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
-        """What the parameters of role constant hold, in order.
-
-        Args:
-            arrays: the contents of the constants that are placeholders, of their shapes and dtypes.
-
-        Raises:
-            InternalError: the contents of a placeholder are missing, or are of another dtype or shape; or computing
-                what is computed from them reads an element that does not exist, or shifts by less than 0 or too far.
-        """
-        from .evaluate import contents_of
-
-        return contents_of(self.held, arrays)
-
-
 def placeholder(shape: Sequence[Dim], dtype: str, name: str) -> Tensor:
     """A tensor whose contents the caller of the kernel gives.
 
@@ -234,7 +197,7 @@ def placeholder(shape: Sequence[Dim], dtype: str, name: str) -> Tensor:
 def constant(array: NDArray[np.generic], name: str) -> Tensor:
     """A tensor of known contents, such as a table. They become a parameter: kernels do not differ by them."""
     dtype = array.dtype.name
-    _require(dtype in DTYPES, f"constant {name!r} has dtype {dtype}")
+    require(dtype in DTYPES, f"constant {name!r} has dtype {dtype}")
     return Tensor(name, array.shape, dtype, Constant(array))
 
 
@@ -244,9 +207,9 @@ def reshape(base: Tensor, shape: Sequence[Dim]) -> Tensor:
     Raises:
         InternalError: ``base`` is no placeholder, or has another number of elements.
     """
-    _require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is no placeholder")
+    require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is no placeholder")
     result = Tensor(base.name, shape, base.dtype, Reshape(base))
-    _require(result.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
+    require(result.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
     return result
 
 
@@ -273,7 +236,7 @@ def compute(shape: Sequence[Dim], f: Callable[..., Expr | Reduction], name: str)
     axes = _axes(shape)
     value = f(*axes)
     if isinstance(value, Reduction):
-        _require(not set(axes) & set(value.axes), f"{name!r} reduces over its own axes")
+        require(not set(axes) & set(value.axes), f"{name!r} reduces over its own axes")
         for expr in (value.value, value.where):
             _require_known(expr, (*axes, *value.axes), name)
         return Tensor(name, shape, value.value.dtype, Reduce(axes, value))
@@ -284,7 +247,7 @@ def compute(shape: Sequence[Dim], f: Callable[..., Expr | Reduction], name: str)
 def _require_known(expr: Expr | None, axes: Sequence[IterVar], name: str) -> None:
     used = [] if expr is None else variables(expr)
     unknown = [var.name for var in used if var not in axes and not isinstance(var, Symbol)]
-    _require(not unknown, f"{name!r} uses {', '.join(unknown)} and does not loop over it")
+    require(not unknown, f"{name!r} uses {', '.join(unknown)} and does not loop over it")
 
 
 def assemble(
@@ -310,17 +273,17 @@ def assemble(
     rest = [tuple((0, extent) for extent in shape)]
     for position, (offsets, extents, f) in enumerate(pieces):
         where = f"piece {position} of {name!r}"
-        _require(len(offsets) == len(extents) == len(shape), f"{where} has another rank than the whole, {len(shape)}")
+        require(len(offsets) == len(extents) == len(shape), f"{where} has another rank than the whole, {len(shape)}")
         box = tuple((offset, offset + extent) for offset, extent in zip(offsets, extents, strict=True))
         inside = all(0 <= low and high <= whole for (low, high), whole in zip(box, shape, strict=True))
-        _require(inside, f"{where} covers {box} and reaches outside {tuple(shape)}")
+        require(inside, f"{where} covers {box} and reaches outside {tuple(shape)}")
         axes = _axes(extents)
         value = f(*axes)
-        _require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
+        require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
         _require_known(value, axes, name)
         fragments.append(Piece(tuple(offsets), axes, value))
         rest = [part for old in rest for part in _outside(old, box)]
-    _require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
+    require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
     return Tensor(name, shape, dtype, Assemble(tuple(fragments)))
 
 
@@ -348,9 +311,9 @@ def _larger(a: Dim, b: Dim) -> Dim:
 
 def _reduction(op: str, value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None) -> Reduction:
     axes = (axes,) if isinstance(axes, IterVar) else tuple(axes)
-    _require(value.dtype != "bool", f"a reduction ({op}) does not take bool")
-    _require(where is None or where.dtype == "bool", "the condition of a reduction is not bool")
-    _require(len(set(axes)) == len(axes), f"a reduction ({op}) names an axis twice")
+    require(value.dtype != "bool", f"a reduction ({op}) does not take bool")
+    require(where is None or where.dtype == "bool", "the condition of a reduction is not bool")
+    require(len(set(axes)) == len(axes), f"a reduction ({op}) names an axis twice")
     return Reduction(op, value, axes, where)
 
 
@@ -383,80 +346,6 @@ def min(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = Non
     ignored. For arguments see `sum`.
     """
     return _reduction("min", value, axes, where)
-
-
-def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants: Sequence[Tensor] = ()) -> Kernel:
-    """The kernel that computes ``outputs``.
-
-    Args:
-        inputs: placeholders that are inputs of the kernel, in order. One that is not read stays a parameter.
-        outputs: computed tensors, in order.
-        constants: placeholders whose contents never change (weights); the caller binds them.
-
-    Returns:
-        The function, and what its constants are. Parameters are ``inputs``, ``outputs``, ``constants``, what else does
-        not change (in order of first use), and workspaces. A placeholder that is read through a `reshape` is a
-        parameter of that shape. Tensors that read constants only are computed at build time: they are parameters, in
-        the place of those of ``constants`` that only they read. Such are also constants whose dimensions are wanted in
-        another order. Which input an output may share its memory with is told in ``may_alias``.
-
-    Raises:
-        InternalError: an output is not computed, or given twice; a placeholder that is read is missing, given twice, or
-            read under two shapes.
-    """
-    from .lower import lower
-
-    _check_roles(inputs, outputs, constants)
-    return lower(tuple(inputs), tuple(outputs), tuple(constants))
-
-
-def plain(
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    constants: Sequence[Tensor] = (),
-    keep: Collection[Tensor] = (),
-) -> Kernel:
-    """The kernel that computes ``outputs`` in the plain form, which schedules begin with: one nest of loops per stage.
-
-    The nest of a stage stands in a block, whose label is in ``labels`` of the kernel. Its loops are those over the axes
-    of the tensor, in order, and then those of the reduction, if it is one; each axis has one, also where its extent is
-    1. A reduction stores its identity before the loops of the reduction, and updates the element within them. Each
-    piece of a tensor that is assembled has a nest, and a block, of its own within that of the stage. Stages that are no
-    outputs are allocated around all nests.
-
-    Cheap intermediate tensors are written into their consumers, and have no stage. Of a sum of integers the terms that
-    are constants are one, computed at build time, unless that takes more elements than the largest of them.
-
-    Args:
-        inputs: as for `prim_func`.
-        outputs: as for `prim_func`.
-        constants: as for `prim_func`.
-        keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
-
-    Returns:
-        The function, with its parameters in the order of `prim_func`, but without workspaces.
-
-    Raises:
-        InternalError: as for `prim_func`; or what is to be kept is not computed.
-    """
-    from .stage_lowering import plain_kernel
-
-    _check_roles(inputs, outputs, constants)
-    for tensor in keep:
-        _require(is_computed(tensor), f"{tensor.name!r} is to be kept and is not computed")
-    return plain_kernel(tuple(inputs), tuple(outputs), tuple(constants), frozenset(keep))
-
-
-def _check_roles(inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
-    seen: set[Tensor] = set()
-    for tensor in (*inputs, *constants):
-        _require(isinstance(tensor.definition, Placeholder), f"parameter {tensor.name!r} is not a placeholder")
-        _require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
-        seen.add(tensor)
-    for tensor in outputs:
-        _require(is_computed(tensor), f"output {tensor.name!r} is not computed")
-        _require(tensor not in seen, f"output {tensor.name!r} is given twice")
-        seen.add(tensor)
 
 
 def is_computed(buffer: Buffer) -> bool:
