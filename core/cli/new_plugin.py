@@ -45,16 +45,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "-o", "--output", metavar="DIR", type=Path, help="the folder of the package (default: uma-NAME)"
     )
     add_output_arguments(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, commands=commands.choices)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..plugins import default_host
     from ..scaffold import Names, new_package
-    from . import COMMANDS
 
     plugins = default_host()
-    names = Names.from_text(args.name, kinds=plugins.names(), commands=COMMANDS)
+    names = Names.from_text(args.name, kinds=plugins.names(), commands=args.commands)
     entry = plugins.plugin_for(args.host).entry
     if not plugins.kind(args.host).is_host:
         raise UsageError(f"target kind {args.host!r} is no host", hint="name one that runs every op with --host")

@@ -1,6 +1,6 @@
 """The graph form: types, expressions, modules, their text, traversal, and the operators."""
 
-from . import quantised
+from . import ops, quantised  # noqa: F401 - the modules of `ops` register the core's
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .extern import BitField, Blob, Extern, Relocation
 from .float_requantisation import FloatForm, SumForm

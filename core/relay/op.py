@@ -535,8 +535,6 @@ def register_op(op: Op) -> Op:
 
 def registered_ops() -> Mapping[str, Op]:
     """All ops by name, in the order of their names; those of plugins where they are known, see `known_ops`."""
-    from . import ops  # noqa: F401 - its modules register the core's ops
-
     return dict(sorted({**_KNOWN.get(), **_OPS}.items()))
 
 

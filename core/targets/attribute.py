@@ -17,6 +17,7 @@ from .values import (
     ItemType,
     ListOf,
     MapOf,
+    NestedTarget,
     Scalar,
     Value,
     is_attribute_name,
@@ -135,7 +136,8 @@ class Attribute:
 
     @property
     def _item(self) -> ItemType:
-        return self.type.item if isinstance(self.type, (ListOf, MapOf)) else self.type
+        item = self.type.item if isinstance(self.type, (ListOf, MapOf)) else self.type
+        return NestedTarget if isinstance(item, type) and issubclass(item, NestedTarget) else item
 
     @property
     def _number(self) -> Literal["int", "float"] | None:
@@ -148,9 +150,11 @@ class Attribute:
     @property
     def holds_targets(self) -> bool:
         """Whether its value is a target, or a list or map of targets."""
-        from .target import Target  # which needs this module
+        return self._item is NestedTarget
 
-        return self._item is Target
+    def has_same_type(self, other: Attribute) -> bool:
+        """Whether both hold values of one type, or lists or maps of them."""
+        return type(self.type) is type(other.type) and self._item == other._item
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -249,14 +253,12 @@ class Attribute:
         return self.check_item(value, path or self.name)
 
     def _accept(self, value: object) -> Scalar | Target | None:
-        from .target import Target  # which needs this module
-
         item = self._item
         if isinstance(item, tuple):
             # True equals 1, and 4.0 equals 4.
             return next((choice for choice in item if choice == value and type(choice) is type(value)), None)
-        if item is Target:
-            return value if isinstance(value, Target) else None
+        if item is NestedTarget:
+            return cast("Target", value) if isinstance(value, NestedTarget) else None
         if item is bool:
             return value if isinstance(value, bool) else None
         if item is str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import PluginError, UsageError
 from .attribute import Attribute
-from .values import AttributeType, ListOf, Value, is_attribute_name, is_keyword, is_name, shown, suggest
+from .values import AttributeType, ListOf, NestedTarget, Value, is_attribute_name, is_keyword, is_name, shown, suggest
 
 if TYPE_CHECKING:
     from ..support.rounding import FixedPointForm
@@ -102,10 +102,11 @@ class TargetKind:
         for name in names:
             self._require(names.count(name) == 1, f"attribute {name!r} is declared twice")
             self._require(name not in _RESERVED, f"an attribute cannot be called {name!r}")
-        types = {attribute.name: attribute.type for attribute in _common(self.name == COMPOSITE, self.is_host)}
+        common = {attribute.name: attribute for attribute in _common(self.name == COMPOSITE, self.is_host)}
         for attribute in self.attributes:
-            if attribute.name in types and attribute.name not in _FREE:
-                self._require(attribute.type == types[attribute.name], f"attribute {attribute.name!r} has another type")
+            if attribute.name in common and attribute.name not in _FREE:
+                fits = attribute.has_same_type(common[attribute.name])
+                self._require(fits, f"attribute {attribute.name!r} has another type")
 
     def __repr__(self) -> str:
         return f"<TargetKind {self.name}: {'host' if self.is_host else 'accelerator'}>"
@@ -197,8 +198,6 @@ class Alias:
 
 @cache
 def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
-    from .target import Target  # which needs this module
-
     name = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"
     keys = Attribute("keys", ListOf(str), pattern=name, help="what strategies may look for, most special first")
     device_type = Attribute(
@@ -207,7 +206,9 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     compiler = Attribute(
         "compiler", str, pattern=r"[A-Za-z_][A-Za-z0-9_]{0,63}", help="who compiles for it: refines the target"
     )
-    accelerators = Attribute("accelerators", ListOf(Target), help="accelerators that this host drives, by priority")
+    accelerators = Attribute(
+        "accelerators", ListOf(NestedTarget), help="accelerators that this host drives, by priority"
+    )
     executor = Attribute(
         "executor",
         ("aot", "graph"),
@@ -254,7 +255,7 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
         help="extensions of the CPU: +NAME or -NAME",
     )
     float_abi = Attribute("mfloat-abi", ("soft", "softfp", "hard"), help="where functions pass floats, on 32-bit Arm")
-    host = Attribute("host", Target, help="what runs the rest of the model")
+    host = Attribute("host", NestedTarget, help="what runs the rest of the model")
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..errors import UsageError
+from ..support import late_binding
 from .attribute import Attribute
 from .kind import COMPOSITE, Alias, TargetKind
 from .syntax_tree import Items, Mapped, Node, Option, Place, Record, Source, Spelled, within
@@ -358,3 +359,6 @@ def two_alike(target: Target, other: Target) -> UsageError:
         f"two targets are called {other.name!r}: {target} and {other}",
         hint=f"give one of them another label: '{other.name}_1: {other.kind.name}'",
     )
+
+
+late_binding.read_target = read_target

@@ -19,13 +19,13 @@ from ..support import late_binding
 from ..support.formatting import format_value
 from .kind import COMPOSITE, Alias, TargetKind
 from .text import spell, too_deep
-from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, Value, check_label
+from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, NestedTarget, Value, check_label
 
 __all__ = ["Target", "as_json"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Target:
+class Target(NestedTarget):
     """A target kind and the attributes that were given. Immutable; equal where all that was given is.
 
     Args:
@@ -62,9 +62,9 @@ class Target:
             raise UsageError(f"{format_value(attrs)} are no attributes", hint='for example {"opt": "2"}')
         given = dict(attrs or {})
         if not isinstance(kind, TargetKind):
-            made = kind if isinstance(kind, Target) else _read(kind)
-            given = {**made.attrs, **{made.kind.attribute(name).name: value for name, value in given.items()}}
-            kind, label, tag, host = made.kind, label or made.label, tag or made.tag, host or made.host
+            base = kind if isinstance(kind, Target) else Target.from_json(kind, late_binding.installed_kinds)
+            given = {**base.attrs, **{base.kind.attribute(name).name: value for name, value in given.items()}}
+            kind, label, tag, host = base.kind, label or base.label, tag or base.tag, host or base.host
         for name, value in (("tag", tag), ("host", host)):
             if value is not None:
                 given[name] = value
@@ -243,8 +243,8 @@ class Target:
         return {**head, **{name: as_json(value) for name, value in self._all.items()}}
 
     @staticmethod
-    def from_json(record: Mapping[str, object], kinds: Callable[[str], TargetKind | Alias]) -> Target:
-        """The target of a dict, or of what `to_json` gave.
+    def from_json(record: str | Mapping[str, object], kinds: Callable[[str], TargetKind | Alias]) -> Target:
+        """The target of a dict, or of what `to_json` gave; or of a text.
 
         Args:
             record: ``kind``, and as they were given ``label``, ``tag``, ``host`` and attributes; targets within it
@@ -255,9 +255,8 @@ class Target:
             UsageError: something is unknown or does not fit; ``where`` has its path: ``devices[1].array_dim``.
             PluginError: as `Target`, or from ``kinds``.
         """
-        from .parsing import read_target  # which needs this module
-
-        return read_target(record, kinds)
+        target: Target = late_binding.read_target(record, kinds)
+        return target
 
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("uma_target_stack", default=())
@@ -332,10 +331,3 @@ def as_json(value: Value) -> Any:
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
     return {key: as_json(item) for key, item in value.items()} if isinstance(value, FrozenMap) else value
-
-
-def _read(given: str | Mapping[str, object]) -> Target:
-    """A target in another form, with the kinds of the plugins that are installed."""
-    from .parsing import read_target  # which needs this module
-
-    return read_target(given, late_binding.installed_kinds)

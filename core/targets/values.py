@@ -24,6 +24,7 @@ __all__ = [
     "ItemType",
     "ListOf",
     "MapOf",
+    "NestedTarget",
     "Scalar",
     "Value",
     "check_label",
@@ -119,6 +120,10 @@ def suggest(name: str, names: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
+class NestedTarget:
+    """The base of `Target`: it marks a target among the values of attributes, which a target consists of."""
+
+
 class FrozenMap(Mapping[str, "Scalar | Target"]):
     """A map that does not change, can be hashed, and is equal to any mapping of the same items, in any order."""
 
@@ -145,9 +150,9 @@ Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = Union[Scalar, "Target", "tuple[Scalar | Target, ...]", FrozenMap]
 """What an attribute may hold: str, int, float, bool, a target; a tuple of these; or a map from text to them."""
 
-ItemType: TypeAlias = Union[
-    type[str], type[int], type[float], type[bool], tuple[str, ...], tuple[int, ...], "type[Target]"
-]
+ItemType: TypeAlias = (
+    type[str] | type[int] | type[float] | type[bool] | tuple[str, ...] | tuple[int, ...] | type[NestedTarget]
+)
 
 
 @dataclass(frozen=True)

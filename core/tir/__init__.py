@@ -10,7 +10,7 @@ accelerator do.
 
 from __future__ import annotations
 
-from . import schedule, te, tiling
+from . import maths, schedule, te, tiling  # noqa: F401 - `maths` registers what functions of float32 compute
 from .form.functions import FUNCTIONS
 from .form.interp import InterpreterError, interpret, interpret_row
 from .form.machine import Machine

@@ -11,12 +11,12 @@ from uma.reports.report.records import (
     PlacedRow,
     ReasonRow,
     RegionRow,
-    Report,
     StepRow,
     TargetRow,
     TensorRow,
     Why,
 )
+from uma.reports.report.write import Report
 
 __all__ = ["HOSTILE", "Page", "report_of"]
 

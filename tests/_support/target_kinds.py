@@ -115,7 +115,7 @@ def _values(attribute: Attribute, nested: st.SearchStrategy[Target]) -> st.Searc
     items: st.SearchStrategy[object]
     if isinstance(item, tuple):
         items = st.sampled_from(item)
-    elif item is Target:
+    elif attribute.holds_targets:
         items = nested
     elif item is bool:
         items = st.booleans()

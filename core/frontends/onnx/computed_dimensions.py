@@ -1,18 +1,23 @@
-"""Extents that a model computes: how many elements are not zero, how many boxes are left."""
+"""Extents that a model computes: how many elements are not zero, how many boxes are left; and extents as data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.computed_dimensions import unfounded
-from ...relay.expr import Expr, Var, call
+from ...relay.expr import Expr, Var, call, const
 from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
 from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, Symbol, symbols_of
 from ..model import variable_names
 
-__all__ = ["Counts"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Counts", "dimension_values"]
 
 
 class Counts:
@@ -94,3 +99,33 @@ class Counts:
     def value(self, symbol: Symbol) -> Expr:
         """What computes an extent."""
         return self._counts[symbol.name]
+
+
+def dimension_values(numbers: np.ndarray) -> Expr:
+    """Return what computes extents and numbers at run time, as int64.
+
+    Args:
+        numbers: `Extent` and integers, of dtype object.
+    """
+    import numpy as np
+
+    flat = [_dimension_value(extent) for extent in numbers.reshape(-1).tolist()]
+    if not numbers.shape:
+        return flat[0]
+    parts = [call("reshape", one, newshape=(1,)) for one in flat]
+    joined = parts[0] if len(parts) == 1 else call("concatenate", *parts, axis=0)
+    return joined if numbers.ndim == 1 else call("reshape", joined, newshape=np.shape(numbers))
+
+
+def _dimension_value(extent: Dim) -> Expr:
+    import numpy as np
+
+    if not isinstance(extent, Extent):
+        return const(np.array(extent, np.int64))
+    terms = []
+    for symbols, factor in extent.terms.items():
+        params = [Var(symbol.name, TensorType((1,), "int32")) for symbol in symbols]
+        factors = [call("cast", call("reshape", one, newshape=()), dtype="int64") for one in params]
+        constants = [] if symbols and factor == 1 else [const(np.array(factor, np.int64))]
+        terms.append(reduce(lambda a, b: call("multiply", a, b), [*factors, *constants]))
+    return reduce(lambda a, b: call("add", a, b), terms)

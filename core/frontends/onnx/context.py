@@ -12,7 +12,7 @@ from ...relay.qdq import constant_value
 from ...support.import_budget import require_memory
 from ...tir.form.symbolic_dims import Dim
 from ..builder import Builder
-from .computed_dimensions import Counts
+from .computed_dimensions import Counts, dimension_values
 from .narrow_dtypes import Narrow
 from .proto import Node
 
@@ -102,9 +102,7 @@ class Context(Builder):
 
     def computed(self, numbers: np.ndarray) -> Expr:
         """Numbers that depend on open extents, computed at run time."""
-        from .symbolic_values import computed
-
-        expr = computed(numbers)
+        expr = dimension_values(numbers)
         self.built.append(expr)
         return expr
 

@@ -36,7 +36,7 @@ from ..state_pairs import keep_states
 from .activations import ACTIVATIONS
 from .arith import ARITH
 from .composed import COMPOSED
-from .computed_dimensions import Counts
+from .computed_dimensions import Counts, dimension_values
 from .context import ComputedAtRunTime, Context, Converter, Value
 from .contributed import CONTRIBUTED
 from .control import branches, loop, scan_loop
@@ -73,7 +73,7 @@ from .rounding import STEPWISE, fitted, narrow_results, stored, widened
 from .runtime_parameters import at_run_time
 from .shape import SHAPE
 from .signal_windows import SIGNALS
-from .symbolic_values import OPEN_CONVERTERS, computed, is_open_value
+from .symbolic_values import OPEN_CONVERTERS, is_open_value
 from .transposed_conv import TRANSPOSED
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class _Importer:
         try:
             value = self._value(name)
             if is_open_value(value) and not isinstance(value, Expr):
-                return computed(value)
+                return dimension_values(value)
             value = value if isinstance(value, Expr) else const(value)
             result = stored(value, self._narrow.get(name))
             self._spans.record_rewrite(value, result)

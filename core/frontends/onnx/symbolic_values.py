@@ -12,15 +12,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
-from ...relay.expr import Expr, Var, call, const
-from ...relay.types import TensorType
-from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, bounds_of, equal, is_open
+from ...relay.expr import Expr, const
+from ...tir.form.symbolic_dims import Extent, OpenExtentError, bounds_of, equal, is_open
+from .computed_dimensions import dimension_values
 from .context import Context, Converter, Value
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OPEN_CONVERTERS", "array_of", "computed", "fold_open", "is_open_value"]
+__all__ = ["OPEN_CONVERTERS", "array_of", "fold_open", "is_open_value"]
 
 
 def is_open_value(value: Value | None) -> bool:
@@ -34,32 +34,6 @@ def array_of(numbers: Any) -> np.ndarray:
 
     array = np.array(numbers, object)
     return array if is_open(array.reshape(-1).tolist()) else array.astype(np.int64)
-
-
-def computed(numbers: np.ndarray) -> Expr:
-    """What computes such numbers at run time, of int64."""
-    import numpy as np
-
-    flat = [_number(extent) for extent in numbers.reshape(-1).tolist()]
-    if not numbers.shape:
-        return flat[0]
-    parts = [call("reshape", one, newshape=(1,)) for one in flat]
-    joined = parts[0] if len(parts) == 1 else call("concatenate", *parts, axis=0)
-    return joined if numbers.ndim == 1 else call("reshape", joined, newshape=np.shape(numbers))
-
-
-def _number(extent: Dim) -> Expr:
-    import numpy as np
-
-    if not isinstance(extent, Extent):
-        return const(np.array(extent, np.int64))
-    terms = []
-    for symbols, factor in extent.terms.items():
-        params = [Var(symbol.name, TensorType((1,), "int32")) for symbol in symbols]
-        factors = [call("cast", call("reshape", one, newshape=()), dtype="int64") for one in params]
-        constants = [] if symbols and factor == 1 else [const(np.array(factor, np.int64))]
-        terms.append(reduce(lambda a, b: call("multiply", a, b), [*factors, *constants]))
-    return reduce(lambda a, b: call("add", a, b), terms)
 
 
 # --- folding ---------------------------------------------------------------------------------------------------------
@@ -194,7 +168,7 @@ def _range(c: Context) -> Value:
         numbers = c.call("strided_slice", all_numbers, begin=(0,), end=(count,), strides=(1,))
     if not isinstance(first, Extent) and first == 0:
         return numbers
-    return c.call("add", numbers, computed(array_of(first)))
+    return c.call("add", numbers, dimension_values(array_of(first)))
 
 
 OPEN_CONVERTERS: Mapping[str, Converter] = {"ConstantOfShape": _repeated, "Range": _range}

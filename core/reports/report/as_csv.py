@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...support.json_record import to_json
-from .records import Report
+from .records import ReportRecord
 
 __all__ = ["as_csv", "rows_of"]
 
@@ -16,7 +16,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet may take for the beginning of a formula, which it computes."""
 
 
-def as_csv(report: Report) -> str:
+def as_csv(report: ReportRecord) -> str:
     """The text of the file: UTF-8 with a heading, lines end as RFC 4180 has it."""
     rows = list(rows_of(report))
     heads = dict.fromkeys(head for _, row in rows for head in row)
@@ -28,7 +28,7 @@ def as_csv(report: Report) -> str:
     return out.getvalue()
 
 
-def rows_of(report: Report) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def rows_of(report: ReportRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each row is, and its fields: one row of the model, then those of each list of the report."""
     lists = {"layers": "layer", "steps": "step", "targets": "target", "reasons": "reason", "regions": "region"}
     whole = to_json(report)

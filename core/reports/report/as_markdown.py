@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from ...support.html import printable
 from ..memory import point_cells
-from .records import Report
+from .records import ReportRecord
 
 __all__ = ["as_markdown"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|~&!])")
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: ReportRecord) -> str:
     """The text of the file; what names hold is text in it."""
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ReportRecord) -> Iterator[str]:
     size = report.footprint
     yield f"# {_text(report.name)}"
     for sentence in report.summary:

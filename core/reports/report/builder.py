@@ -23,13 +23,13 @@ from .records import (
     PlacedRow,
     ReasonRow,
     RegionRow,
-    Report,
     StepRow,
     TargetRow,
     TensorRow,
     Why,
 )
 from .summary import summary
+from .write import Report
 
 __all__ = ["Measured", "make_report", "titled_by_model"]
 

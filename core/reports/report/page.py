@@ -20,7 +20,7 @@ from ..memory import point_cells
 from .charts import Bar, axis, bar_chart, lane_cell, lanes_rem, memory_map
 from .components import duration, filter_box, hundredths, name_of, number, size_tile, table, tile
 from .lanes import lanes
-from .records import LayerRow, MemoryRow, Report, StepRow, TargetRow
+from .records import LayerRow, MemoryRow, ReportRecord, StepRow, TargetRow
 from .summary import bytes_told
 
 __all__ = ["as_page"]
@@ -30,7 +30,7 @@ _LINKED = 250
 """Bars up to so many are links to the rows of their layers."""
 
 
-def as_page(report: Report) -> str:
+def as_page(report: ReportRecord) -> str:
     """The text of the file."""
     return "<!DOCTYPE html>\n" + html_of(_Page(report).whole()) + "\n"
 
@@ -45,7 +45,7 @@ def _of(count: int, what: str) -> str:
 
 
 class _Page:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportRecord) -> None:
         self.report = report
         hosts = [target.label for target in report.targets if target.is_host]
         away = [target.label for target in report.targets if not target.is_host]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ...artifact import Footprint
 from ...artifact.record import RowsRecord
-from ...support.argument_checks import path_of
-from ...support.html import element, html_of, table
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -20,7 +17,7 @@ __all__ = [
     "PlacedRow",
     "ReasonRow",
     "RegionRow",
-    "Report",
+    "ReportRecord",
     "StepRow",
     "TargetRow",
     "TensorRow",
@@ -164,7 +161,7 @@ class TensorRow:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportRecord:
     """All that a report says."""
 
     schema_version: Literal[1]
@@ -190,40 +187,3 @@ class Report:
     plugins: Mapping[str, str]
     notes: tuple[str, ...]
     rows: Annotated[RowsRecord | None, "Ways to run layers row by row; null where none was looked for."] = None
-
-    def __repr__(self) -> str:
-        return f"<Report {self.name}: {len(self.layers)} layers on {', '.join(row.label for row in self.targets)}>"
-
-    def html(self) -> str:
-        """Return the page, which needs no other file."""
-        from .page import as_page  # which needs this
-
-        return as_page(self)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, whole or not at all: a page (.html), or the same as .json, .csv or .md.
-
-        Raises:
-            UsageError: the suffix is none of these, or the file cannot be written.
-        """
-        from .write import write_report  # which needs this
-
-        write_report(self, path_of(path, "a report"))
-
-    def _repr_html_(self) -> str:
-        """The summary, and a row for each layer."""
-        head = ("layer", "on", "MACs", "shape", "us", "cycles")
-        rows = [
-            (
-                element("bdi", None, layer.name),
-                ", ".join(layer.targets),
-                f"{layer.macs:,}" if layer.macs else "",
-                "" if layer.shape is None else "x".join(map(str, layer.shape)),
-                "" if layer.time_us is None else f"{layer.time_us:,.2f}",
-                "" if layer.cycles is None else f"{layer.cycles:,.0f}",
-            )
-            for layer in self.layers
-        ]
-        paragraphs = [element("p", None, sentence) for sentence in self.summary]
-        layers = table(f"Report on {self.name}", head, rows, (2, 4, 5))
-        return html_of(element("div", None, *paragraphs, layers))

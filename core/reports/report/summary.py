@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from ...support.formatting import format_percent
 from ...targets.values import shorten
-from .records import LayerRow, MemoryRow, Report
+from .records import LayerRow, MemoryRow, ReportRecord
 
 __all__ = ["bytes_told", "host_memory", "summary"]
 
 _NAME_CHARS = 60
 
 
-def summary(report: Report) -> tuple[str, ...]:
+def summary(report: ReportRecord) -> tuple[str, ...]:
     """The three sentences.
 
     Args:
@@ -30,13 +30,13 @@ def bytes_told(nbytes: int) -> str:
     return f"{nbytes:,} bytes ({value:.1f} {unit})"
 
 
-def host_memory(report: Report) -> MemoryRow | None:
+def host_memory(report: ReportRecord) -> MemoryRow | None:
     """The largest memory of the arena; None where the model works in none."""
     own = [memory for memory in report.memories if "." not in memory.pool]
     return max(own, key=lambda memory: memory.bytes, default=None)
 
 
-def _where(report: Report) -> str:
+def _where(report: ReportRecord) -> str:
     hosts = [target.label for target in report.targets if target.is_host]
     accelerators = [target.label for target in report.targets if not target.is_host]
     counted = _counted(report)
@@ -59,7 +59,7 @@ def _where(report: Report) -> str:
     return f"{who} {len(taken)} of {what}{macs}{in_cycles}{rest}."
 
 
-def _what_stays(report: Report) -> str:
+def _what_stays(report: ReportRecord) -> str:
     hosts = {target.label for target in report.targets if target.is_host}
     stays = [layer for layer in _counted(report) if hosts & set(layer.targets)]
     if all(target.is_host for target in report.targets):
@@ -86,14 +86,14 @@ def _what_stays(report: Report) -> str:
     return f"{head}; {of} {first.target} says: {_clause(first.reason)}{others}."
 
 
-def _takes(report: Report) -> str:
+def _takes(report: ReportRecord) -> str:
     ram, rom = bytes_told(report.ram_bytes), bytes_told(report.rom_bytes)
     stack = "" if report.footprint.stack_bytes is not None else " without the stack"
     code = "" if report.footprint.code_bytes is not None else " without the code"
     return f"It takes {rom} of ROM{code} and {ram} of RAM{stack}."
 
 
-def _what_to_try(report: Report) -> str:
+def _what_to_try(report: ReportRecord) -> str:
     if report.reasons and report.reasons[0].macs * 20 >= report.macs:
         first = report.reasons[0]
         of = f"{format_percent(first.macs / report.macs)} of the work" if report.macs else _count(first.layers, "layer")
@@ -116,7 +116,7 @@ def _what_to_try(report: Report) -> str:
     return "There is nothing that stands out."
 
 
-def _counted(report: Report) -> Sequence[LayerRow]:
+def _counted(report: ReportRecord) -> Sequence[LayerRow]:
     return [layer for layer in report.layers if not layer.free]
 
 

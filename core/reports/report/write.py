@@ -1,4 +1,4 @@
-"""Which form a report is written in, by the suffix of its file."""
+"""`Report`, and the forms that it is written in, by the suffix of its file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ...errors import UsageError
+from ...support.argument_checks import path_of
+from ...support.html import element, html_of, table
 from ...support.regular_files import write_whole
 from .as_csv import as_csv
 from .as_json import as_json
 from .as_markdown import as_markdown
 from .page import as_page
-from .records import Report
+from .records import ReportRecord
 
-__all__ = ["FORMATS", "check_output", "write_report"]
+__all__ = ["FORMATS", "Report", "check_output", "write_report"]
 
-FORMATS: Mapping[str, Callable[[Report], str]] = MappingProxyType(
+FORMATS: Mapping[str, Callable[[ReportRecord], str]] = MappingProxyType(
     {".html": as_page, ".json": as_json, ".csv": as_csv, ".md": as_markdown}
 )
 """What writes a report, by the suffix of the file."""
@@ -38,7 +40,7 @@ def check_output(path: Path) -> None:
         raise UsageError("there is no folder for the report", where=str(path.parent), hint="make it first")
 
 
-def write_report(report: Report, path: Path) -> None:
+def write_report(report: ReportRecord, path: Path) -> None:
     """Write a report, whole or not at all.
 
     Raises:
@@ -50,3 +52,40 @@ def write_report(report: Report, path: Path) -> None:
         write_whole(path, content)
     except OSError as error:
         raise UsageError(f"cannot write the report: {error.strerror}", where=str(path)) from error
+
+
+class Report(ReportRecord):
+    """A report that writes itself, and that notebooks show."""
+
+    def __repr__(self) -> str:
+        return f"<Report {self.name}: {len(self.layers)} layers on {', '.join(row.label for row in self.targets)}>"
+
+    def html(self) -> str:
+        """Return the page, which needs no other file."""
+        return as_page(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, whole or not at all: a page (.html), or the same as .json, .csv or .md.
+
+        Raises:
+            UsageError: the suffix is none of these, or the file cannot be written.
+        """
+        write_report(self, path_of(path, "a report"))
+
+    def _repr_html_(self) -> str:
+        """The summary, and a row for each layer."""
+        head = ("layer", "on", "MACs", "shape", "us", "cycles")
+        rows = [
+            (
+                element("bdi", None, layer.name),
+                ", ".join(layer.targets),
+                f"{layer.macs:,}" if layer.macs else "",
+                "" if layer.shape is None else "x".join(map(str, layer.shape)),
+                "" if layer.time_us is None else f"{layer.time_us:,.2f}",
+                "" if layer.cycles is None else f"{layer.cycles:,.0f}",
+            )
+            for layer in self.layers
+        ]
+        paragraphs = [element("p", None, sentence) for sentence in self.summary]
+        layers = table(f"Report on {self.name}", head, rows, (2, 4, 5))
+        return html_of(element("div", None, *paragraphs, layers))

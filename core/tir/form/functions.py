@@ -27,7 +27,7 @@ from typing import Any
 
 from .scalar_semantics import round_float32, wrapper
 
-__all__ = ["FUNCTIONS", "Function"]
+__all__ = ["FUNCTIONS", "Function", "register_float32_value"]
 
 Value = Any
 Interval = tuple[int, int]
@@ -74,15 +74,27 @@ def _rounded(exact: Callable[..., float]) -> Callable[[str], Callable[..., float
     return lambda dtype: exact if dtype == "float64" else lambda *args: round_float32(exact(*args))
 
 
+_FLOAT32_VALUES: dict[str, Callable[[], Callable[..., float]]] = {}
+"""Filled by `register_float32_value`."""
+
+
+def register_float32_value(name: str, value: Callable[[], Callable[..., float]]) -> None:
+    """Set what computes function ``name`` of float32. (`maths` does, which is written in the form that has functions.)
+
+    Args:
+        name: a function that is ``defined``.
+        value: returns the function of Python's floats, when it is first needed.
+    """
+    _FLOAT32_VALUES[name] = value
+
+
 def _defined(name: str, wide: Callable[..., float], arity: int = 1) -> Function:
     """A function that has a definition for float32; of float64 ``wide`` computes it."""
 
     def value(dtype: str) -> Callable[..., float]:
         if dtype != "float32":
             return wide
-        from ..maths import value_of  # it is written in the form that this is a part of
-
-        return value_of(name)
+        return _FLOAT32_VALUES[name]()
 
     return Function(arity, value, cost=16, defined=True)
 

@@ -12,11 +12,12 @@ The form itself keeps ``exp(x)``: this is what interpreter, evaluation and code 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ..form.exprs import Call, Expr, Imm, Select, Var
 from ..form.fields import operands
+from ..form.functions import register_float32_value
 from ..form.visit import rewrite, substitute
 from .angles import atan, cos, cos_far, sin, sin_far
 from .exponentials import cosh, erf, exp, exp_flushed, expm1, sinh, tanh
@@ -129,3 +130,7 @@ def _compile(expr: Expr, order: dict[Expr, int], steps: list[Any], count: list[i
 
 def _chosen(condition: bool, a: Any, b: Any) -> Any:
     return a if condition else b
+
+
+for _name in DEFINITIONS:
+    register_float32_value(_name, partial(value_of, _name))
