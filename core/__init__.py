@@ -17,14 +17,13 @@ from .support import late_binding
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .api import explain, installed_targets, plan, report, verify
     from .artifact import Artifact, load
     from .errors import UmaError
     from .hookspecs import TargetCode, hookimpl
     from .pipeline import build
     from .quantisation import quantize
     from .relay import IRModule
-    from .reports.asked import explain, installed_targets, verify
-    from .reports.overviews import plan, report
     from .runtime.state import SessionState
     from .targets import Alias, Attribute, Target, TargetKind
 
@@ -59,14 +58,14 @@ _WHERE = {
     "TargetKind": "targets",
     "UmaError": "errors",
     "build": "pipeline",
-    "explain": "reports.asked",
+    "explain": "api",
     "hookimpl": "hookspecs",
-    "installed_targets": "reports.asked",
+    "installed_targets": "api",
     "load": "artifact",
-    "plan": "reports.overviews",
+    "plan": "api",
     "quantize": "quantisation",
-    "report": "reports.overviews",
-    "verify": "reports.asked",
+    "report": "api",
+    "verify": "api",
 }
 
 

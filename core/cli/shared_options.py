@@ -262,8 +262,8 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     from ..artifact.archive import is_artifact
 
     if is_artifact(args.model):
+        from ..api import refuse_options
         from ..artifact import load
-        from ..reports.asked import refuse_options
 
         refuse_options([f"--{name.replace('_', '-')}" for name in _BUILD_OPTIONS if getattr(args, name, None)])
         return load(args.model)

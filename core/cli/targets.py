@@ -88,7 +88,7 @@ def _words(attribute: Attribute) -> str:
 
 
 def _list(host: PluginHost, out: Output) -> int:
-    from ..reports.asked import installed_targets
+    from ..api import installed_targets
     from ..targets.kind import COMPOSITE
 
     found = installed_targets(host)

@@ -92,7 +92,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..reports.asked import check_options, verify_loaded
+    from ..api import check_options, verify_loaded
     from ..verification.rounding_error import FORMULA
     from ..verification.samples import LABELS
 

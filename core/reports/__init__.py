@@ -1,6 +1,6 @@
 """Explanations and reports of a build: placement with reasons, costs, memory, traces and the report page.
 
-`asked` has the functions of the Python API: `explain`, `verify`, `installed_targets`. `explain`, with `layers` and
-`costs`, says where each op runs and why; `command_listing` decodes command streams; `limits` names the buffers that
-exceed a limit; `chrome_trace` shows a run as tracks; `report` is the page with all of it.
+`explain`, with `layers` and `costs`, says where each op runs and why; `command_listing` decodes command streams;
+`limits` names the buffers that exceed a limit; `chrome_trace` shows a run as tracks; `report` is the page with all of
+it, and `overviews` makes it, and plans.
 """

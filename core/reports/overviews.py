@@ -1,4 +1,4 @@
-"""``uma.report`` and ``uma.plan``: the results of the commands of these names, as typed records."""
+"""The report on a model or artifact, and the cheapest placement of a model."""
 
 from __future__ import annotations
 
@@ -7,83 +7,33 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
-from ..lowering.build_targets import Members, TargetLike
+from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
-from ..options import BuildKeywords, BuildOptions
 from ..partition import Collage, SavedPlan, plan_record
 from ..pipeline.contest import Contest, best_plan
 from ..pipeline.driver import finish_build, start_build
-from ..pipeline.kept_model import KeptModel, try_kept_model
-from ..pipeline.loading import LoadedModel, Model
+from ..pipeline.kept_model import KeptModel
+from ..pipeline.loading import LoadedModel
 from ..pipeline.memory_limit import require_ram
 from ..support.argument_checks import path_of
-from ..support.float_environment import default_mode
-from ..support.formatting import format_value
 from ..support.html import element, html_of, table
 from ..support.json_record import to_json
 from ..support.regular_files import write_whole
-from .asked import artifact_asked, installed_plugins, read_asked
 from .explain import explain
 from .placement_report import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
-from .report import Measured, Report, check_output, make_report
+from .report import Measured, Report, make_report
 from .timeline import timeline_svg
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-__all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "plan", "report", "report_on", "save_text"]
+__all__ = ["PROFILED_RUNS", "PlacementPlan", "make_plan", "report_on", "save_text"]
 
 PROFILED_RUNS = 10
 """How many runs a report with a profile measures."""
-
-
-def report(
-    model: Model | Artifact,
-    target: TargetLike | None = None,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    profile: bool = False,
-    compiled: bool = True,
-    **options: Unpack[BuildKeywords],
-) -> Report:
-    """Report on a model or an artifact: targets, layers, memory, and the reasons why layers are not on accelerators.
-
-    Args:
-        model: as for `uma.build`; or an artifact, or its path.
-        target: as for `uma.build`; of an artifact it is known, as are all options of its build.
-        output: the file that the report is written to: a page (.html), or the same as .json, .csv or .md.
-        profile: also run the model on random inputs, for times and cycles. This executes its code.
-        compiled: compile the model, for the sizes of code and stack.
-        options: see `uma.options.BuildOptions`; ``weights`` and ``dump`` have no effect here.
-
-    Returns:
-        The report; `Report.html` is the page.
-
-    Raises:
-        UsageError: as for `uma.build`; or a model has no target, an artifact is given with an option of the build, the
-            file cannot be written, or a profile is asked for without compiling.
-        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and
-            `Artifact.profile`.
-    """
-    if output is not None:
-        check_output(path_of(output, "a report"))
-    asked = BuildOptions.read("report", options)
-    with default_mode():
-        artifact, kept = artifact_asked(model, target, asked), None
-        if artifact is None:
-            _, kept = read_asked(model, target, asked)
-        else:
-            kept, _ = try_kept_model(artifact, asked.plugins or installed_plugins())
-        made = report_on(artifact, kept, profile=profile, compiled=compiled)
-    if output is not None:
-        made.save(output)
-    return made
 
 
 def report_on(
@@ -99,12 +49,12 @@ def report_on(
     Args:
         artifact: it; None for a model, which is built.
         kept: the model with its targets; None where an artifact keeps none.
-        profile, compiled: as for `report`.
+        profile, compiled: as for `uma.report`.
         progress: told of each part of the work that begins.
 
     Raises:
         UsageError: a profile is asked for without compiling.
-        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `report`.
+        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.report`.
     """
     if profile and not compiled:
         what = "a profile runs the model, and it is not to be compiled"
@@ -134,7 +84,7 @@ def report_on(
 
 @dataclass(frozen=True)
 class PlacementPlan:
-    """The cheapest placement of a model, as `plan` returns it. Give `partitioner` to `uma.build` to repeat it.
+    """The cheapest placement of a model, as `uma.plan` returns it. Give `partitioner` to `uma.build` to repeat it.
 
     Args:
         name: of the model.
@@ -183,36 +133,10 @@ class PlacementPlan:
         return html_of(element("div", None, parts, others))
 
 
-def plan(model: Model, target: TargetLike, **options: Unpack[BuildKeywords]) -> PlacementPlan:
-    """Find the cheapest placement of a model's ops on its targets. Kernels of hosts may be compiled and timed here.
-
-    Args:
-        model, target: as for `uma.build`.
-        options: see `uma.options.BuildOptions`; ``max_ram``, ``weights`` and ``dump`` have no effect here.
-            ``partition`` is the partitioner with its arguments, such as a table of costs; by default ``Collage()``.
-
-    Returns:
-        The plan.
-
-    Raises:
-        UsageError: as for `uma.build`; or ``partition`` is another partitioner, or the model was lowered already.
-        ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
-    """
-    asked = BuildOptions.read("plan", {"partition": Collage(), **options})
-    if not isinstance(asked.partition, Collage):
-        what = f"{format_value(asked.partition)} makes no plan"
-        raise UsageError(what, hint="give a uma.partition.Collage, or leave out partition")
-    if artifact_asked(model) is not None:
-        raise UsageError("an artifact is placed already", hint="give the model's file")
-    with default_mode():
-        _, kept = read_asked(model, target, asked)
-        return make_plan(kept.loaded, kept.members)[0]
-
-
 def make_plan(
     loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None = None
 ) -> tuple[PlacementPlan, Contest]:
-    """Return the plan of a model that was read, and what came of building several plans. For errors see `plan`.
+    """Return the plan of a model that was read, and what came of building several plans. For errors see `uma.plan`.
 
     Args:
         loaded: the model.

@@ -14,11 +14,11 @@ from tests._support.reports import HOSTILE, Page
 from tests._support.small_models import NET, PAIR
 
 import uma as package
+from uma.api import InstalledTargets
 from uma.errors import ModelError, PluginError, UsageError
 from uma.partition import Collage, SavedPlan, place
 from uma.plugins import PluginHost
 from uma.relay import TensorType, Var, call
-from uma.reports.asked import InstalledTargets
 from uma.reports.overviews import PlacementPlan
 from uma.reports.report import Report
 from uma.runtime.tensors import UnknownNameError

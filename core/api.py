@@ -1,4 +1,4 @@
-"""``uma.explain``, ``uma.verify`` and ``uma.installed_targets``: the output of these commands as typed results."""
+"""The functions of `uma` that return typed results: explain, verify, report, plan and installed_targets."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..artifact import Artifact, load
-from ..artifact.archive import is_artifact
-from ..artifact.footprint import footprint
-from ..errors import PluginError, UsageError
-from ..lowering.build_targets import Members, TargetLike, resolve_targets
-from ..lowering.graph_queries import has_loops
-from ..options import BuildKeywords, BuildOptions
-from ..pipeline.driver import build_loaded
-from ..pipeline.kept_model import KeptModel, read_kept_model
-from ..pipeline.loading import LoadedModel, Model, read_model
-from ..pipeline.memory_limit import require_ram
-from ..plugins import PluginHost
-from ..program import Program
-from ..relay.module import IRModule
-from ..runtime.open_shapes import OpenShapes
-from ..support.float_environment import default_mode
-from ..support.formatting import format_value
-from ..support.html import html_of, table
-from ..targets import Alias, TargetKind
-from ..targets.kind import COMPOSITE
-from ..targets.parsing import COMPOSITE_KIND
-from ..targets.project import project_targets
-from ..verification.dynamic import verify_open
-from ..verification.index_inputs import index_extents
-from ..verification.models import verify as compare
-from ..verification.reference_runtimes import ORACLES, kept_states
-from ..verification.results import Verification
-from ..verification.samples import SAMPLES_EMULATED, check_count, data_set, filled
-from .explain import Explanation, explain_loaded
+from .artifact import Artifact, load
+from .artifact.archive import is_artifact
+from .artifact.footprint import footprint
+from .errors import PluginError, UsageError
+from .lowering.build_targets import Members, TargetLike, resolve_targets
+from .lowering.graph_queries import has_loops
+from .options import BuildKeywords, BuildOptions
+from .partition import Collage
+from .pipeline.driver import build_loaded
+from .pipeline.kept_model import KeptModel, read_kept_model, try_kept_model
+from .pipeline.loading import LoadedModel, Model, read_model
+from .pipeline.memory_limit import require_ram
+from .plugins import PluginHost
+from .program import Program
+from .relay.module import IRModule
+from .reports.explain import Explanation, explain_loaded
+from .reports.overviews import PlacementPlan, make_plan, report_on
+from .reports.report import Report, check_output
+from .runtime.open_shapes import OpenShapes
+from .support.argument_checks import path_of
+from .support.float_environment import default_mode
+from .support.formatting import format_value
+from .support.html import html_of, table
+from .targets import Alias, TargetKind
+from .targets.kind import COMPOSITE
+from .targets.parsing import COMPOSITE_KIND
+from .targets.project import project_targets
+from .verification.dynamic import verify_open
+from .verification.index_inputs import index_extents
+from .verification.models import verify as compare
+from .verification.reference_runtimes import ORACLES, kept_states
+from .verification.results import Verification
+from .verification.samples import SAMPLES_EMULATED, check_count, data_set, filled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,13 +49,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InstalledTargets",
-    "artifact_asked",
     "check_options",
     "explain",
     "installed_plugins",
     "installed_targets",
-    "read_asked",
+    "plan",
     "refuse_options",
+    "report",
+    "resolve_artifact",
+    "resolve_model",
     "verify",
     "verify_loaded",
 ]
@@ -80,7 +86,7 @@ def explain(
         RequirementError, PluginError, ToolchainError: as for `uma.build`.
     """
     with default_mode():
-        _, kept = read_asked(model, target, BuildOptions.read("explain", options))
+        _, kept = resolve_model(model, target, BuildOptions.read("explain", options))
         return explain_loaded(kept.loaded, kept.members, count=count, brought=True)
 
 
@@ -120,88 +126,28 @@ def verify(
     if against != "builtin" and against not in ORACLES:
         raise UsageError(f"{format_value(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
     check_options(samples, step_limit_s)
-    asked = BuildOptions.read("verify", options)
+    build_options = BuildOptions.read("verify", options)
     is_file = isinstance(model, (str, os.PathLike)) and not is_artifact(model)
     file = Path(os.fspath(model)) if is_file and isinstance(model, (str, os.PathLike)) else None
     if against != "builtin" and file is None:
         raise UsageError(f"{against} reads model files alone", hint="give the path of one")
     with default_mode():
-        artifact, kept = read_asked(model, target, asked)
+        artifact, kept = resolve_model(model, target, build_options)
         if artifact is None:
             artifact = build_loaded(kept.loaded, kept.members)
-            if asked.max_ram is not None:
-                require_ram(artifact.record, footprint(artifact.record), asked.max_ram)
+            if build_options.max_ram is not None:
+                require_ram(artifact.record, footprint(artifact.record), build_options.max_ram)
         return verify_loaded(
             kept.loaded,
             artifact,
             kept.members,
             inputs or {},
             file=file,
-            states=asked.states or {},
+            states=build_options.states or {},
             samples=samples,
             against=against,
             step_limit_s=step_limit_s,
         )
-
-
-def read_asked(
-    model: Model | Artifact, target: TargetLike | None, options: BuildOptions
-) -> tuple[Artifact | None, KeptModel]:
-    """Return the artifact, if ``model`` is one or its path, else None; and the model that it is built from.
-
-    Args:
-        model, target: as for `uma.build`.
-        options: of the build.
-
-    Raises:
-        UsageError: a model has no target, or an artifact is given with an option of the build; or as for `read_model`.
-        ModelError, RequirementError, PluginError, ToolchainError: as for `read_model` and `read_kept_model`.
-    """
-    host = options.plugins or installed_plugins()
-    if (artifact := artifact_asked(model, target, options)) is not None:
-        return artifact, read_kept_model(artifact, host)
-    assert not isinstance(model, Artifact)
-    if target is None:
-        raise UsageError("a model needs a target", hint='for example target="c"; only an artifact has one already')
-    members = resolve_targets(target, host, options.partition)
-    return None, KeptModel(read_model(model, members, options), members)
-
-
-def artifact_asked(
-    model: Model | Artifact, target: TargetLike | None = None, options: BuildOptions | None = None
-) -> Artifact | None:
-    """Return the artifact that ``model`` is, or is the path of; None for a model.
-
-    Args:
-        model: as for `verify`.
-        target, options: of its build; an artifact records them.
-
-    Raises:
-        UsageError, ModelError: as for `refuse_options` and `uma.load`.
-    """
-    if not isinstance(model, Artifact) and not (isinstance(model, (str, os.PathLike)) and is_artifact(model)):
-        return None
-    names = [] if options is None else list(options.changed)
-    refuse_options(names if target is None else [*names, "target"])
-    return model if isinstance(model, Artifact) else load(model)
-
-
-def refuse_options(names: Collection[str]) -> None:
-    """UsageError if options of a build, of these names, come with an artifact."""
-    if names:
-        what = "an artifact is built already"
-        raise UsageError(what, hint=f"leave out {', '.join(names)}; the artifact records how it was built")
-
-
-def check_options(samples: int | None, step_limit_s: float) -> None:
-    """That samples and the limit of a step make sense, before anything is built.
-
-    Raises:
-        UsageError: they do not.
-    """
-    check_count(samples)
-    if not step_limit_s > 0:
-        raise UsageError(f"a step limit of {step_limit_s:g} is no time", hint="give a positive number of seconds")
 
 
 def verify_loaded(
@@ -265,6 +211,135 @@ def verify_loaded(
         progress=progress,
         step_limit_s=step_limit_s,
     )
+
+
+def report(
+    model: Model | Artifact,
+    target: TargetLike | None = None,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    profile: bool = False,
+    compiled: bool = True,
+    **options: Unpack[BuildKeywords],
+) -> Report:
+    """Report on a model or an artifact: targets, layers, memory, and the reasons why layers are not on accelerators.
+
+    Args:
+        model: as for `uma.build`; or an artifact, or its path.
+        target: as for `uma.build`; of an artifact it is known, as are all options of its build.
+        output: the file that the report is written to: a page (.html), or the same as .json, .csv or .md.
+        profile: also run the model on random inputs, for times and cycles. This executes its code.
+        compiled: compile the model, for the sizes of code and stack.
+        options: see `uma.options.BuildOptions`; ``weights`` and ``dump`` have no effect here.
+
+    Returns:
+        The report; `Report.html` is the page.
+
+    Raises:
+        UsageError: as for `uma.build`; or a model has no target, an artifact is given with an option of the build, the
+            file cannot be written, or a profile is asked for without compiling.
+        ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and
+            `Artifact.profile`.
+    """
+    if output is not None:
+        check_output(path_of(output, "a report"))
+    build_options = BuildOptions.read("report", options)
+    with default_mode():
+        artifact, kept = resolve_artifact(model, target, build_options), None
+        if artifact is None:
+            _, kept = resolve_model(model, target, build_options)
+        else:
+            kept, _ = try_kept_model(artifact, build_options.plugins or installed_plugins())
+        result = report_on(artifact, kept, profile=profile, compiled=compiled)
+    if output is not None:
+        result.save(output)
+    return result
+
+
+def plan(model: Model, target: TargetLike, **options: Unpack[BuildKeywords]) -> PlacementPlan:
+    """Find the cheapest placement of a model's ops on its targets. Kernels of hosts may be compiled and timed here.
+
+    Args:
+        model, target: as for `uma.build`.
+        options: see `uma.options.BuildOptions`; ``max_ram``, ``weights`` and ``dump`` have no effect here.
+            ``partition`` is the partitioner with its arguments, such as a table of costs; by default ``Collage()``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UsageError: as for `uma.build`; or ``partition`` is another partitioner, or the model was lowered already.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
+    """
+    build_options = BuildOptions.read("plan", {"partition": Collage(), **options})
+    if not isinstance(build_options.partition, Collage):
+        what = f"{format_value(build_options.partition)} makes no plan"
+        raise UsageError(what, hint="give a uma.partition.Collage, or leave out partition")
+    if resolve_artifact(model) is not None:
+        raise UsageError("an artifact is placed already", hint="give the model's file")
+    with default_mode():
+        _, kept = resolve_model(model, target, build_options)
+        return make_plan(kept.loaded, kept.members)[0]
+
+
+def resolve_model(
+    model: Model | Artifact, target: TargetLike | None, options: BuildOptions
+) -> tuple[Artifact | None, KeptModel]:
+    """Return the artifact, if ``model`` is one or its path, else None; and the model that it is built from.
+
+    Args:
+        model, target: as for `uma.build`.
+        options: of the build.
+
+    Raises:
+        UsageError: a model has no target, or an artifact is given with an option of the build; or as for `read_model`.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `read_model` and `read_kept_model`.
+    """
+    host = options.plugins or installed_plugins()
+    if (artifact := resolve_artifact(model, target, options)) is not None:
+        return artifact, read_kept_model(artifact, host)
+    assert not isinstance(model, Artifact)
+    if target is None:
+        raise UsageError("a model needs a target", hint='for example target="c"; only an artifact has one already')
+    members = resolve_targets(target, host, options.partition)
+    return None, KeptModel(read_model(model, members, options), members)
+
+
+def resolve_artifact(
+    model: Model | Artifact, target: TargetLike | None = None, options: BuildOptions | None = None
+) -> Artifact | None:
+    """Return the artifact that ``model`` is, or is the path of; None for a model.
+
+    Args:
+        model: as for `verify`.
+        target, options: of its build; an artifact records them.
+
+    Raises:
+        UsageError, ModelError: as for `refuse_options` and `uma.load`.
+    """
+    if not isinstance(model, Artifact) and not (isinstance(model, (str, os.PathLike)) and is_artifact(model)):
+        return None
+    names = [] if options is None else list(options.changed)
+    refuse_options(names if target is None else [*names, "target"])
+    return model if isinstance(model, Artifact) else load(model)
+
+
+def refuse_options(names: Collection[str]) -> None:
+    """UsageError if options of a build, of these names, come with an artifact."""
+    if names:
+        what = "an artifact is built already"
+        raise UsageError(what, hint=f"leave out {', '.join(names)}; the artifact records how it was built")
+
+
+def check_options(samples: int | None, step_limit_s: float) -> None:
+    """That samples and the limit of a step make sense, before anything is built.
+
+    Raises:
+        UsageError: they do not.
+    """
+    check_count(samples)
+    if not step_limit_s > 0:
+        raise UsageError(f"a step limit of {step_limit_s:g} is no time", hint="give a positive number of seconds")
 
 
 @dataclass(frozen=True)
@@ -333,6 +408,6 @@ def installed_targets(plugins: PluginHost | None = None) -> InstalledTargets:
 
 def installed_plugins() -> PluginHost:
     """Return the installed plugins, looked up now: commands replace `default_host` for their own time."""
-    from ..plugins import default_host
+    from .plugins import default_host
 
     return default_host()
