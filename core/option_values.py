@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from .errors import UsageError
 from .support.argument_checks import check_mapping, path_of
+from .support.c_text import c_identifier
 from .support.formatting import format_value
 from .support.import_budget import IMPORT_LIMIT
 from .support.io_forms import IO_FORMS, IoForm
@@ -152,8 +153,6 @@ def check_weights(value: object) -> WeightsForm:
 
 
 def check_name(value: object) -> str | None:
-    from .codegen.names import c_identifier
-
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{format_value(value)} is no name for a model", hint="give a C identifier, as a str")
     if value is not None and c_identifier(value) != value:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..codegen.traced import TRACED_STEPS, traced_steps_text
 from ..contract.drivers import Library, PartCounters
 from ..errors import ModelError, ToolchainError, UsageError
 from ..runtime.peaks import Peaks, measured_peaks
@@ -24,6 +23,7 @@ from ..toolchain.libraries import require_library
 from ..toolchain.origins import NO_ORIGINS, Origins
 from ..toolchain.stack import Measured
 from .record import ArtifactRecord, HostRecord, TensorRecord
+from .trace_hooks import TRACED_STEPS, traced_steps_text
 
 if TYPE_CHECKING:
     from ..runtime.emulator import EmulatedModel

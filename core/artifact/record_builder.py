@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..codegen.devices import CORE_BUSES, Device
+from ..contract.devices import CORE_BUSES, Device
+from ..lowering.mac_count import Work
 from ..partition import Placement
 from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation, Rows
 from ..program.control_flow import blocks, condition_uses, extended
@@ -29,22 +29,7 @@ from .record import (
     TensorRecord,
 )
 
-__all__ = ["Work", "buffer_records", "call_records", "device_record", "requantize_record", "tensor_records"]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a call does of the model.
-
-    Args:
-        op: the name of the op that most of it is.
-        shape: of its first result, as the model has it.
-        macs: the model's multiply-accumulates that it computes.
-    """
-
-    op: str
-    shape: tuple[int, ...]
-    macs: int
+__all__ = ["buffer_records", "call_records", "device_record", "requantize_record", "tensor_records"]
 
 
 def tensor_records(

@@ -15,10 +15,10 @@ from .output import Output
 from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 
 if TYPE_CHECKING:
-    from ..codegen.devices import Device
+    from ..contract.devices import Device
     from ..contract.drivers import Register
-    from ..runtime.replay import Difference
     from ..runtime.traces import Entry, Place, Trace
+    from ..verification.trace_replay import Difference
 
 __all__ = ["add"]
 
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _play(args: argparse.Namespace, trace: Trace, device: Device, record: dict[str, Any], out: Output) -> int:
-    from ..runtime.replay import replay
+    from ..verification.trace_replay import replay
 
     out.step(f"play it back on {device.kind}, {device.impl}")
     found = replay(trace, args.device, device)
@@ -98,7 +98,7 @@ def _error(trace: Trace, difference: Difference) -> VerificationError:
 
 def _device(args: argparse.Namespace) -> Device:
     """The accelerator that is asked for, without a host."""
-    from ..codegen.devices import Device
+    from ..contract.devices import Device
     from ..lowering.build_targets import Member
     from ..targets import parse_target
     from ..targets.kind import COMPOSITE

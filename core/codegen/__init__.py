@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..support.c_text import c_comment, c_identifier, c_string
 from .kernel import kernel_source
 from .model import ModelFiles, emit_model
-from .names import c_comment, c_identifier, c_string
 
 __all__ = ["ModelFiles", "c_comment", "c_identifier", "c_string", "emit_model", "kernel_source"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..contract.devices import Device, Slot
 from ..contract.drivers import Routine
 from ..program import Buffer, Call, Plan, Program
 from ..program.relocate import base_buffers
@@ -13,7 +14,7 @@ from ..program.row_schedule import Move, chains, events
 from ..program.streamed_inputs import Stream, streams
 from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
-from .devices import Device, Slot, slots
+from .device_tables import slots
 from .externs import extern_source, takes_bases
 from .functions import function_texts
 from .header import Port, ports, taken

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ..contract.devices import Slot
 from ..program import Plan, Program
 from ..tir.form.dtype import computes, is_float, is_signed
-from .devices import Slot
 from .header import Port, taken
 
 __all__ = ["example_text"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..support.c_text import C_TYPES
 from ..tir.form.dtype import bits, bounds, is_float, is_signed, itemsize
 from ..tir.form.exprs import flat_element
 from ..tir.form.functions import FUNCTIONS
@@ -41,7 +42,6 @@ from ..tir.rewrites.simplify import simplify_within
 __all__ = [
     "CHOICE",
     "C_FUNCTIONS",
-    "C_TYPES",
     "OPERATORS",
     "PRIMARY",
     "SUFFIXES",
@@ -51,14 +51,6 @@ __all__ = [
     "Printer",
     "Text",
 ]
-
-C_TYPES = {
-    "bool": "bool",
-    **{f"{sign}int{size}": f"{sign}int{size}_t" for sign in ("", "u") for size in (8, 16, 32, 64)},
-    "float16": "uint16_t",
-    "float32": "float",
-    "float64": "double",
-}
 
 SUFFIXES = {
     **{f"{sign}int{size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (8, 16, 32, 64)},

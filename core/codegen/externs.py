@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ..contract.drivers import Routine
 from ..relay.extern import Extern
+from ..support.c_text import C_TYPES
 from ..tir.form.ctext import fill, placeholders
 from ..tir.form.nodes import HOST_SCOPES, Param
-from .expressions import C_TYPES
 
 __all__ = ["bases_table", "extern_source", "takes_bases"]
 

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from ..support.c_text import C_TYPES
 from ..tir.form.dtype import is_float
 from ..tir.form.nodes import INDEX, Alloc, Bind, Buffer, Call, Expr, For, Imm, PrimFunc, Seq, Stmt, Var
 from ..tir.form.visit import buffers, child_statements, operands, rebuild, variables, walk
 from ..tir.maths import definition, is_defined
 from ..tir.proofs.intervals import Bounds
-from .expressions import C_TYPES, Printer
+from .expressions import Printer
 from .kernel import Writer
 from .vectors import BY_LANES, VectorLoop, VectorPrinter
 

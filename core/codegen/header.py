@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ..contract.devices import Slot
 from ..program import Buffer, Plan, Program, Stream, streams
-from .devices import Slot
-from .kernel import C_TYPES
-from .names import c_comment, c_identifier
+from ..support.c_text import C_TYPES, c_comment, c_identifier
 from .units import Unit
 from .weights import Weights, weights_header
 

@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import InternalError
+from ..support.c_text import C_TYPES
 from ..support.interning import cached_on_node
 from ..tir.form.ctext import fill, placeholders
 from ..tir.form.dtype import is_float, itemsize
@@ -73,7 +74,7 @@ from ..tir.proofs.accumulator_bounds import exact_sums
 from ..tir.proofs.intervals import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
-from .expressions import C_TYPES, Printer
+from .expressions import Printer
 from .ranges import Handed, Ranges, has_ranges
 from .registers import Registers
 from .vectors import VectorLoop, headers

@@ -12,23 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from ..contract.devices import Device, fields_of, targets
 from ..errors import InternalError, PluginError
 from ..program import Plan, Program, relocate
 from ..program.control_flow import has_control
+from ..support.c_text import c_identifier, weights_array
 from ..support.weights_forms import WeightsForm
 from ..tir.form.visit import uses_device
-from .devices import Device, device_files, fields_of, slots, targets
+from .device_tables import device_files, slots
 from .emission import Emission
 from .entry import entry_text
 from .example import example_text
 from .executors import EXECUTORS
 from .header import header_text
-from .names import c_identifier
 from .profile import profile_text
 from .source import source_text
 from .stepwise import stepwise_text
 from .units import Own, units_of
-from .weights import array_text, assemble, assembly_text
+from .weights import assemble, assembly_text
 
 __all__ = ["ModelFiles", "emit_model"]
 
@@ -143,7 +144,7 @@ def emit_model(
         others += model.own.sources
     if weights.data and weights_form == "array":
         others.append(f"{name}_weights.c")
-        contents[others[0]] = array_text(name, weights)
+        contents[others[0]] = weights_array(name, weights.data, weights.alignment)
     elif weights.data:
         contents[f"{name}_weights.bin"] = weights.data
         if weights_form == "assembly":

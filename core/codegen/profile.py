@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .devices import Slot
+from ..contract.devices import Slot
 from .entry import entry_function
 from .weights import Weights
 

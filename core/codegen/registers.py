@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import InternalError
+from ..support.c_text import C_TYPES
 from ..tir.form.exprs import flat_element
 from ..tir.form.nodes import Buffer, Expr, Imm, PrimFunc, View
 from ..tir.form.visit import accesses, walk
 from ..tir.proofs.affine import affine
 from ..tir.proofs.lanes import register_faults, register_lanes
-from .expressions import C_TYPES, SUFFIXES
+from .expressions import SUFFIXES
 
 __all__ = ["Registers", "stored"]
 

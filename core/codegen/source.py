@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .devices import CORE_BUSES, device_tables
+from ..contract.devices import CORE_BUSES
+from ..support.c_text import c_string
+from .device_tables import device_tables
 from .emission import Emission
 from .executors import Executor
 from .header import Port, float_literal, int32_literal, run_parameters
 from .invoke import invoke_text
-from .names import c_string
 from .streams import taking_text
 from .weights import fill_byte, loading_text
 

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..contract.code import TargetCode
+from ..contract.devices import Device
 from ..errors import PluginError, UsageError
 from ..program import Program
+from ..support.c_text import C_TYPES
 from ..support.compiler_flags import refused_file_names
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
-from .devices import Device
 from .functions import function_texts
-from .kernel import C_TYPES, headers, kernel_prototype, kernel_source
+from .kernel import headers, kernel_prototype, kernel_source
 
 __all__ = ["Own", "Unit", "prefix_of", "units_of"]
 

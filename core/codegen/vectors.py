@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InternalError
+from ..support.c_text import C_TYPES
 from ..tir.form.dtype import bits, bounds, is_float, is_signed, itemsize
 from ..tir.form.exprs import flat_element
 from ..tir.form.nodes import (
@@ -44,7 +45,7 @@ from ..tir.proofs.affine import affine
 from ..tir.proofs.intervals import Bounds, Interval, fits
 from ..tir.proofs.lanes import register_lanes
 from ..tir.rewrites.simplify import simplify_within
-from .expressions import C_FUNCTIONS, C_TYPES, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text
+from .expressions import C_FUNCTIONS, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text
 from .registers import stored
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..artifact.record_builder import Work
 from ..program import Program
 from ..program.program import arguments
 from ..relay.expr import Call, Expr, Function, GlobalVar, macs_of
@@ -15,7 +14,7 @@ from ..relay.types import TupleType, Type, tensor_type
 from ..relay.visit import post_order
 from .fuse import is_view
 
-__all__ = ["StepsOf", "called_function", "work_of"]
+__all__ = ["StepsOf", "Work", "called_function", "work_of"]
 
 BuffersOf = Callable[[Expr], "tuple[str, ...] | None"]
 """The buffers of a program that hold the value of an expression."""
@@ -56,6 +55,21 @@ def called_function(module: IRModule, call: Call) -> Function | None:
     """What a call of ``main`` of a fused module computes: a kernel, or a region; None for loops."""
     function = module.functions[call.op] if isinstance(call.op, GlobalVar) else call.op
     return function if isinstance(function, Function) else None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call does of the model.
+
+    Args:
+        op: the name of the op that most of it is.
+        shape: of its first result, as the model has it.
+        macs: the model's multiply-accumulates that it computes.
+    """
+
+    op: str
+    shape: tuple[int, ...]
+    macs: int
 
 
 @dataclass(frozen=True)

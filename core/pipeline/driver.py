@@ -30,8 +30,8 @@ from ..artifact.record_builder import (
     requantize_record,
     tensor_records,
 )
-from ..codegen.devices import Device
 from ..codegen.model import emit_model
+from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..hookspecs import Library, TargetCode
 from ..lowering.build_targets import Members, TargetLike, resolve_targets

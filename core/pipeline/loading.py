@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..codegen.names import c_identifier
 from ..errors import ModelError, UsageError
 from ..frontends.model import HYBRID
 from ..frontends.state_pairs import keep_states
@@ -22,6 +21,7 @@ from ..partition import RoundingOptIn
 from ..program import Program
 from ..relay.module import IRModule
 from ..support.argument_checks import path_of
+from ..support.c_text import c_identifier
 from ..support.io_forms import IO_FORMS
 from .custom_importers import CustomImporters
 from .dump import SUFFIX, print_form, read_dump

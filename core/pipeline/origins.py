@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..codegen.devices import Device
 from ..contract.code import TargetCode
+from ..contract.devices import Device
 from ..contract.drivers import Runtime
 from ..lowering.build_targets import Members
 from ..plugins import PluginEntry

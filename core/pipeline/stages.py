@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol
 
 from ..artifact.record import RowsRecord, StripsRecord
-from ..artifact.record_builder import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
 from ..lowering.build_targets import Members
@@ -24,7 +23,7 @@ from ..lowering.fuse import fuse, is_view
 from ..lowering.graph_queries import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
 from ..lowering.lower import KnownLoops, lower_tracing
-from ..lowering.mac_count import work_of
+from ..lowering.mac_count import Work, work_of
 from ..lowering.region_lowering import RegionLowering, label_of, regions_of
 from ..lowering.region_matches import Matches
 from ..lowering.sequence import Where, traced_sequence

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..codegen.devices import fields_of, targets
+from ..contract.devices import fields_of, targets
 from ..contract.drivers import Routine
 from ..lowering.build_targets import Member, Members
 from ..pipeline.driver import devices_of

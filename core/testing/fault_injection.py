@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ..artifact import Artifact
-from ..codegen.names import c_identifier
 from ..errors import ToolchainError, UsageError
+from ..support.c_text import c_identifier
 from ..toolchain.compile import CompilationError
 from ..toolchain.discovery import Compiler, find_compiler
 from ..toolchain.subprocesses import excerpt, run

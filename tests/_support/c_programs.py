@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from uma.codegen.functions import function_texts
-from uma.codegen.kernel import C_TYPES, headers, kernel_source
+from uma.codegen.kernel import headers, kernel_source
 from uma.codegen.ranges import Ranges, has_ranges
+from uma.support.c_text import C_TYPES
 from uma.tir.form.nodes import PrimFunc, RowForm
 from uma.tir.form.visit import uses_device
 

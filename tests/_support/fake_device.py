@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.contract.drivers import Implementation, Runtime
 from uma.program import Buffer, Call, Program, verify
 from uma.program.program import Role

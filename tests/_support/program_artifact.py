@@ -8,8 +8,8 @@ from typing import Any
 from uma.artifact.record import SCHEMA_VERSION
 from uma.artifact.record_builder import buffer_records, call_records, device_record, tensor_records
 from uma.codegen import emit_model
-from uma.codegen.devices import Device
 from uma.codegen.header import ports
+from uma.contract.devices import Device
 from uma.program import Program, plan
 from uma.support.json_record import to_json
 

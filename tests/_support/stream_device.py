@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.hookspecs import BitField, Blob, Extern, Implementation, LaunchQueue, Relocation, Routine, Runtime
 from uma.tir.form import nodes as tir
 

@@ -19,7 +19,7 @@ from uma.artifact import Artifact, PartCounts, load
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE
 from uma.artifact.record_verifier import first_error
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.contract.drivers import Clock, PartCounters
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call

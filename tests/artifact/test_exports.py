@@ -21,7 +21,7 @@ from tests._support.scale_artifact import artifact_of
 
 from uma.artifact import Artifact
 from uma.artifact.export.systems import SYSTEMS
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import UsageError
 
 ARM = "arm-none-eabi-"

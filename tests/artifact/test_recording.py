@@ -16,7 +16,7 @@ from tests._support.programs import kernel
 from tests._support.scale_artifact import FILES, METADATA, artifact_of
 
 from uma.artifact import Artifact
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import DeviceError, ToolchainError, UsageError
 from uma.runtime import helper_library
 from uma.runtime.recording import Recorder

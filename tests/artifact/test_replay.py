@@ -14,12 +14,12 @@ from tests._support.program_artifact import metadata_of
 from tests._support.programs import kernel
 from tests._support.scale_artifact import artifact_of
 
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.contract.drivers import Implementation, Register
 from uma.errors import DeviceError, ModelError, ToolchainError, UsageError
-from uma.runtime import replay as replaying
-from uma.runtime.replay import Replayed, replay
 from uma.runtime.traces import Trace, parse_trace, read_trace
+from uma.verification import trace_replay as replaying
+from uma.verification.trace_replay import Replayed, replay
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
 X = np.array([1, -2, 3, 2**30], np.int32)

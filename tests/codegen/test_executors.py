@@ -19,9 +19,9 @@ from tests._support.programs import interpret_program, kernel
 from tests.codegen.test_model_streams import QUEUES, sums
 
 from uma.codegen import ModelFiles, emit_model
-from uma.codegen.devices import Device
 from uma.codegen.executors import EXECUTORS, graph
 from uma.codegen.profile import HOOKS
+from uma.contract.devices import Device
 from uma.errors import ModelError
 from uma.program import Buffer, Call, Plan, Program, plan
 from uma.targets import TargetKind

@@ -30,7 +30,7 @@ from tests._support.row_programs import residual, row_forms
 from tests.codegen.test_model_streams import QUEUES, sums
 
 from uma.codegen import ModelFiles, emit_model
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.pipeline.io import with_io
 from uma.program import Program, by_rows, plan, verify, verify_plan
 

@@ -16,7 +16,7 @@ from tests._support.programs import kernel
 from uma.artifact import ClockRecord, PartsRecord
 from uma.artifact.record_builder import device_record
 from uma.codegen import ModelFiles, emit_model
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.contract.drivers import Clock, Implementation, PartCounters
 from uma.errors import InternalError, PluginError, UsageError
 from uma.program import Program, plan

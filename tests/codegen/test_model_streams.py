@@ -15,7 +15,7 @@ from tests._support.programs import kernel
 from tests._support.stream_programs import offloaded, waits, without
 
 from uma.codegen import ModelFiles, emit_model
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import InternalError, ModelError, PluginError
 from uma.hookspecs import BitField, LaunchQueue, Routine, Runtime
 from uma.program import Buffer, Call, Program, plan, verify, verify_plan

@@ -19,7 +19,7 @@ from tests._support.type_checkers import CHECKERS, type_faults
 import uma
 from uma import hookspecs
 from uma.cli import main
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import PluginError
 from uma.hookspecs import Claims, Cost, CustomLayer, CustomTensor, TargetCode
 from uma.lowering.build_targets import Members

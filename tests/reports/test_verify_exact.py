@@ -13,9 +13,9 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 from tests._support.plugins import module_of
 from tests._support.small_models import Uma
 
+from uma import api
 from uma.frontends.onnx import from_onnx
 from uma.relay import Call, Function, IRModule, TensorType, Var, call
-from uma.reports import asked
 from uma.verification.exact_outputs import ExactOutput, compare_exactly, exact_outputs
 from uma.verification.reference_runtimes import Oracle
 
@@ -100,7 +100,7 @@ def net(uma: Uma) -> int:
 def test_another_runtime_that_is_off_by_a_step_is_no_fault_of_ours(
     uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1)))
+    monkeypatch.setitem(api.ORACLES, "onnxruntime", other_runtime((net, 1)))
     done = uma(*VERIFY)
     assert (done.code, done.err) == (0, "")
     index = [int(i) for i in np.unravel_index(net, SHAPE)]
@@ -116,7 +116,7 @@ def test_another_runtime_that_is_off_by_a_step_is_no_fault_of_ours(
 
 
 def test_floats_behind_a_quantisation(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1), (net, 1), floats=True))
+    monkeypatch.setitem(api.ORACLES, "onnxruntime", other_runtime((net, 1), (net, 1), floats=True))
     done = uma("verify", "floats.onnx", *VERIFY[2:])
     assert (done.code, done.err) == (0, "")
     assert "1 of 640 elements differ" in done.out and ".5 steps, a tie, which becomes " in done.out
@@ -132,7 +132,7 @@ def test_what_is_our_fault(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) 
         return [ExactOutput(values, values)]
 
     monkeypatch.setattr("uma.verification.models.exact_outputs", made_up)
-    monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1)))
+    monkeypatch.setitem(api.ORACLES, "onnxruntime", other_runtime((net, 1)))
     done = uma(*VERIFY)
     assert done.code == 7
     assert "differs from onnxruntime: 1 of 640 elements differ" in done.err
@@ -141,7 +141,7 @@ def test_what_is_our_fault(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_difference_of_which_nothing_is_known(uma: Uma, net: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uma.verification.models.exact_outputs", lambda literal, inputs: None)
-    monkeypatch.setitem(asked.ORACLES, "onnxruntime", other_runtime((net, 1)))
+    monkeypatch.setitem(api.ORACLES, "onnxruntime", other_runtime((net, 1)))
     done = uma(*VERIFY)
     assert done.code == 7 and "exact value" not in done.err
 

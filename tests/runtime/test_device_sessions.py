@@ -18,7 +18,7 @@ from tests._support import fake_device as fake
 from tests._support.programs import kernel
 
 from uma.codegen import emit_model
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
 from uma.runtime.native import DeviceInfo, NativeModel, Session

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ...contract.devices import Slot
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Wait
 from ...program.control_flow import blocks
 from ...program.program import arguments as passed
 from ...program.row_schedule import chain, positions_in_rows
+from ...support.c_text import C_TYPES, c_comment
 from ...tir.form import ctext
 from ...tir.form.nodes import PrimFunc
 from ..coherence import arrived
-from ..devices import Slot
 from ..emission import Emission
 from ..externs import bases_table
-from ..kernel import C_TYPES
-from ..names import c_comment
 from ..profile import HOOKS
 from ..rows import all_rows, called, printed_rows
 from ..streams import taken_row

@@ -19,6 +19,7 @@ from ...program.control_flow import blocks, has_control
 from ...program.program import arguments, parameters
 from ...program.row_schedule import chain, positions_in_rows
 from ...relay.extern import Kernel
+from ...support.c_text import C_TYPES, c_comment
 from ...tir.form import ctext
 from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc
 from ...tir.form.visit import uses_device
@@ -26,8 +27,7 @@ from ..coherence import arrived
 from ..emission import Emission
 from ..externs import bases_table
 from ..functions import function_texts
-from ..kernel import C_TYPES, headers, kernel_prototype, kernel_source
-from ..names import c_comment
+from ..kernel import headers, kernel_prototype, kernel_source
 from ..rows import all_rows, called, printed_rows
 from ..streams import taken_row
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...codegen.devices import CORE_BUSES, MMIO_BUS
+from ...contract.devices import CORE_BUSES, MMIO_BUS
 from ...errors import ToolchainError, UmaError, UsageError
 from ...hookspecs import Runtime
 from ...support.machines import Machine

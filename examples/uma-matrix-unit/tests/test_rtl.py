@@ -16,17 +16,17 @@ import pytest
 
 import uma
 from uma.cli import main
-from uma.codegen.devices import Device
+from uma.contract.devices import Device
 from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Library, Runtime
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
-from uma.runtime.replay import Replayed, replay
 from uma.runtime.traces import Trace, parse_trace, read_trace
 from uma.targets import Target
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.libraries import require_library
+from uma.verification.trace_replay import Replayed, replay
 from uma_matrix_unit import KIND, rtl, runtime
 
 PLUGINS = PluginHost(

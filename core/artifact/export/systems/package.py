@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....codegen.weights import array_of_assembly
 from ....errors import UsageError
+from ....support.c_text import weights_array
 from ...footprint import Footprint
 from ...record import ArtifactRecord, HostRecord
 from ..makefile import included_files
@@ -101,9 +102,26 @@ def firmware(artifact: Artifact) -> Firmware:
             made, content = name, artifact.files[name]
             if name == f"{record.name}_weights.S":
                 made = f"{record.name}_weights.c"
-                content = array_of_assembly(record.name, content, artifact.files[f"{record.name}_weights.bin"])
+                content = _array_from_assembly(record.name, content, artifact.files[f"{record.name}_weights.bin"])
             sources[made], flags[made] = content, meant_flags(host)
     return Firmware(sources, headers(artifact), flags)
+
+
+def _array_from_assembly(name: str, assembly: bytes, data: bytes) -> bytes:
+    """``NAME_weights.c`` of the same constants.
+
+    Args:
+        name: of the model.
+        assembly: ``NAME_weights.S``, as a build writes it.
+        data: what that includes.
+
+    Raises:
+        UsageError: it was not made so, and says no alignment.
+    """
+    alignment = re.search(rb"^ +\.balign ([1-9][0-9]{0,8})$", assembly, re.MULTILINE)
+    if alignment is None:
+        raise UsageError(f"{name}_weights.S does not say how the weights are aligned", hint="build the model again")
+    return weights_array(name, data, int(alignment[1])).encode()
 
 
 def headers(artifact: Artifact) -> dict[str, bytes]:

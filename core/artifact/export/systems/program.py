@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....codegen.kernel import C_TYPES
-from ....codegen.names import c_identifier
+from ....support.c_text import C_TYPES, c_identifier
 from ....support.io_forms import IoForm
 from ....tir.form.dtype import computes, is_float
 from ...record import ArtifactRecord, TensorRecord

@@ -14,20 +14,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..codegen.devices import CORE_BUSES, Device, device_files, device_tables, slots
+from ..codegen.device_tables import device_files, device_tables, slots
+from ..contract.devices import CORE_BUSES, Device
 from ..contract.drivers import Register
 from ..errors import DeviceError, ModelError, ToolchainError, UsageError
+from ..runtime.abi import Array, abi, aligned
+from ..runtime.devices import DeviceInfo, device_error
+from ..runtime.traces import Entry, Place, Trace
 from ..toolchain.cache import Cache, library_key, on_trial
 from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
-from .abi import Array, abi, aligned
-from .devices import DeviceInfo, device_error
-from .traces import Entry, Place, Trace
 
 __all__ = ["Difference", "Replayed", "replay"]
 
-_CSRC = Path(__file__).with_name("csrc")
+_CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SOURCE = "uma_replayed.c"
 _ALIGNMENT = 4096
 _GUARD_BYTES = 4096
