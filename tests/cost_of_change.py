@@ -152,7 +152,7 @@ LOOP_NODE = Change(
         Edit("core/tir/form/nodes.py", '    "PrimFunc",\n', '    "Remark",\n'),
         Edit(
             "core/tir/form/nodes.py",
-            "_MAX_PENDING = 255\n",
+            '_ROLES = ("input", "output", "constant", "workspace")\n',
             '''
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

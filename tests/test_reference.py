@@ -31,7 +31,7 @@ from uma import errors, hookspecs
 from uma.artifact import schema
 from uma.cli import _parser
 from uma.contract.passes import PHASES
-from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.converters import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.tflite.control import CONTROL
 from uma.frontends.tflite.convert import OPERATORS

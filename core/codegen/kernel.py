@@ -18,7 +18,6 @@ are waited for, the function counts the transfers of these.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -46,7 +45,6 @@ from ..tir.form.nodes import (
     If,
     Imm,
     Load,
-    Param,
     PrimFunc,
     Queue,
     Select,
@@ -74,14 +72,21 @@ from ..tir.proofs.accumulator_bounds import exact_sums
 from ..tir.proofs.intervals import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
+from .declarations import (
+    INDENT,
+    c_name,
+    declare_local,
+    find_row_buffers,
+    find_row_variables,
+    find_shared_names,
+    kernel_prototype,
+)
 from .expressions import Printer
 from .ranges import Handed, Ranges, has_ranges
 from .registers import Registers
 from .vectors import VectorLoop, headers
 
 __all__ = ["C_TYPES", "Writer", "headers", "kernel_prototype", "kernel_source"]
-
-_INDENT = "    "
 
 
 def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True, ranges: Ranges | None = None) -> str:
@@ -123,30 +128,8 @@ def _body(func: PrimFunc, ranges: Ranges | None) -> str:
     return Writer(func, writer.uneven).function() if writer.uneven else text
 
 
-def kernel_prototype(name: str, func: PrimFunc, *, in_threads: bool = False) -> str:
-    """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon; with
-    functions of ranges where it is run in threads."""
-    shared = _shared(func)
-    params = ["uma_threads *threads"] if in_threads else []
-    params += [_param(param, param.buffer.name in shared) for param in func.params]
-    params += [f"int32_t {_name(var)}" for var in _row_vars(func)]
-    on_device = uses_device(func)
-    if on_device:
-        params.insert(0, "uma_device *device")
-    start = f"{'int32_t' if on_device else 'void'} {name}"
-    prototype = f"{start}({', '.join(params)})"
-    if len(prototype) > 110:
-        prototype = f"{start}({','.join(f'{chr(10)}{_INDENT}{param}' for param in params)})"
-    return prototype
-
-
-# Beside keywords, these are what letters followed by digits may mean in C: functions of math.h, and macros that
-# compilers define when they are not asked for strict C.
 _FEW = 16
 """Iterations that gcc may unroll whole."""
-
-_PLAIN = re.compile(r"[a-z]+[0-9]+")
-_TAKEN = ("j0", "j1", "y0", "y1", "atan2", "exp2", "exp10", "expm1", "log2", "log10", "pow10", "i386", "mc68000")
 
 
 class Writer:
@@ -176,12 +159,12 @@ class Writer:
         for part in statements(func.body):
             if isinstance(part, Wait):
                 self.pending[part.queue] = max(self.pending[part.queue], part.pending)
-        self.counts = {queue: _name(Var(fresh_name(queue.name, self.names))) for queue in counted}
+        self.counts = {queue: c_name(Var(fresh_name(queue.name, self.names))) for queue in counted}
         self.uneven: dict[Queue, None] = {}
         self.shared = shared(func)
         self.registers = Registers(func)
-        self.row_vars = _row_vars(func)
-        self.held = dict(zip(_by_rows(func), self.row_vars[1:], strict=True))
+        self.row_vars = find_row_variables(func)
+        self.held = dict(zip(find_row_buffers(func), self.row_vars[1:], strict=True))
         # What has a name where the text is now, in the order in which it was declared.
         self.reached = dict.fromkeys(param.buffer for param in func.params)
         self.visible: dict[Var, None] = {}
@@ -200,19 +183,19 @@ class Writer:
         if uses_device(self.func):
             self.line("return 0;")
             if not self.mentions_device:
-                head.append(f"{_INDENT}(void)device;")
+                head.append(f"{INDENT}(void)device;")
         for param in self.func.params:
             buffer = param.buffer
             if buffer not in self.read and buffer not in self.written:
-                head.append(f"{_INDENT}(void){_name(buffer)};")
+                head.append(f"{INDENT}(void){c_name(buffer)};")
             elif buffer.alignment > itemsize(buffer.dtype) and buffer.scope in HOST_SCOPES:
-                head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
-        head += [f"{_INDENT}(void){_name(var)};" for var in self.row_vars if var not in self.read]
-        head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
+                head.append(f"{INDENT}{c_name(buffer)} = UMA_ASSUME_ALIGNED({c_name(buffer)}, {buffer.alignment});")
+        head += [f"{INDENT}(void){c_name(var)};" for var in self.row_vars if var not in self.read]
+        head += [f"{INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
         return "\n".join(["{", *head, *self.lines, "}", ""])
 
     def line(self, text: str) -> None:
-        self.lines.append(f"{_INDENT * self.depth}{text}")
+        self.lines.append(f"{INDENT * self.depth}{text}")
 
     def declared(self, symbol: Var | Buffer, body: Stmt, known: Bounds) -> None:
         """The scope of what the last line declares."""
@@ -223,7 +206,7 @@ class Writer:
     def use(self, symbol: Var | Buffer, position: int) -> None:
         """What was declared before a line and is read nowhere counts as used there."""
         if symbol not in self.read:
-            self.lines.insert(position, f"{_INDENT * self.depth}(void){_name(symbol)};")
+            self.lines.insert(position, f"{INDENT * self.depth}(void){c_name(symbol)};")
 
     @contextmanager
     def brace(self, head: str) -> Iterator[None]:
@@ -242,11 +225,11 @@ class Writer:
         _WRITTEN[type(stmt)](self, stmt, known)
 
     def printer(self, known: Bounds) -> Printer:
-        return Printer(known, _name, self.read, self.registers.element, self.held)
+        return Printer(known, c_name, self.read, self.registers.element, self.held)
 
     def name(self, symbol: Var | Buffer) -> str:
         """What the C calls a variable or buffer that is not in registers."""
-        return _name(symbol)
+        return c_name(symbol)
 
     def sequence(self, stmt: Seq, known: Bounds) -> None:
         for inner in stmt.stmts:
@@ -256,7 +239,7 @@ class Writer:
         self.braced(f"/* {stmt.label} */", stmt.body, known)
 
     def bind(self, stmt: Bind, known: Bounds) -> None:
-        self.line(f"const {C_TYPES[stmt.var.dtype]} {_name(stmt.var)} = {self.printer(known).text(stmt.value)};")
+        self.line(f"const {C_TYPES[stmt.var.dtype]} {c_name(stmt.var)} = {self.printer(known).text(stmt.value)};")
         self.visible[stmt.var] = None
         for body, inside in known.children(stmt):
             self.declared(stmt.var, body, inside)
@@ -265,16 +248,16 @@ class Writer:
     def alloc(self, stmt: Alloc, known: Bounds) -> None:
         if stmt.buffer.scope == "register":
             declared = dict(self.registers.declarations(stmt.buffer))
-            self.lines += [f"{_INDENT * self.depth}{text}" for text in declared.values()]
+            self.lines += [f"{INDENT * self.depth}{text}" for text in declared.values()]
             position = len(self.lines)
             self.stmt(stmt.body, known)
             unread = [name for name in declared if name not in self.registers.read]
-            self.lines[position:position] = [f"{_INDENT * self.depth}(void){name};" for name in unread]
+            self.lines[position:position] = [f"{INDENT * self.depth}(void){name};" for name in unread]
             return
         if stmt.buffer.scope not in HOST_SCOPES:
             what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
             raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
-        self.line(f"{_local(stmt.buffer)};")
+        self.line(f"{declare_local(stmt.buffer)};")
         self.reached[stmt.buffer] = None
         self.declared(stmt.buffer, stmt.body, known)
         del self.reached[stmt.buffer]
@@ -324,7 +307,7 @@ class Writer:
     def count_start(self, counts: str, length: int) -> None:
         """Of what was started last, the numbers of transfers, for one more that has none yet."""
         if length > 1:
-            i = _name(Var(fresh_name("i", self.names)))
+            i = c_name(Var(fresh_name("i", self.names)))
             with self.brace(f"for (int32_t {i} = {length - 1}; {i} > 0; --{i})"):
                 self.line(f"{counts}[{i}] = {counts}[{i} - 1];")
         self.line(f"{counts}[0] = 0;")
@@ -354,7 +337,7 @@ class Writer:
     def maintain(self, function: str, buffers: Iterable[Buffer]) -> None:
         for buffer in buffers:
             self.mentions_device = True
-            at = _name(buffer) if buffer.scope == "global" or buffer.shape else f"&{_name(buffer)}"
+            at = c_name(buffer) if buffer.scope == "global" or buffer.shape else f"&{c_name(buffer)}"
             self.line(f"{function}(device, {at}, {buffer.nbytes}u);")
 
     def transfers(self, work: Transfer, text: str, known: Bounds, queue: Queue | None) -> None:
@@ -367,7 +350,7 @@ class Writer:
         with ExitStack() as braces:
             for axis in loops:
                 var = Var(fresh_name("row", self.names))
-                name, end = _name(var), self.printer(known).text(axis.extent)
+                name, end = c_name(var), self.printer(known).text(axis.extent)
                 head = f"for (int32_t {name} = 0; {name} < {end}; ++{name})"
                 if not isinstance(axis.extent, (Imm, Var)):  # it may bind less tightly than the comparison
                     head = f"for (int32_t {name} = 0, {name}_end = {end}; {name} < {name}_end; ++{name})"
@@ -456,7 +439,7 @@ class Writer:
         loop, read, written = self.lines, self.read, self.written
         self.lines, self.depth, self.read, self.written = around
         handed = [self.handed(buffer, buffer in written) for buffer in self.reached if buffer in read | written]
-        handed += [Handed(_name(var), f"{C_TYPES[var.dtype]} {_name(var)}") for var in self.visible if var in read]
+        handed += [Handed(c_name(var), f"{C_TYPES[var.dtype]} {c_name(var)}") for var in self.visible if var in read]
         self.read |= read
         self.written |= written
         name, count = ranges.add(handed, loop), self.printer(known).text(stmt.extent)
@@ -472,9 +455,9 @@ class Writer:
         """How a range is handed a buffer."""
         self.read.add(buffer)
         const = "" if is_written else "const "
-        restrict = "" if buffer.name in _shared(self.func) else "restrict "
+        restrict = "" if buffer.name in find_shared_names(self.func) else "restrict "
         aligned = buffer.alignment if buffer.alignment > itemsize(buffer.dtype) else 0
-        return Handed(_name(buffer), f"{const}{C_TYPES[buffer.dtype]} *{restrict}{_name(buffer)}", aligned)
+        return Handed(c_name(buffer), f"{const}{C_TYPES[buffer.dtype]} *{restrict}{c_name(buffer)}", aligned)
 
     def counted(
         self,
@@ -484,7 +467,7 @@ class Writer:
         of: tuple[str, str] | None = None,
     ) -> None:
         """A loop of C, around what ``write`` writes: of all iterations, or ``of`` those from one to another."""
-        var = _name(stmt.var)
+        var = c_name(stmt.var)
         first, end = ("0", self.printer(known).text(stmt.extent)) if of is None else of
         head = f"for (int32_t {var} = {first}; {var} < {end}; ++{var})"
         if of is None and not isinstance(stmt.extent, (Imm, Var)):
@@ -583,46 +566,3 @@ def _as_stored(value: Expr) -> Expr:
     while isinstance(value, Cast) and value.dtype == value.a.dtype:
         value = value.a
     return value
-
-
-def _name(symbol: Var | Buffer) -> str:
-    """The identifier for a variable or buffer: itself, or one that nothing else has."""
-    name = symbol.name
-    if name.startswith("_"):
-        return f"u{name}_0"
-    # No other name of the language or its headers ends in an underscore.
-    return name if _PLAIN.fullmatch(name) and name not in _TAKEN else f"{name}_"
-
-
-def _shared(func: PrimFunc) -> set[str]:
-    """The names of the parameters that may be the same memory as another, or overlap it."""
-    return {name for pair in func.may_alias for name in pair} | {name for pair in func.overlaps for name in pair[:2]}
-
-
-def _by_rows(func: PrimFunc) -> list[Buffer]:
-    """The parameters that lie by rows, in the order of the row form."""
-    found = {param.buffer.name: param.buffer for param in func.params}
-    return [] if func.rows is None else [found[row.name] for row in func.rows.params]
-
-
-def _row_vars(func: PrimFunc) -> list[Var]:
-    """The row, and of each parameter that lies by rows the first element that is held; nothing for other functions."""
-    if func.rows is None:
-        return []
-    taken = declared(func)
-    firsts = (f"{buffer.name}_from" for buffer in _by_rows(func))
-    return [func.rows.var, *(Var(fresh_name(name, taken) if name in taken else name) for name in firsts)]
-
-
-def _param(param: Param, may_alias: bool) -> str:
-    buffer = param.buffer
-    if buffer.scope not in HOST_SCOPES:
-        return f"uint32_t {_name(buffer)}"
-    const = "const " if param.role in ("input", "constant") else ""
-    return f"{const}{C_TYPES[buffer.dtype]} *{'' if may_alias else 'restrict '}{_name(buffer)}"
-
-
-def _local(buffer: Buffer) -> str:
-    aligned = f" UMA_ALIGNED({buffer.alignment})" if buffer.alignment > itemsize(buffer.dtype) else ""
-    size = f"[{buffer.size}]" if buffer.shape else ""
-    return f"{C_TYPES[buffer.dtype]} {_name(buffer)}{size}{aligned}"

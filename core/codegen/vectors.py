@@ -47,6 +47,7 @@ from ..tir.proofs.lanes import register_lanes
 from ..tir.rewrites.simplify import simplify_within
 from .expressions import C_FUNCTIONS, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text
 from .registers import stored
+from .saturation import NARROWED, find_rounded_operand, find_saturated_operand, move_rounding_last
 
 if TYPE_CHECKING:
     from .kernel import Writer
@@ -57,7 +58,6 @@ _SIZES = (16, 32, 64)
 """The bytes of vectors for which the header has forms of their own."""
 
 _WIDENED = ("uint8", "int8", "uint16", "int16")
-_NARROWED = ("int8", "uint8", "int16")
 BY_LANES = ("pow", "sin_far", "cos_far")
 """Functions of float32 that are done lane by lane: their definitions have wider numbers."""
 RARE = ("sin_far", "cos_far")
@@ -493,7 +493,7 @@ class VectorPrinter:
             width = bits(dtype)
             ones = Text(f"-{self.fitted(a, width)}", UNARY)
             return self.convert(dtype, ones.text) if is_float(dtype) else self.cast_to(dtype, ones)
-        if (real := _saturated_real(expr)) is not None and self.special("int32"):
+        if (real := find_rounded_operand(expr)) is not None and self.special("int32"):
             low, high = (f"{limit}.0f" for limit in bounds(dtype))
             cut = self.form("CUT", "float32", self.vector(real).text, low, high)
             return self.form("NARROW", dtype, self.form("NEAREST", "int32", cut.text).text)
@@ -505,8 +505,8 @@ class VectorPrinter:
             small = bits(a.dtype) < 32
             value = self.resized(self.vector(a), a.dtype, "int32") if small else self.vector(a)
             return self.convert(dtype, value.text)
-        if dtype in _NARROWED and a.dtype == "int32" and self.special("int32"):
-            if (inner := _saturated(a, dtype)) is not None:
+        if dtype in NARROWED and a.dtype == "int32" and self.special("int32"):
+            if (inner := find_saturated_operand(a, dtype)) is not None:
                 return self.form("NARROW", dtype, self.vector(inner).text)
             if fits(self.interval(a), dtype):
                 return self.form("NARROW", dtype, self.vector(a).text)
@@ -542,7 +542,7 @@ class VectorPrinter:
 
     def truncated(self, a: Expr, dtype: str) -> Text:
         """A float as an integer."""
-        a = _rounded_last(a)
+        a = move_rounding_last(a)
         values, (low, high) = self.scalars.float_interval(a), bounds(dtype)
         in_int32 = bits(dtype) < 32 or dtype == "int32"
         if in_int32 and values is not None and low - 1 < values[0] and values[1] < high + 1:
@@ -550,10 +550,10 @@ class VectorPrinter:
                 whole = self.form("NEAREST", "int32", self.vector(a.args[0]).text)
             else:
                 whole = self.convert("int32", self.vector(a).text)
-            if dtype in _NARROWED and self.special("int32"):
+            if dtype in NARROWED and self.special("int32"):
                 return self.form("NARROW", dtype, whole.text)
             return whole if dtype == "int32" else self.resized(whole, "int32", dtype)
-        if a.dtype == "float32" and (dtype == "int32" or (dtype in _NARROWED and self.special("int32"))):
+        if a.dtype == "float32" and (dtype == "int32" or (dtype in NARROWED and self.special("int32"))):
             whole = Text(f"UMA_f32_TO_i32({self.lanes}, {self.vector(a).text})", PRIMARY)
             return whole if dtype == "int32" else self.form("NARROW", dtype, whole.text)
         return self.each(dtype, f"uma_{SUFFIXES[a.dtype]}_to_{SUFFIXES[dtype]}", self.vector(a).text)
@@ -578,34 +578,3 @@ def _tight(value: Text) -> str:
 
 def _clamped(value: float, low: int, high: int) -> int:
     return int(min(max(value, low), high))
-
-
-def _saturated_real(expr: Cast) -> Expr | None:
-    """What is clamped to all that a small integer holds, and rounded to it; None where ``expr`` is something else."""
-    given = _rounded_last(expr.a.a if isinstance(expr.a, Cast) and expr.a.dtype == "int32" else expr.a)
-    if expr.dtype not in _NARROWED or not isinstance(given, Call) or given.name != "round_even":
-        return None
-    return _saturated(given.args[0], expr.dtype) if given.dtype == "float32" else None
-
-
-def _rounded_last(expr: Expr) -> Expr:
-    """A rounded float that is clamped, clamped before it is rounded: limits that are whole are what they round to."""
-    if not isinstance(expr, Bin) or expr.op not in ("min", "max"):
-        return expr
-    if isinstance(expr.b, Imm) and float(expr.b.value).is_integer():
-        inner = _rounded_last(expr.a)
-        if isinstance(inner, Call) and inner.name == "round_even":
-            return Call("round_even", Bin(expr.op, inner.args[0], expr.b))
-    return expr
-
-
-def _saturated(expr: Expr, dtype: str) -> Expr | None:
-    """What is clamped to all that ``dtype`` holds, NaN to the least; None where ``expr`` is something else."""
-    low, high = map(float if is_float(expr.dtype) else int, bounds(dtype))
-    orders = (("min", high, "max", low), ("max", low, "min", high))
-    for outer, first, inner, second in orders[:1] if is_float(expr.dtype) else orders:
-        if isinstance(expr, Bin) and expr.op == outer and expr.b is Imm(first, expr.dtype):
-            found = expr.a
-            if isinstance(found, Bin) and found.op == inner and found.b is Imm(second, expr.dtype):
-                return found.a
-    return None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from uma.frontends.onnx.convert import CONVERTERS, OTHER_DOMAINS
+from uma.frontends.onnx.converters import CONVERTERS, OTHER_DOMAINS
 from uma.frontends.onnx.dynamic_lstm import BODIES
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.function_expansion import MAX_TURNS

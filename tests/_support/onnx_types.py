@@ -11,7 +11,7 @@ from tests._support.onnx_suite import Case
 
 from uma.errors import UmaError
 from uma.frontends import import_model
-from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.converters import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.proto import OPSETS
 

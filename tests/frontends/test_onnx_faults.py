@@ -14,7 +14,7 @@ from tests._support.onnx_builder import OnnxBuilder
 
 from uma.errors import ModelError
 from uma.frontends import import_model
-from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.converters import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.relay import Call, post_order
 

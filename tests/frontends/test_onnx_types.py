@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.onnx_types import FILE, content
 
-from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.converters import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 
 

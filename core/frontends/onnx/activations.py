@@ -12,7 +12,7 @@ from ...relay.ops.common import broadcast_shapes
 from ...tir.form.dtype import is_float
 from ..compositions import bit_cast
 from .context import Context, Converter
-from .proto import dtype_name
+from .tensors import dtype_name
 
 __all__ = ["ACTIVATIONS"]
 

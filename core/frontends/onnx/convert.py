@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,86 +32,29 @@ from ..fixed_inputs import Fixed, check_fixed, fixed_array
 from ..import_summary import Simplified
 from ..model import ImportedModel, clean_text, distinct_names, variable_names
 from ..state_pairs import keep_states
-from .activations import ACTIVATIONS
-from .arith import ARITH
-from .composed import COMPOSED
 from .computed_dimensions import Counts, dimension_values
 from .context import ComputedAtRunTime, Context, Converter, Value
-from .contributed import CONTRIBUTED
 from .control import branches, loop, scan_loop
-from .conv_pool import WINDOWS
+from .converters import CONVERTERS, OTHER_DOMAINS, check_attributes, require_attributes
 from .custom import convert_custom
-from .data_dependent_shapes import DETECTION
-from .data_movement import MOVES
-from .declared_shape_ops import FRAMING
-from .determinants import DETERMINANTS
 from .dynamic_lstm import BODIES
 from .dynamic_shapes import UnknownShape, leaves_open, proposed, resolved
-from .einsum import EINSUM
 from .fold import FOLDERS, OF_SHAPES, fold, limited
-from .fourier import FOURIER
 from .function_expansion import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
-from .gather import GATHER
-from .grid_sample import SAMPLING
-from .integers import INTEGERS, MICROSOFT
-from .losses import LOSSES
 from .narrow_dtypes import Narrow
-from .norm import NORM
 from .opset_upgrade import modern, modern_op
-from .optional import OPTIONAL
-from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
+from .proto import Graph, Input, Node, read_graph, with_arguments
 from .qonnx import QONNX
 from .quant import QUANT, Parameters, are_known, parameters
-from .recurrent import RECURRENT
-from .reductions import REDUCTIONS
 from .requested_shapes import RequestedShapes
-from .resize import RESIZE
-from .roi_ops import AREAS
-from .roi_pool import POOLED_REGIONS
 from .rounding import STEPWISE, fitted, narrow_results, stored, widened
 from .runtime_parameters import at_run_time
-from .shape import SHAPE
-from .signal_windows import SIGNALS
 from .symbolic_values import OPEN_CONVERTERS, is_open_value
-from .transposed_conv import TRANSPOSED
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONVERTERS", "from_onnx"]
-
-CONVERTERS: Mapping[str, Converter] = {
-    **ACTIVATIONS,
-    **AREAS,
-    **ARITH,
-    **COMPOSED,
-    **DETECTION,
-    **EINSUM,
-    **DETERMINANTS,
-    **FOURIER,
-    **FRAMING,
-    **INTEGERS,
-    **LOSSES,
-    **GATHER,
-    **MOVES,
-    **NORM,
-    **POOLED_REGIONS,
-    **OPTIONAL,
-    **QUANT,
-    **RECURRENT,
-    **REDUCTIONS,
-    **RESIZE,
-    **SAMPLING,
-    **SHAPE,
-    **SIGNALS,
-    **TRANSPOSED,
-    **WINDOWS,
-}
-"""How each op of ONNX's own domain becomes expressions, by its name."""
-
-OTHER_DOMAINS = {"com.microsoft": CONTRIBUTED, "qonnx.custom_op.general": QONNX}
-"""Operators of other domains: how each becomes expressions, and the names of its attributes. A function of the model
-or a plugin's importer of the same name overrides these."""
+__all__ = ["from_onnx"]
 
 _KEPT_QUANTISED = ("DequantizeLinear", *QONNX)
 """Operators whose results stay dequantised integers where they are known at import."""
@@ -435,7 +377,7 @@ class _Importer:
         if function is not None:
             return function_body(node, function, self._graph.opsets)
         if node.domain == "com.microsoft" and node.op in BODIES:
-            _check_attributes(node)
+            check_attributes(node)
             return BODIES[node.op](node, self._inputs(node), self._graph.opsets)
         if _is_quantised(node):
             return None
@@ -446,12 +388,12 @@ class _Importer:
         if not node.domain and converted and not stepwise:
             return None
         if not node.domain:
-            _check_attributes(node)
+            check_attributes(node)
         return schema_body(node, self._inputs(node), kinds, self._graph.opsets)
 
     def _control(self, node: Node) -> None:
         """Convert an If, a Loop or a Scan whose branches or turns a run decides."""
-        _check_attributes(node)
+        check_attributes(node)
         values, opsets = self._inputs(node), self._graph.opsets
         results: Sequence[Value]
         if node.op == "If":
@@ -542,13 +484,13 @@ class _Importer:
             op = modern_op(node)
             if op not in CONVERTERS and op not in FOLDERS:
                 raise ModelError("this operator is not supported")
-            _check_attributes(node)
+            check_attributes(node)
             return CONVERTERS.get(op)
         importer = self._custom("onnx", f"{node.domain}::{node.op}")
         if importer is None and _is_quantised(node):
             raise ModelError("this operator is not supported")
         if importer is None and (row := OTHER_DOMAINS.get(node.domain, {}).get(node.op)) is not None:
-            _require_attributes(node, row[1].split())
+            require_attributes(node, row[1].split())
             return row[0]
         if importer is None:
             hint = "no plugin of this build imports it: name a target of the one that does"
@@ -618,44 +560,6 @@ class _Importer:
         if quantisation is None or len(quantisation.scale) > 1:
             return TensorInfo(name)
         return TensorInfo(name, quantisation.scale[0], quantisation.zero_point[0])
-
-
-def _check_attributes(node: Node) -> None:
-    """ModelError where ONNX's own operator has no attribute of a name: whatever it was to say would be lost."""
-    import onnx
-
-    # (An operator that another domain shares has a version that is not ONNX's.)
-    opset = node.opset if node.opset in OPSETS else OPSETS[-1]
-    names = _attributes(node.op, opset)
-    if names is not None:
-        hint = None
-        if onnx.defs.onnx_opset_version() < opset:
-            hint = f"the package 'onnx' that is installed knows opsets to {onnx.defs.onnx_opset_version()}: update it"
-        _require_attributes(node, names, hint)
-
-
-def _require_attributes(node: Node, names: Collection[str], hint: str | None = None) -> None:
-    """ModelError where a node has an attribute that is not among ``names``, with ``hint`` or the nearest name."""
-    for name in node.attributes:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            nearest = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names)) or 'none'}"
-            raise ModelError(f"it has no attribute {name!r} in this opset", hint=hint or nearest)
-
-
-@cache
-def _attributes(op: str, opset: int) -> frozenset[str] | None:
-    """The names of the attributes of an operator of ONNX's own domain; None of one that this onnx does not know."""
-    from onnx import defs
-
-    if op in MICROSOFT:
-        return MICROSOFT[op]
-    for version in (opset, OPSETS[-1]):  # an operator in a model of an opset that is older than it is what it became
-        try:
-            return frozenset(defs.get_schema(op, version, "").attributes)
-        except defs.SchemaError:
-            continue
-    return None
 
 
 def _is_quantised(node: Node) -> bool:

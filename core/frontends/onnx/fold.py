@@ -14,9 +14,9 @@ from ...relay.types import TensorType, tensor_type
 from ...support.import_budget import require_memory, spend_memory, spend_operations
 from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
-from .proto import MAX_RANK, MAX_TENSOR_BYTES, dtype_name
 from .shape import axes_of, cast_dtype, new_shape, slices
 from .symbolic_values import array_of, fold_open, is_open_value
+from .tensors import MAX_RANK, MAX_TENSOR_BYTES, dtype_name
 
 if TYPE_CHECKING:
     import numpy as np

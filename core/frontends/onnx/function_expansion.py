@@ -14,7 +14,8 @@ from ...relay.types import TensorType
 from ...support.import_budget import OPERATIONS_PER_NODE, spend_operations
 from .context import Value
 from .narrow_dtypes import Narrow
-from .proto import Node, as_text, element_type, needed, read_nodes
+from .proto import Node, as_text, needed, read_nodes
+from .tensors import element_type
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto

@@ -12,7 +12,8 @@ from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import is_float
 from .context import Context, Converter
 from .narrow_dtypes import NARROW
-from .proto import Node, dtype_name
+from .proto import Node
+from .tensors import dtype_name
 
 __all__ = ["QUANT", "Parameters", "are_known", "dequantized", "parameters", "quantized"]
 

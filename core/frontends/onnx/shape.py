@@ -11,7 +11,8 @@ from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
 from ...tir.form.symbolic_dims import Dim, OpenExtentError, equal, is_open
 from .context import Context, Converter, Value
-from .proto import MAX_RANK, Node, dtype_name
+from .proto import Node
+from .tensors import MAX_RANK, dtype_name
 
 if TYPE_CHECKING:
     import numpy as np

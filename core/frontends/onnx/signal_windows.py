@@ -12,7 +12,7 @@ from ...relay.op import STEP_OPERATIONS
 from ...support.import_budget import spend_operations
 from ...tir.form.dtype import is_float
 from .context import Context, Converter
-from .proto import dtype_name
+from .tensors import dtype_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,8 @@ uninitialised until then. Whoever touches that, writes what it reads, or ends th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InternalError
 from .aliased_memory import Overlaid
 from .dtype import itemsize
+from .interp_memory import BufferUse, Flight, Flights, PartialMemory, StartedMemory, Value, Window, out_of_bounds
 from .nodes import (
     Alloc,
-    Axis,
     Bin,
     Bind,
     Block,
@@ -43,7 +43,6 @@ from .nodes import (
     Intrinsic,
     Load,
     PrimFunc,
-    Queue,
     Select,
     Seq,
     Stmt,
@@ -53,7 +52,7 @@ from .nodes import (
     View,
     Wait,
 )
-from .printer import headline, in_flight
+from .printer import headline
 from .scalar_semantics import UndefinedResult, binary
 from .verify import verify
 from .visit import operands, variables
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InterpreterError", "TooLong", "interpret", "interpret_row"]
 
-Value = Any
 Evaluate = Callable[[], Value]
 Run = Callable[[], None]
 
@@ -104,7 +102,7 @@ def interpret(
     import numpy as np
 
     verify(func)
-    machine = _Machine(_Flights(), None if max_iterations is None else _Budget(max_iterations))
+    machine = _Machine(Flights(), None if max_iterations is None else _Budget(max_iterations))
     input_names = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
     if set(arrays) != input_names:
         names = ", ".join(sorted(set(arrays) ^ input_names))
@@ -164,7 +162,7 @@ def interpret_row(
     if set(memory) != names or not set(first) <= {param.name for param in rows.params}:
         odd = (set(memory) ^ names) | (set(first) - {param.name for param in rows.params})
         raise InterpreterError(f"parameters are missing or unknown: {', '.join(sorted(odd))}", where="interpreter")
-    machine = _Machine(_Flights())
+    machine = _Machine(Flights())
     for param in func.params:
         buffer, elements = param.buffer, memory[param.buffer.name]
         lies = rows.of(buffer.name)
@@ -174,135 +172,9 @@ def interpret_row(
         if len(elements) % unit or not (held == 1 if lies is None else 0 <= begin <= begin + held <= lies.height):
             what = f"{len(elements)} elements from row {begin} on cannot be what is held of {buffer.name!r}"
             raise InterpreterError(what, where="interpreter")
-        machine.memory[buffer] = elements if lies is None else _Held(elements, begin * unit, buffer.name)
+        machine.memory[buffer] = elements if lies is None else PartialMemory(elements, begin * unit, buffer.name)
     machine.values[rows.var] = row
     machine.run(func.body)
-
-
-class _Held(list[Value]):
-    """The memory of a buffer of which a part is held.
-
-    Args:
-        elements: the part.
-        first: the position of its first element.
-        name: of the buffer.
-    """
-
-    def __init__(self, elements: list[Value], first: int, name: str) -> None:
-        super().__init__()
-        self.elements, self.first, self.name = elements, first, name
-
-    def _at(self, position: int) -> int:
-        if not 0 <= position - self.first < len(self.elements):
-            raise UndefinedResult(f"element {position} of {self.name!r} lies in a row that is not held")
-        return position - self.first
-
-    def __getitem__(self, position: Any) -> Value:
-        return self.elements[self._at(position)]
-
-    def __setitem__(self, position: Any, value: Value) -> None:
-        self.elements[self._at(position)] = value
-
-
-@dataclass(frozen=True)
-class _Window:
-    """A view while the machine stands at it."""
-
-    buffer: Buffer
-    start: tuple[int, ...]
-    axes: tuple[Axis, ...]
-
-    def position(self, indices: Sequence[int]) -> int:
-        """Of an element of the view within the memory of its buffer."""
-        place = list(self.start)
-        for axis, index in zip(self.axes, indices, strict=True):
-            place[axis.dim] += index * axis.step
-        position = 0
-        for dimension, (value, extent) in enumerate(zip(place, self.buffer.shape, strict=True)):
-            if not 0 <= value < extent:
-                raise _outside(self.buffer, dimension, value)
-            position = position * extent + value
-        return position
-
-
-class _Ahead(list[Value]):
-    """The memory of a buffer as an instruction sees it that was started: what it writes arrives later."""
-
-    def __init__(self, elements: list[Value]) -> None:
-        super().__init__()
-        self.elements = elements
-        self.read: set[int] = set()
-        self.arriving: dict[int, Value] = {}
-
-    def __getitem__(self, position: Any) -> Value:
-        if position in self.arriving:
-            return self.arriving[position]
-        self.read.add(position)
-        return self.elements[position]
-
-    def __setitem__(self, position: Any, value: Value) -> None:
-        self.arriving[position] = value
-
-
-@dataclass(frozen=True)
-class _Use:
-    """What is in flight of one buffer: the positions that are read, and the values that will be written."""
-
-    elements: list[Value]
-    read: Set[int] = frozenset()
-    arriving: Mapping[int, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Flight:
-    """A copy or an execution that was started and has not been waited for, with its use of each buffer."""
-
-    stmt: Copy | Exec
-    uses: tuple[_Use, ...]
-
-    def __str__(self) -> str:
-        return in_flight(self.stmt)
-
-
-class _Flights:
-    """What is in flight, by queue, in the order in which it was started."""
-
-    def __init__(self) -> None:
-        self.queues: dict[Queue, list[_Flight]] = {}
-
-    def uses_in(self, elements: list[Value]) -> Iterator[tuple[_Flight, _Use]]:
-        """The uses of some memory."""
-        under = elements.elements if isinstance(elements, _Ahead) else elements
-        for flights in self.queues.values():
-            for flight in flights:
-                yield from ((flight, use) for use in flight.uses if use.elements is under)
-
-    def writing(self, elements: list[Value], position: int) -> _Flight | None:
-        """The one that writes an element."""
-        return next((flight for flight, use in self.uses_in(elements) if position in use.arriving), None)
-
-    def check_free(self, buffer: Buffer, elements: list[Value], positions: Iterable[int]) -> None:
-        """Raise a fault if elements cannot be written now."""
-        for flight, use in self.uses_in(elements):
-            for used, does in ((use.arriving.keys(), "writes"), (use.read, "reads")):
-                if not used.isdisjoint(positions):
-                    what = f"an element of {buffer.name!r} is written while {flight} {does} it"
-                    raise UndefinedResult(f"{what}: {headline(flight.stmt)}")
-
-    def start(self, queue: Queue, flight: _Flight) -> None:
-        for use in flight.uses:
-            for position in use.arriving:
-                use.elements[position] = None
-        self.queues.setdefault(queue, []).append(flight)
-
-    def wait(self, queue: Queue, pending: int) -> None:
-        flights = self.queues.pop(queue, [])
-        ended = len(flights) - min(pending, len(flights))
-        for use in (use for flight in flights[:ended] for use in flight.uses):
-            for position, value in use.arriving.items():
-                use.elements[position] = value
-        if flights[ended:]:
-            self.queues[queue] = flights[ended:]
 
 
 @dataclass
@@ -329,12 +201,12 @@ class _Machine:
     One that runs the description of an intrinsic has windows for its parameters, and sees what is in flight.
     """
 
-    def __init__(self, flights: _Flights, budget: _Budget | None = None) -> None:
+    def __init__(self, flights: Flights, budget: _Budget | None = None) -> None:
         self.flights, self.budget = flights, budget
         self.memory: dict[Buffer, list[Value]] = {}
         self.values: dict[Var, Value] = {}
         self.compiled: dict[Expr, Evaluate] = {}
-        self.windows: dict[Buffer, _Window] = {}
+        self.windows: dict[Buffer, Window] = {}
         self.intrinsics: dict[Intrinsic, tuple[_Machine, Run]] = {}
         self.overlaid: set[Buffer] = set()
 
@@ -454,9 +326,9 @@ class _Machine:
 
         return run
 
-    def window(self, view: View) -> Callable[[], _Window]:
+    def window(self, view: View) -> Callable[[], Window]:
         start = [self.expr(index) for index in view.start]
-        return lambda: _Window(view.buffer, tuple([index() for index in start]), view.axes)
+        return lambda: Window(view.buffer, tuple([index() for index in start]), view.axes)
 
     def copy(self, stmt: Copy) -> Run:
         memory, to, source, queue = self.memory, stmt.to.buffer, stmt.source.buffer, stmt.queue
@@ -480,8 +352,8 @@ class _Machine:
                 self.flights.check_free(to, memory[to], written)
             arriving = dict(zip(written, values, strict=True))
             if queue is not None:
-                uses = (_Use(memory[to], arriving=arriving), _Use(memory[source], frozenset(read)))
-                self.flights.start(queue, _Flight(stmt, uses))
+                uses = (BufferUse(memory[to], arriving=arriving), BufferUse(memory[source], frozenset(read)))
+                self.flights.start(queue, Flight(stmt, uses))
                 return
             for position, value in arriving.items():
                 memory[to][position] = value
@@ -493,19 +365,19 @@ class _Machine:
         if intrinsic not in self.intrinsics:
             machine = _Machine(self.flights, self.budget)
             # Their places are those of the windows: which these are is known when it runs.
-            machine.windows.update((param, _Window(param, (), ())) for param in intrinsic.params)
+            machine.windows.update((param, Window(param, (), ())) for param in intrinsic.params)
             self.intrinsics[intrinsic] = machine, machine.statement(intrinsic.description)
         inner, description = self.intrinsics[intrinsic]
         windows = [(param, self.window(view)) for param, view in zip(intrinsic.params, stmt.args, strict=True)]
         values = [(var, self.expr(value)) for var, value in zip(intrinsic.vars, stmt.values, strict=True)]
 
         def run() -> None:
-            ahead: dict[int, _Ahead] = {}
+            ahead: dict[int, StartedMemory] = {}
             for param, window in windows:
                 view_window = inner.windows[param] = window()
                 elements = self.memory[view_window.buffer]
                 started = stmt.queue is not None
-                inner.memory[param] = ahead.setdefault(id(elements), _Ahead(elements)) if started else elements
+                inner.memory[param] = ahead.setdefault(id(elements), StartedMemory(elements)) if started else elements
                 _check_aligned(param, view_window)
             for var, value in values:
                 inner.values[var] = value()
@@ -514,8 +386,8 @@ class _Machine:
             except InterpreterError as error:
                 raise UndefinedResult(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
             if stmt.queue is not None:
-                uses = tuple([_Use(seen.elements, seen.read, seen.arriving) for seen in ahead.values()])
-                self.flights.start(stmt.queue, _Flight(stmt, uses))
+                uses = tuple([BufferUse(seen.elements, seen.read, seen.arriving) for seen in ahead.values()])
+                self.flights.start(stmt.queue, Flight(stmt, uses))
 
         return run
 
@@ -594,7 +466,7 @@ class _Machine:
             for dimension, (index, extent) in enumerate(dimensions):
                 value = index()
                 if not 0 <= value < extent:
-                    raise _outside(buffer, dimension, value)
+                    raise out_of_bounds(buffer, dimension, value)
                 position = position * extent + value
             return position
 
@@ -634,13 +506,7 @@ _EVALUATED: dict[type[Expr], Callable[[_Machine, Any], Evaluate]] = {
 """What an expression is that has no `meaning`, or not always one."""
 
 
-def _outside(buffer: Buffer, dimension: int, index: int) -> UndefinedResult:
-    return UndefinedResult(
-        f"index {index} is outside dimension {dimension} of {buffer.name!r}, of {buffer.shape[dimension]}"
-    )
-
-
-def _check_aligned(param: Buffer, window: _Window) -> None:
+def _check_aligned(param: Buffer, window: Window) -> None:
     """What `verify` cannot know: where a view starts."""
     offset = window.position([0] * len(window.axes)) * itemsize(param.dtype)
     if offset % param.alignment:

@@ -20,15 +20,11 @@ Arithmetic means the same in the interpreter and in generated C:
 
 from __future__ import annotations
 
-import keyword
-import re
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...support.interning import Node
-from . import ctext
-from .dtype import computes, is_float
+from .device_nodes import ADDRESSED_SCOPES, HOST_SCOPES, Axis, Copy, Exec, Intrinsic, Memory, Queue, View, Wait
 from .exprs import (
     BINARY,
     COMPARISONS,
@@ -44,14 +40,13 @@ from .exprs import (
     Select,
     Un,
     Var,
-    check_access,
     const,
     maximum,
     minimum,
     require,
 )
-from .fields import DECLARED, LABEL, READ, TOLD, UPDATED, WRITTEN, accesses, walk
 from .rows import RowForm, RowParam
+from .statements import Alloc, Bind, Block, For, If, LoopKind, Seq, Stmt, Store, Update, seq
 
 __all__ = [
     "ADDRESSED_SCOPES",
