@@ -23,7 +23,6 @@ from ..artifact.record import (
     ToleratedRecord,
 )
 from ..artifact.record_builder import (
-    Work,
     buffer_records,
     call_records,
     device_record,
@@ -35,6 +34,7 @@ from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..hookspecs import Library, TargetCode
 from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..lowering.mac_count import Work
 from ..options import BuildKeywords, BuildOptions
 from ..partition import Collage
 from ..plugins import default_host
