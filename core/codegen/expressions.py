@@ -39,18 +39,7 @@ from ..tir.maths import is_defined
 from ..tir.proofs.intervals import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
 
-__all__ = [
-    "CHOICE",
-    "C_FUNCTIONS",
-    "OPERATORS",
-    "PRIMARY",
-    "SUFFIXES",
-    "UNARY",
-    "Elements",
-    "Names",
-    "Printer",
-    "Text",
-]
+__all__ = ["CHOICE", "C_FUNCTIONS", "OPERATORS", "PRIMARY", "SUFFIXES", "UNARY", "Elements", "Names", "Printer", "Text"]
 
 SUFFIXES = {
     **{f"{sign}int{size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (8, 16, 32, 64)},

@@ -11,15 +11,7 @@ from types import MappingProxyType
 from ..program import Buffer, Plan, Program
 from ..support.c_text import LITTLE_ENDIAN
 
-__all__ = [
-    "Weights",
-    "assemble",
-    "assembly_text",
-    "embedded_text",
-    "fill_byte",
-    "loading_text",
-    "weights_header",
-]
+__all__ = ["Weights", "assemble", "assembly_text", "embedded_text", "fill_byte", "loading_text", "weights_header"]
 
 _BLOB_ALIGNMENT = 64
 _STATE_ALIGNMENT = 16

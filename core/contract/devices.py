@@ -12,14 +12,7 @@ from ..targets import Target
 from ..targets.kind import shown, suggest
 from .drivers import Implementation, Routine, Runtime
 
-__all__ = [
-    "CORE_BUSES",
-    "MMIO_BUS",
-    "Device",
-    "Slot",
-    "fields_of",
-    "targets",
-]
+__all__ = ["CORE_BUSES", "MMIO_BUS", "Device", "Slot", "fields_of", "targets"]
 
 CORE_BUSES = {"uma_mmio_bus": "uma_mmio.h", "uma_uio_bus": "uma_uio.h"}
 """The buses that are the core's own, by their names in C, and the headers that have them."""

@@ -105,10 +105,6 @@ def require_pins(
         raise RequirementError("\n".join([*head, *shown, *more]), hint=hint)
 
 
-def _is_movement(call: Call) -> bool:
-    return isinstance(call.op, Op) and call.op.kind == "injective"
-
-
 _MOST_LINES = 10
 """Of an error about pins."""
 

@@ -121,8 +121,8 @@ class _Printer:
         params = ", ".join(f"{param.name}: {_type(param.type)}" for param in function.params)
         yield f"{indent}@function({attrs})" if attrs else f"{indent}@function"
         yield f"{indent}def {name}({params}) -> {_type(function.body.type)}:"
-        taken = self.globals.union(param.name for param in function.params)
-        fresh = {kind: _names(kind, taken) for kind in "vf"}
+        used = self.globals.union(param.name for param in function.params)
+        fresh = {kind: _names(kind, used) for kind in "vf"}
         names: dict[Expr, str] = {param: param.name for param in function.params}
         deeper = indent + "    "
         for expr in post_order(function.body):
@@ -171,9 +171,9 @@ def _is_default(attr: Any, value: Any) -> bool:
     return type(value) is type(attr.default) and _value(value) == _value(attr.default)
 
 
-def _names(prefix: str, taken: set[str]) -> Iterator[str]:
+def _names(prefix: str, used: set[str]) -> Iterator[str]:
     number = 0
     while True:
-        if f"{prefix}{number}" not in taken:
+        if f"{prefix}{number}" not in used:
             yield f"{prefix}{number}"
         number += 1

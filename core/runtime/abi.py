@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import cffi
@@ -18,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ModelError
+from . import CSRC
 
 __all__ = ["Abi", "Array", "abi", "aligned", "declarations", "text"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_CSRC = Path(__file__).with_name("csrc")
 _TYPE = re.compile(
     r"^typedef [^;{]*;|^typedef struct \w+ \{.*?^\} \w+;|^struct \w+ \{.*?^\};", re.MULTILINE | re.DOTALL
 )
@@ -75,7 +74,7 @@ def declarations() -> str:
 
 
 def _headers() -> list[str]:
-    return [(_CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h", "uma_trace.h")]
+    return [(CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h", "uma_trace.h")]
 
 
 @functools.cache

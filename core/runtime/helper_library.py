@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from pathlib import Path
 from typing import Any
 
 from ..errors import ToolchainError
 from ..toolchain.cache import Cache, library_key, on_trial
 from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
+from . import CSRC
 from .abi import abi
 
 __all__ = ["part_of_runtime"]
-
-_CSRC = Path(__file__).with_name("csrc")
 
 
 @functools.cache
@@ -30,7 +28,7 @@ def part_of_runtime(source: str, headers: tuple[str, ...], what: str) -> Any:
         ToolchainError: it cannot be compiled or loaded.
     """
     part = CompileUnit(find_compiler(), [source], ["-std=c99", "-O2"])
-    files = {name: (_CSRC / name).read_bytes() for name in (source, *headers)}
+    files = {name: (CSRC / name).read_bytes() for name in (source, *headers)}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     path = Cache().library(library_key(digests, [part]), lambda output: compile_shared([part], files, output))
     with on_trial(path):

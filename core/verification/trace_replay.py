@@ -18,6 +18,7 @@ from ..codegen.device_tables import device_files, device_tables, slots
 from ..contract.devices import CORE_BUSES, Device
 from ..contract.drivers import Register
 from ..errors import DeviceError, ModelError, ToolchainError, UsageError
+from ..runtime import CSRC
 from ..runtime.abi import Array, abi, aligned
 from ..runtime.devices import DeviceInfo, device_error
 from ..runtime.traces import Entry, Place, Trace
@@ -28,7 +29,6 @@ from ..toolchain.libraries import require_library
 
 __all__ = ["Difference", "Replayed", "replay"]
 
-_CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SOURCE = "uma_replayed.c"
 _ALIGNMENT = 4096
 _GUARD_BYTES = 4096
@@ -198,7 +198,7 @@ def _library(device: Device) -> Path:
             "",
         ]
     )
-    files = {file.name: file.read_text(encoding="utf-8") for file in sorted(_CSRC.glob("*.h"))}
+    files = {file.name: file.read_text(encoding="utf-8") for file in sorted(CSRC.glob("*.h"))}
     files |= {**own, _SOURCE: source}
     sources = [_SOURCE, *(name for name in own if name.endswith(".c"))]
     part = CompileUnit(find_compiler(), sources, ["-std=c99", "-O2"])

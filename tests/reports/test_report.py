@@ -24,7 +24,7 @@ from uma.pipeline.driver import finish_build
 from uma.pipeline.loading import LoadedModel
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain
-from uma.reports.report import FORMATS, Measured, Report, make_report, write_report
+from uma.reports.report import FORMATS, Measured, Report, make_report
 from uma.reports.report.as_csv import as_csv
 from uma.reports.report.as_json import as_json
 from uma.reports.report.as_markdown import as_markdown
@@ -321,9 +321,9 @@ class TestWriting:
     @pytest.mark.parametrize("suffix", FORMATS)
     def test_forms(self, suffix: str, tmp_path: Path) -> None:
         path = tmp_path / f"report{suffix.upper()}"
-        write_report(report_of(4), path)
+        report_of(4).save(path)
         first = path.read_bytes()
-        write_report(report_of(4), path)
+        report_of(4).save(path)
         assert path.read_bytes() == first and os.listdir(tmp_path) == [path.name]
 
     def test_where_it_cannot_be(self, tmp_path: Path) -> None:
@@ -337,5 +337,5 @@ class TestWriting:
             "pipe.html": "cannot write the report: what is there is no plain file",
         }.items():
             with pytest.raises(UsageError, match=what):
-                write_report(report_of(1), tmp_path / name)
+                report_of(1).save(tmp_path / name)
         assert sorted(os.listdir(tmp_path)) == ["folder.html", "pipe.html"]

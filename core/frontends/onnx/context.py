@@ -97,14 +97,10 @@ class Context(Builder):
             return value
         name = self.node.inputs[index]
         if name not in self.constants:
-            self.constants[name] = const(value) if value.dtype.kind != "O" else self.computed(value)
+            is_open = value.dtype.kind == "O"
+            self.constants[name] = dimension_values(value) if is_open else const(value)
+            self.built += [self.constants[name]] if is_open else []
         return self.constants[name]
-
-    def computed(self, numbers: np.ndarray) -> Expr:
-        """Numbers that depend on open extents, computed at run time."""
-        expr = dimension_values(numbers)
-        self.built.append(expr)
-        return expr
 
     def known(self, index: int) -> np.ndarray:
         """Input ``index``, an array, dequantised where need be; ModelError where it is computed at run time."""

@@ -37,17 +37,7 @@ if TYPE_CHECKING:
         ValueInfoProto,
     )
 
-__all__ = [
-    "OPSETS",
-    "Graph",
-    "Input",
-    "Node",
-    "as_text",
-    "needed",
-    "read_graph",
-    "read_nodes",
-    "with_arguments",
-]
+__all__ = ["OPSETS", "Graph", "Input", "Node", "as_text", "needed", "read_graph", "read_nodes", "with_arguments"]
 
 OPSETS = range(6, 29)
 """Versions of the default operator set that are understood."""

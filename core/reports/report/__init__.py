@@ -5,6 +5,6 @@ by `page` (HTML; of `components`, `charts` and `lanes`), `as_json`, `as_csv` and
 """
 
 from .builder import Measured, make_report
-from .write import FORMATS, Report, check_output, write_report
+from .write import FORMATS, Report, check_output
 
-__all__ = ["FORMATS", "Measured", "Report", "check_output", "make_report", "write_report"]
+__all__ = ["FORMATS", "Measured", "Report", "check_output", "make_report"]

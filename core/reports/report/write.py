@@ -17,7 +17,7 @@ from .as_markdown import as_markdown
 from .page import as_page
 from .records import ReportRecord
 
-__all__ = ["FORMATS", "Report", "check_output", "write_report"]
+__all__ = ["FORMATS", "Report", "check_output"]
 
 FORMATS: Mapping[str, Callable[[ReportRecord], str]] = MappingProxyType(
     {".html": as_page, ".json": as_json, ".csv": as_csv, ".md": as_markdown}
@@ -40,20 +40,6 @@ def check_output(path: Path) -> None:
         raise UsageError("there is no folder for the report", where=str(path.parent), hint="make it first")
 
 
-def write_report(report: ReportRecord, path: Path) -> None:
-    """Write a report, whole or not at all.
-
-    Raises:
-        UsageError: as of `check_output`; or the file cannot be written.
-    """
-    check_output(path)
-    content = FORMATS[path.suffix.lower()](report).encode()
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise UsageError(f"cannot write the report: {error.strerror}", where=str(path)) from error
-
-
 class Report(ReportRecord):
     """A report that writes itself, and that notebooks show."""
 
@@ -70,7 +56,13 @@ class Report(ReportRecord):
         Raises:
             UsageError: the suffix is none of these, or the file cannot be written.
         """
-        write_report(self, path_of(path, "a report"))
+        file = path_of(path, "a report")
+        check_output(file)
+        content = FORMATS[file.suffix.lower()](self).encode()
+        try:
+            write_whole(file, content)
+        except OSError as error:
+            raise UsageError(f"cannot write the report: {error.strerror}", where=str(file)) from error
 
     def _repr_html_(self) -> str:
         """The summary, and a row for each layer."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from ...contract.devices import CORE_BUSES, MMIO_BUS
 from ...errors import ToolchainError, UmaError, UsageError
 from ...hookspecs import Runtime
+from ...runtime import CSRC
 from ...support.machines import Machine
 from ...targets import Target
 from ...toolchain.compile import refused_program
@@ -24,7 +25,6 @@ from ..sample_layers import artifact_of, built, small_layers, uses_device
 
 __all__ = ["C_SOURCES"]
 
-_CSRC = Path(__file__).resolve().parents[2] / "runtime" / "csrc"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror")
 _COMPILERS = ("gcc", "clang")
 _CORTEX_M = Machine("arm-none-eabi", "cortex-m4")
@@ -88,7 +88,7 @@ def _program(compiler: Compiler) -> str:
 
 
 def _headers() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(_CSRC.glob("*.h"))}
+    return {path.name: path.read_bytes() for path in sorted(CSRC.glob("*.h"))}
 
 
 def _compile(
