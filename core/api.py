@@ -47,20 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
-__all__ = [
-    "InstalledTargets",
-    "check_options",
-    "explain",
-    "installed_plugins",
-    "installed_targets",
-    "plan",
-    "refuse_options",
-    "report",
-    "resolve_artifact",
-    "resolve_model",
-    "verify",
-    "verify_loaded",
-]
+__all__ = ["InstalledTargets", "explain", "installed_targets", "plan", "report", "verify"]
 
 
 def explain(

@@ -113,7 +113,7 @@ def _device(args: argparse.Namespace) -> Device:
     member = Member(target.name, target, host.plugin_for(target.kind.name))
     if member.runtime is None:
         raise member.plugin.fault("gave nothing from hook runtime")
-    return Device.of(member.label, target, member.runtime)
+    return Device.from_target(member.label, target, member.runtime)
 
 
 def _rows(trace: Trace) -> list[tuple[Place, Mapping[str, int]]]:

@@ -62,17 +62,17 @@ def find_shared_names(func: PrimFunc) -> set[str]:
 
 def find_row_buffers(func: PrimFunc) -> list[Buffer]:
     """The parameters that lie by rows, in the order of the row form."""
-    found = {param.buffer.name: param.buffer for param in func.params}
-    return [] if func.rows is None else [found[row.name] for row in func.rows.params]
+    buffers = {param.buffer.name: param.buffer for param in func.params}
+    return [] if func.rows is None else [buffers[row.name] for row in func.rows.params]
 
 
 def find_row_variables(func: PrimFunc) -> list[Var]:
     """The row, and of each parameter that lies by rows the first element that is held; nothing for other functions."""
     if func.rows is None:
         return []
-    taken = declared(func)
+    names = declared(func)
     firsts = (f"{buffer.name}_from" for buffer in find_row_buffers(func))
-    return [func.rows.var, *(Var(fresh_name(name, taken) if name in taken else name) for name in firsts)]
+    return [func.rows.var, *(Var(fresh_name(name, names) if name in names else name) for name in firsts)]
 
 
 def _param(param: Param, may_alias: bool) -> str:

@@ -13,14 +13,14 @@ __all__ = ["device_files", "device_tables", "slots"]
 
 def slots(used: Iterable[Device]) -> tuple[Slot, ...]:
     """Those of some targets that have a driver, as the model's devices."""
-    found: list[Slot] = []
-    taken: set[str] = set()
+    driven: list[Slot] = []
+    identifiers: set[str] = set()
     for device in used:
         if device.driver is not None:
-            identifier = c_identifier(device.label, taken)
-            taken.add(identifier)
-            found.append(Slot(len(found), device, identifier))
-    return tuple(found)
+            identifier = c_identifier(device.label, identifiers)
+            identifiers.add(identifier)
+            driven.append(Slot(len(driven), device, identifier))
+    return tuple(driven)
 
 
 def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[str, str]:

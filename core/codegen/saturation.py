@@ -13,10 +13,10 @@ NARROWED = ("int8", "uint8", "int16")
 
 def find_rounded_operand(expr: Cast) -> Expr | None:
     """What is clamped to all that a small integer holds, and rounded to it; None where ``expr`` is something else."""
-    given = move_rounding_last(expr.a.a if isinstance(expr.a, Cast) and expr.a.dtype == "int32" else expr.a)
-    if expr.dtype not in NARROWED or not isinstance(given, Call) or given.name != "round_even":
+    rounded = move_rounding_last(expr.a.a if isinstance(expr.a, Cast) and expr.a.dtype == "int32" else expr.a)
+    if expr.dtype not in NARROWED or not isinstance(rounded, Call) or rounded.name != "round_even":
         return None
-    return find_saturated_operand(given.args[0], expr.dtype) if given.dtype == "float32" else None
+    return find_saturated_operand(rounded.args[0], expr.dtype) if rounded.dtype == "float32" else None
 
 
 def move_rounding_last(expr: Expr) -> Expr:
@@ -36,7 +36,7 @@ def find_saturated_operand(expr: Expr, dtype: str) -> Expr | None:
     orders = (("min", high, "max", low), ("max", low, "min", high))
     for outer, first, inner, second in orders[:1] if is_float(expr.dtype) else orders:
         if isinstance(expr, Bin) and expr.op == outer and expr.b is Imm(first, expr.dtype):
-            found = expr.a
-            if isinstance(found, Bin) and found.op == inner and found.b is Imm(second, expr.dtype):
-                return found.a
+            limited = expr.a
+            if isinstance(limited, Bin) and limited.op == inner and limited.b is Imm(second, expr.dtype):
+                return limited.a
     return None

@@ -47,21 +47,21 @@ class Device:
         where = f"device {self.label!r}, target kind {self.kind!r}"
         if self.runtime.driver is None:
             return
-        offered = self.runtime.implementations
-        if self.impl not in offered:
+        implementations = self.runtime.implementations
+        if self.impl not in implementations:
             raise UsageError(
                 f"there is no implementation {shown(self.impl)}",
                 where=where,
-                hint=suggest(self.impl, offered) + f"impl takes {', '.join(offered)}",
+                hint=suggest(self.impl, implementations) + f"impl takes {', '.join(implementations)}",
             )
         in_memory = self.implementation.bus == MMIO_BUS
         if self.implementation.bus in CORE_BUSES and self.implementation.state_bytes:
-            what = f"implementation {self.impl!r} asks for memory, but {self.implementation.bus} has its own"
-            raise PluginError(what, where=where)
+            message = f"implementation {self.impl!r} asks for memory, but {self.implementation.bus} has its own"
+            raise PluginError(message, where=where)
         if in_memory and (self.base is None or not 0 < self.base < 2**64 or self.base % 4):
-            given = "has no base" if self.base is None else f"cannot have its registers at {self.base}"
+            fault = "has no base" if self.base is None else f"cannot have its registers at {self.base}"
             raise UsageError(
-                f"implementation {self.impl!r} {given}",
+                f"implementation {self.impl!r} {fault}",
                 where=where,
                 hint="add -base=..., the address of the first register: positive, a multiple of 4",
             )
@@ -73,11 +73,11 @@ class Device:
             )
         for name, text in self.implementation.sources.items():
             if self.runtime.sources.get(name, text) != text:
-                what = f"driver and implementation {self.impl!r} have different files with the name {name!r}"
-                raise PluginError(what, where=where)
+                message = f"driver and implementation {self.impl!r} have different files with the name {name!r}"
+                raise PluginError(message, where=where)
 
     @classmethod
-    def of(cls, label: str, target: Target, runtime: Runtime) -> Device:
+    def from_target(cls, label: str, target: Target, runtime: Runtime) -> Device:
         """The device that ``target`` describes by its attributes ``impl`` (default ``sim``) and ``base``."""
         impl, base = target.get_attr("impl"), target.get_attr("base")
         return cls(label, target.kind.name, "sim" if impl is None else impl, runtime, base)
@@ -141,20 +141,20 @@ def targets(program: Program, devices: Mapping[str, Device]) -> tuple[Device, ..
 
 def fields_of(program: Program, devices: Mapping[str, Device]) -> dict[str, dict[str, BitField]]:
     """What relocations of the blobs of each extern may fill in, by the names of function and field."""
-    found: dict[str, dict[str, BitField]] = {}
+    fields: dict[str, dict[str, BitField]] = {}
     for _, step in program.calls:
         function = program.functions[step.function]
         if isinstance(function, Extern) and step.device is not None:
-            found[step.function] = {field.name: field for field in devices[step.device].routine(function).fields}
-    return found
+            fields[step.function] = {field.name: field for field in devices[step.device].routine(function).fields}
+    return fields
 
 
 def _check_declared(program: Program, device: Device) -> None:
     """The C of memories, queues, intrinsics and routines is the plugin's, wherever the program comes from."""
     for _, step in program.calls:
-        if step.device == device.label and (what := device.runtime.undeclared(program.functions[step.function])):
+        if step.device == device.label and (use := device.runtime.undeclared(program.functions[step.function])):
             raise ModelError(
-                f"kernel {step.function!r} uses {what}, which the driver of {device.label!r} does not declare as it is",
+                f"kernel {step.function!r} uses {use}, which the driver of {device.label!r} does not declare as it is",
                 where=", ".join(step.layers) or program.name,
                 hint="what Runtime lists (memories, queues, routines, ...) may depend on the target's attributes",
             )

@@ -476,4 +476,4 @@ def _device(label: str, members: Members) -> Device:
         raise ModelError(f"the program runs on {label!r}, which is no target of this build", hint=f"targets: {known}")
     if member.runtime is None:
         raise member.plugin.fault(f"gave functions for {label!r}, and nothing from hook runtime")
-    return Device.of(label, member.target, member.runtime)
+    return Device.from_target(label, member.target, member.runtime)

@@ -120,12 +120,12 @@ def _position(trace: Trace, label: str | None, device: Device) -> int:
     if len(fitting) > 1:
         what = f"the trace has {len(fitting)} devices of kind {device.kind!r}"
         raise UsageError(what, where=trace.name, hint=f"choose one by its label: {there}")
-    found = trace.devices[fitting[0]]
-    if found.kind != device.kind:
-        what = f"device {found.label!r} of the trace is of kind {found.kind!r}, not of kind {device.kind!r}"
+    traced = trace.devices[fitting[0]]
+    if traced.kind != device.kind:
+        what = f"device {traced.label!r} of the trace is of kind {traced.kind!r}, not of kind {device.kind!r}"
         raise ModelError(what, where=trace.name, hint="name a target of its kind")
-    if found.parameters != tuple(device.runtime.parameters):
-        theirs, ours = (", ".join(map(str, one)) for one in (found.parameters, device.runtime.parameters))
+    if traced.parameters != tuple(device.runtime.parameters):
+        theirs, ours = (", ".join(map(str, one)) for one in (traced.parameters, device.runtime.parameters))
         raise ModelError(
             f"the trace is of a device with the parameters ({theirs}), and this target has ({ours})",
             where=trace.name,
@@ -180,7 +180,7 @@ class _Opened:
 def _library(device: Device) -> Path:
     """Driver and implementation of a device, compiled for this machine."""
     (slot,) = slots([device])
-    own = device_files([device], [_SOURCE])
+    files_of_device = device_files([device], [_SOURCE])
     source = "\n".join(
         [
             '#include "uma_device.h"',
@@ -199,8 +199,8 @@ def _library(device: Device) -> Path:
         ]
     )
     files = {file.name: file.read_text(encoding="utf-8") for file in sorted(CSRC.glob("*.h"))}
-    files |= {**own, _SOURCE: source}
-    sources = [_SOURCE, *(name for name in own if name.endswith(".c"))]
+    files |= {**files_of_device, _SOURCE: source}
+    sources = [_SOURCE, *(name for name in files_of_device if name.endswith(".c"))]
     part = CompileUnit(find_compiler(), sources, ["-std=c99", "-O2"])
     where = f"device {device.label!r}, target kind {device.kind!r}"
     libraries = [require_library(one, part.compiler, where, part.flags) for one in device.runtime.libraries]

@@ -452,11 +452,11 @@ class TestDevice:
 
     def test_as_the_target_says(self) -> None:
         made = fake.runtime()
-        assert Device.of("npu", self.target(), made) == Device("npu", "fake", "sim", made)
+        assert Device.from_target("npu", self.target(), made) == Device("npu", "fake", "sim", made)
         given = self.target(impl="mmio", base=64)
-        assert Device.of("npu", given, made) == Device("npu", "fake", "mmio", made, 64)
+        assert Device.from_target("npu", given, made) == Device("npu", "fake", "mmio", made, 64)
         bare = Target(TargetKind("fake", help="a fake", device_type="npu"))
-        assert Device.of("npu", bare, made) == Device("npu", "fake", "sim", made)
+        assert Device.from_target("npu", bare, made) == Device("npu", "fake", "sim", made)
 
     @pytest.mark.parametrize(
         ("attrs", "what"),
@@ -471,7 +471,7 @@ class TestDevice:
     )
     def test_wrong_attributes(self, attrs: dict[str, object], what: str) -> None:
         with pytest.raises(UsageError) as caught:
-            Device.of("npu", self.target(**attrs), fake.runtime())
+            Device.from_target("npu", self.target(**attrs), fake.runtime())
         assert caught.value.what == what
         assert caught.value.where == "device 'npu', target kind 'fake'"
         assert caught.value.hint

@@ -188,7 +188,7 @@ def test_the_example_of_runtime_works(tmp_path: Path, monkeypatch: pytest.Monkey
     host = host_of(load_example("runtime", "my_device", tmp_path, monkeypatch))
     target = host.target("my_device")
     made = host.plugin_for("my_device").call("runtime", target=target)
-    device = Device.of("npu", target, made)
+    device = Device.from_target("npu", target, made)
     assert (device.impl, device.base) == ("mmio", 0x40000000)
     assert sorted(device.sources) == ["my_driver.c", "my_driver.h"]
 

@@ -53,7 +53,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 def device(impl: str, **sizes: int) -> Device:
     target = Target(KIND, {"impl": impl, **(sizes or SIZES)})
-    return Device.of("matrix_unit", target, runtime(target))
+    return Device.from_target("matrix_unit", target, runtime(target))
 
 
 def small_model() -> IRModule:
