@@ -42,6 +42,8 @@ class Memory(Node):
         copy_out: the transfer to the host; empty where there is none.
         start_in: starts a transfer from the host; empty where queues do not take it.
         start_out: starts a transfer to the host; empty where queues do not take it.
+        ports: the names of the ports by which the device reaches it, where there are several: accesses by different
+            ports can overlap in time. Reserved: cost models do not use it yet.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Memory(Node):
     copy_out: str = ""
     start_in: str = ""
     start_out: str = ""
+    ports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -65,6 +68,9 @@ class Memory(Node):
             known = ("device", *_TRANSFER, *_ROWS, *(("queue",) if way.startswith("start") else ()))
             fault = ctext.fault_in(text, known, (*_TRANSFER, *rows)) if text else None
             require(fault is None, f"{way} of {what}: {fault}")
+        for port in self.ports:
+            _require_name(port)
+        require(len(set(self.ports)) == len(self.ports), f"two ports of {what} have one name")
 
 
 _TRANSFER = ("to", "from", "row_bytes")
@@ -84,18 +90,23 @@ class Queue(Node):
             ``{pending}`` of what was started are unfinished, those started last; it may return later. ``{device}`` is
             a ``uma_device *``.
         index: what ``{queue}`` is in the texts of a `Memory` or `Intrinsic`; unique within a function.
+        poll: one expression of C of type ``int32_t`` that returns at once: 0 when no more than ``{pending}`` are
+            unfinished, else 1. It reports no fault; ``wait`` does. The placeholders are those of ``wait``. Empty where
+            the driver cannot tell. Reserved: generated code does not poll yet.
     """
 
     name: str
     wait: str
     index: int = 0
+    poll: str = ""
 
     def __post_init__(self) -> None:
         _require_name(self.name)
         what = f"queue {self.name!r}"
         require(type(self.index) is int and 0 <= self.index < 2**31, f"{what} has index {self.index!r}")
-        fault = ctext.fault_in(self.wait, ("device", "pending"), ())
-        require(fault is None, f"wait of {what}: {fault}")
+        for way, text in (("wait", self.wait), *([("poll", self.poll)] if self.poll else [])):
+            fault = ctext.fault_in(text, ("device", "pending"), ())
+            require(fault is None, f"{way} of {what}: {fault}")
 
 
 def _require_name(name: str) -> None:
