@@ -17,8 +17,8 @@ from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, Decision, SavedPlan, eager, plan_record
 from uma.pipeline.driver import build_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model
-from uma.pipeline.measured import measuring, run_in_turn
 from uma.plugins import default_host
+from uma.tuning.measurement import measuring, run_in_turn
 
 __all__ = ["cycles_of", "decided", "main"]
 

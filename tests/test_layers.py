@@ -42,6 +42,7 @@ LAYERS = [
     ["option_values"],
     ["options"],
     ["pipeline"],
+    ["tuning"],
     ["verification"],
     ["reports"],
     ["quantisation", "api"],

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from uma.errors import UsageError
-from uma.pipeline.measured import write_kept
 from uma.runtime.files import save_arrays, write_plain
 from uma.support.regular_files import Staged, open_plain, unreadable, write_whole
+from uma.tuning.measurement import write_kept
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,12 +17,12 @@ from uma.cli import main
 from uma.errors import ModelError, UmaError, UsageError
 from uma.partition import SavedPlan
 from uma.pipeline.dump import read_dump
-from uma.pipeline.measured import read_kept
 from uma.program import Program
 from uma.relay.module import IRModule
 from uma.runtime.state import SessionState
 from uma.runtime.traces import parse_trace, read_trace
 from uma.testing.fuzz.reproducers import read_file
+from uma.tuning.measurement import read_kept
 
 FILES = Path(__file__).parent / "version_files"
 

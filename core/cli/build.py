@@ -156,7 +156,6 @@ def _stats_record(counters: Counters | None) -> dict[str, Any]:
 def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> int:
     from ..artifact.footprint import footprint
     from ..lowering.graph_queries import has_loops
-    from ..pipeline.contest import best_plan
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.loading import with_max_ram
@@ -166,6 +165,7 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
     from ..targets.config import derivations
+    from ..tuning.plan_selection import best_plan
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
     given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}

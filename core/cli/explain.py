@@ -21,7 +21,7 @@ from .shared_options import add_model_or_artifact, add_output_arguments, read_ke
 if TYPE_CHECKING:
     from ..contract.cost import Cost
     from ..reports.memory import MemoryFound
-    from ..reports.otherwise import Otherwise
+    from ..tuning.cheaper_placement import Otherwise
 
 __all__ = ["add"]
 

@@ -14,7 +14,7 @@ from ..support.project_file import ProjectError, find_project
 if TYPE_CHECKING:
     from ..lowering.build_targets import Members
     from ..partition import CostTable, Partitioner
-    from ..pipeline.contest import Contest
+    from ..tuning.plan_selection import Contest
     from .output import Output
 
 __all__ = [
@@ -115,7 +115,7 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         ProjectError: the same of the project's settings.
     """
     from ..partition import Collage, CostTable, SavedPlan
-    from ..pipeline.dask_link import check_workers
+    from ..tuning.dask_link import check_workers
 
     project = _Project.read()
     measure: int | None = getattr(args, "measure_plan", None)

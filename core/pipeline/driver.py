@@ -208,7 +208,7 @@ def build_loaded(
     Raises:
         RequirementError: none of the best plans takes as little.
     """
-    from .contest import best_plan  # which needs this
+    from ..tuning.plan_selection import best_plan  # which needs this
 
     members = best_plan(loaded, members).members
     build = start_build(loaded, members, dump=dump, progress=progress)

@@ -46,12 +46,12 @@ from ..relay.visit import post_order
 from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import Unproven, unproven
+from ..tuning.build_costs import at_work, priced
 from .buffer_map import buffers_of, calls_of, kernels_of, moved
 from .io import pool_of
 from .line_buffering import Again, Lowered, RowsAsked, choose_rows
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
-from .prices import at_work, priced
 from .streamed_inputs import HINT, with_streams
 from .strips import StripsChoice
 

@@ -36,12 +36,12 @@ from ..support.html import Child, element, html_of, table
 from ..support.json_record import to_json
 from ..targets.values import shorten
 from ..toolchain.packing_engine import packing_engine
+from ..tuning.cheaper_placement import Otherwise, otherwise
 from .command_listing import Stream, streams
 from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
 from .line_buffered_layers import ByRows, layers_by_rows
 from .memory import MemoryFound, memory_found
-from .otherwise import Otherwise, otherwise
 from .placement_report import decision_record
 
 __all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]

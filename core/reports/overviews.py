@@ -16,7 +16,6 @@ from ..errors import UsageError
 from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
 from ..partition import Collage, SavedPlan, plan_record
-from ..pipeline.contest import Contest, best_plan
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel
 from ..pipeline.loading import LoadedModel
@@ -25,6 +24,7 @@ from ..support.argument_checks import path_of
 from ..support.html import element, html_of, table
 from ..support.json_record import to_json
 from ..support.regular_files import write_whole
+from ..tuning.plan_selection import Contest, best_plan
 from .explain import explain
 from .placement_report import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
 from .report import Measured, Report, make_report

@@ -10,13 +10,13 @@ from tests._support.plugins import module_of
 
 from uma.lowering.build_targets import resolve_targets
 from uma.partition import Collage, CostTable
-from uma.pipeline import contest
-from uma.pipeline.contest import best_plan
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain
+from uma.tuning import plan_selection
+from uma.tuning.plan_selection import best_plan
 
 PLUGINS = PluginHost(
     lambda: [
@@ -65,7 +65,7 @@ def test_whole_plans_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(artifacts))
         return [9000.0 - number for number in range(len(artifacts))]
 
-    monkeypatch.setattr(contest, "run_in_turn", in_turn)
+    monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
     members = resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(onednn=10, host=20), measure=3))
     found = best_plan(LoadedModel(MODEL, "m"), members)
     assert asked == [len(found.trials)] and len(found.trials) > 1

@@ -17,14 +17,15 @@ from uma.hookspecs import Cost
 from uma.lowering.build_targets import Members, resolve_targets
 from uma.option_values import Limit
 from uma.partition import Collage, CostTable, SavedPlan
-from uma.pipeline import build, contest, measured, timing
-from uma.pipeline.contest import best_plan
+from uma.pipeline import build
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel, with_max_ram
-from uma.pipeline.measured import Ran
 from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
 from uma.support.json_record import to_json
+from uma.tuning import measurement, plan_selection, timing_process
+from uma.tuning.measurement import Ran
+from uma.tuning.plan_selection import best_plan
 
 X = Var("x", TensorType((4096,), "int8"))
 Y = Var("y", TensorType((1,), "int32"))
@@ -55,7 +56,7 @@ def host(**given: int) -> Members:
 
 
 def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: [9000.0, 7000.0][: len(artifacts)])
+    monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: [9000.0, 7000.0][: len(artifacts)])
     found = best_plan(LOADED, host(measure=3))
     assert [(one.plan, one.cost_ns, one.measured_ns, one.why) for one in found.trials] == [
         (1, 300, 9000.0, None),
@@ -80,8 +81,8 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
         built[:] = artifacts
         return [float(10 - number) for number in range(len(artifacts))]
 
-    monkeypatch.setattr(contest, "_real", lambda members: frozenset(("one", "two")))
-    monkeypatch.setattr(contest, "run_in_turn", in_turn)
+    monkeypatch.setattr(plan_selection, "_real", lambda members: frozenset(("one", "two")))
+    monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
     partition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1)
     found = best_plan(LOADED, resolve_targets(("one", "two", "plain"), plugins, partition))
     assert [one.known_as for one in found.trials] == [
@@ -115,14 +116,14 @@ def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [one.measured_ns for one in found.trials]
     assert all(ns is not None and ns > 0 for ns in times)
     assert found.trials[found.best - 1].measured_ns == min(times)  # type: ignore[type-var]  # none of them is None, as was just seen
-    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(timing_process.TimingProcess, "ask", lambda *_: pytest.fail("measured again"))
     assert best_plan(LOADED, host(measure=2)).trials == found.trials
     artifact = build(MODEL, "c", name="m", partition="eager")
-    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: {"ns": [5.0]})
-    assert measured.run_in_turn([artifact]) == [5.0]
-    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: {"ns": [6.0]})
-    assert measured.run_in_turn([artifact]) == [5.0]
-    assert measured.run_in_turn([artifact], again=True) == [6.0]
+    monkeypatch.setattr(timing_process.TimingProcess, "ask", lambda *_: {"ns": [5.0]})
+    assert measurement.run_in_turn([artifact]) == [5.0]
+    monkeypatch.setattr(timing_process.TimingProcess, "ask", lambda *_: {"ns": [6.0]})
+    assert measurement.run_in_turn([artifact]) == [5.0]
+    assert measurement.run_in_turn([artifact], again=True) == [6.0]
     # And what is built computes what the model says.
     rng = np.random.default_rng(0)
     given = {"x": rng.integers(-128, 128, 4096, np.int8), "y": np.full(1, 3, np.int32)}
@@ -149,7 +150,7 @@ def test_memory_is_looked_at_best_first() -> None:
 
 
 def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = contest._built
+    real = plan_selection._built
 
     def fails(loaded: LoadedModel, members: Members) -> Artifact:
         assert isinstance(members.partition, SavedPlan)
@@ -157,8 +158,8 @@ def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ModelError("it is too large")
         return real(loaded, members)
 
-    monkeypatch.setattr(contest, "_built", fails)
-    monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: [1.0] * len(artifacts))
+    monkeypatch.setattr(plan_selection, "_built", fails)
+    monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: [1.0] * len(artifacts))
     broken = [3]
     found = best_plan(LOADED, host(measure=2))
     assert [one.why for one in found.trials] == ["it is too large", None] and found.best == 2
@@ -170,7 +171,7 @@ def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestDevices:
     """What has devices is not timed as a whole: simulators take other times than what they stand for."""
 
-    def contest(self, **told: Any) -> contest.Contest:
+    def contest(self, **told: Any) -> plan_selection.Contest:
         def estimate(region: Any) -> Cost:
             return Cost(cycles=100 * len(region.matches))
 
@@ -188,8 +189,8 @@ class TestDevices:
                 raise answer
             return answer
 
-        monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: None)
-        monkeypatch.setattr(contest, "ran", ran)
+        monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: None)
+        monkeypatch.setattr(plan_selection, "ran", ran)
 
     def test_cycles_by_the_clock_launches_and_copies(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran(monkeypatch, Ran(500.0, {"npu": 50}), Ran(4000.0, {}))
@@ -202,7 +203,7 @@ class TestDevices:
         assert [one.measured_ns for one in found.trials] == [1000 + 1000 + 3 + 2 * (10 + 17) + 10 + 1, 2000]
 
     def test_what_cannot_be_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hangs = measured.Unmeasured("it did not end within 60 s")
+        hangs = measurement.Unmeasured("it did not end within 60 s")
         self.ran(monkeypatch, hangs, Ran(4000.0, {}))
         found = self.contest()
         assert [one.why for one in found.trials] == ["it did not end within 60 s", None] and found.best == 2
@@ -218,12 +219,12 @@ class TestDevices:
 def test_one_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def ask(self: timing.TimingProcess, told: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
+    def ask(self: timing_process.TimingProcess, told: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
         asked.append(told["do"])
         whole = {"ns": 5.0, "counters": {}}
         return "it did not end" if told["do"] == "whole" or len(asked) == 2 else whole
 
-    monkeypatch.setattr(timing.TimingProcess, "ask", ask)
+    monkeypatch.setattr(timing_process.TimingProcess, "ask", ask)
     found = best_plan(LOADED, host(measure=2))
     assert asked == ["whole", "calls", "calls", "calls"]
     assert [one.why for one in found.trials] == ["it did not end", None]
@@ -231,9 +232,9 @@ def test_one_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_there_is_no_contest() -> None:
     eager = resolve_targets("c", default_host())
-    assert best_plan(with_max_ram(LOADED, Limit(1, "max_ram")), eager) == contest.Contest(eager)
+    assert best_plan(with_max_ram(LOADED, Limit(1, "max_ram")), eager) == plan_selection.Contest(eager)
     given = host()
-    assert best_plan(LOADED, given) == contest.Contest(given)
+    assert best_plan(LOADED, given) == plan_selection.Contest(given)
 
 
 def test_what_is_refused_is_in_no_plan() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..errors import ToolchainError
-from .request import Request
-from .timing import TimingProcess
+from .measurement_request import Request
+from .timing_process import TimingProcess
 from .workers import NoWorkers
 
 __all__ = ["LocalWorkers"]

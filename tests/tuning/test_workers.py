@@ -23,17 +23,17 @@ from tests._support.plugins import module_of
 from uma.errors import ModelError, UsageError
 from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage
-from uma.pipeline import workers
-from uma.pipeline.alone import RegionRefused
-from uma.pipeline.dask_link import check_workers, connect
-from uma.pipeline.local_workers import LocalWorkers
-from uma.pipeline.measured import Ran
-from uma.pipeline.prices import priced
-from uma.pipeline.request import Request, answer, read_answer, request_of, versions_of
 from uma.pipeline.stages import Build
-from uma.pipeline.workers import Crew, NoWorkers
 from uma.plugins import default_host
 from uma.relay import TensorType, Var, call, const
+from uma.tuning import workers
+from uma.tuning.build_costs import priced
+from uma.tuning.dask_link import check_workers, connect
+from uma.tuning.local_workers import LocalWorkers
+from uma.tuning.measurement import Ran
+from uma.tuning.measurement_request import Request, answer, read_answer, request_of, versions_of
+from uma.tuning.region_measurement import RegionRefused
+from uma.tuning.workers import Crew, NoWorkers
 
 VERSIONS = {"uma-core": "1", "toy": "2"}
 
@@ -464,19 +464,19 @@ class TestLocal:
 
     def test_an_interrupt_while_they_start_leaves_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         closed = []
-        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.close", lambda self: closed.append(self))
+        monkeypatch.setattr("uma.tuning.timing_process.TimingProcess.close", lambda self: closed.append(self))
 
         def interrupt(self: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.start", interrupt)
+        monkeypatch.setattr("uma.tuning.timing_process.TimingProcess.start", interrupt)
         with pytest.raises(KeyboardInterrupt):
             LocalWorkers(2)
         assert len(closed) == 2
 
     @pytest.mark.soak
     def test_they_end_with_the_process_that_started_them(self) -> None:
-        program = "from uma.pipeline.dask_link import connect; link = connect('local:1'); print('ready', flush=True)"
+        program = "from uma.tuning.dask_link import connect; link = connect('local:1'); print('ready', flush=True)"
         with subprocess.Popen(
             [sys.executable, "-c", f"{program}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as process:
@@ -534,7 +534,7 @@ def certificate(folder: Path, name: str) -> dict[str, str]:
 class TestDask:
     def test_nobody_at_the_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="Dask is not installed: uma-core[distributed]")
-        monkeypatch.setattr("uma.pipeline.dask_link._CONNECT_S", 1.0)
+        monkeypatch.setattr("uma.tuning.dask_link._CONNECT_S", 1.0)
         with pytest.raises(NoWorkers, match="no workers answer within 1 s"):
             connect("tcp://127.0.0.1:9")
 
@@ -542,7 +542,7 @@ class TestDask:
     def test_a_scheduler_by_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         distributed: Any = pytest.importorskip("distributed", reason="Dask is not installed: uma-core[distributed]")
         dask: Any = pytest.importorskip("dask")
-        monkeypatch.setattr("uma.pipeline.dask_link._CONNECT_S", 5.0)
+        monkeypatch.setattr("uma.tuning.dask_link._CONNECT_S", 5.0)
         good, other = certificate(tmp_path, "good"), certificate(tmp_path, "other")
 
         def configured(files: dict[str, str]) -> Any:

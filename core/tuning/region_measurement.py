@@ -11,7 +11,7 @@ from ..partition import Candidate, Problem, RoundingOptIn
 from ..partition.decision_check import Regions
 from ..relay.expr import Expr
 from ..relay.module import IRModule
-from .measured import Ran, artifact_of, here, ran, real_devices
+from .measurement import Ran, artifact_of, here, ran, real_devices
 
 __all__ = ["RegionRefused", "Whole", "region_ran"]
 

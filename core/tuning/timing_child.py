@@ -53,7 +53,7 @@ def _whole(told: dict[str, Any]) -> dict[str, Any]:
 
 def _part(told: dict[str, Any]) -> dict[str, Any]:
     """Answer a request of `local_workers`; the answer is text."""
-    from .request import answer
+    from .measurement_request import answer
 
     return {"answer": answer(told["text"], base64.b64decode(told["constants"]), told["only_build"])}
 

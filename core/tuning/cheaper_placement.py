@@ -9,9 +9,9 @@ from ..lowering.error_attribution import blaming
 from ..lowering.graph_queries import has_loops
 from ..partition import Collage, CostTable, Problem, eager
 from ..partition.collage.candidate_set import Offer, Pool, computes
-from ..pipeline.known import KnownPrices
 from ..pipeline.stages import Build
 from ..relay.pattern import Graph
+from .static_costs import KnownPrices
 
 __all__ = ["OtherPart", "Otherwise", "otherwise"]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from ..errors import UsageError
 from ..support.suppress_logging import suppress_logging
-from . import request as requests
+from . import measurement_request as requests
 from .local_workers import LocalWorkers
-from .request import Request
+from .measurement_request import Request
 from .workers import Asked, Link, NoWorkers
 
 __all__ = ["check_workers", "connect"]

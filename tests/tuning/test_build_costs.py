@@ -22,12 +22,12 @@ from uma.partition import Collage, CostTable, Decision, Problem, SavedPlan
 from uma.partition.collage import plan_record
 from uma.partition.cost_provider import Clock
 from uma.pipeline import build
-from uma.pipeline.measured import Ran, ran, ran_on
-from uma.pipeline.prices import alone_with
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
 from uma.relay import Call, Expr, IRModule, TensorType, Var, call, post_order
 from uma.support.json_record import to_json
+from uma.tuning.build_costs import alone_with
+from uma.tuning.measurement import Ran, ran, ran_on
 
 X = Var("x", TensorType((2, 4), "int32"))
 Y = Var("y", TensorType((2, 4), "int32"))
@@ -138,8 +138,8 @@ class TestSources:
         npu = Clock("npu", "plugin", 1e8)
         assert known(cycles, table()) == ([npu, Clock("plain", "table")], [])
         ran = Ran(4.0, {})
-        monkeypatch.setattr("uma.pipeline.prices.ran_on", lambda module, member: ran)
-        monkeypatch.setattr("uma.pipeline.prices.region_ran", lambda module, members, consent: Ran(4.0, {"npu": 9}))
+        monkeypatch.setattr("uma.tuning.build_costs.ran_on", lambda module, member: ran)
+        monkeypatch.setattr("uma.tuning.build_costs.region_ran", lambda module, members, consent: Ran(4.0, {"npu": 9}))
         note = "the times of plain are of this machine, those of npu of a simulated or estimated device"
         assert known(cycles, table({})) == ([npu, Clock("plain", "machine")], [note])
         seconds = Clock("npu", "plugin")
@@ -148,7 +148,7 @@ class TestSources:
         assert known(None, table({}, npu={"clock_hz": 2e8})) == ([simulator, Clock("plain", "machine")], [note])
         scaled = Clock("plain", "machine", None, 20.0)
         assert known(cycles, table({}, plain={"factor": 20})) == ([npu, scaled], [])
-        monkeypatch.setattr("uma.pipeline.prices.region_ran", lambda module, members, consent: ran)
+        monkeypatch.setattr("uma.tuning.build_costs.region_ran", lambda module, members, consent: ran)
         assert known(None, table({})) == ([Clock("npu", "machine"), Clock("plain", "machine")], [])
         ran = Ran(4.0, {}, 25e6)
         assert known(cycles, table({})) == ([npu, Clock("plain", "emulator", 25e6)], [])
@@ -180,7 +180,7 @@ class TestSources:
 
     def test_what_nobody_estimates_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = Ran(44.4, {})
-        monkeypatch.setattr("uma.pipeline.alone.ran", lambda artifact, real: found)
+        monkeypatch.setattr("uma.tuning.region_measurement.ran", lambda artifact, real: found)
         for estimate in (None, lambda region: None):
             _, decision = decided(members(estimate, table()))
             # It computes on the host: nothing else is launched.
@@ -206,10 +206,10 @@ class TestSources:
         def fails(artifact: Artifact, real: object = ()) -> Ran:
             raise NoCompilerError("there is no C compiler")
 
-        monkeypatch.setattr("uma.pipeline.alone.ran", fails)
+        monkeypatch.setattr("uma.tuning.region_measurement.ran", fails)
         with pytest.raises(UsageError, match=r"nobody tells .* cannot be measured: there is no C compiler"):
             decided(members(None, table()))
-        monkeypatch.setattr("uma.pipeline.measured.ran", fails)
+        monkeypatch.setattr("uma.tuning.measurement.ran", fails)
         with pytest.raises(UsageError, match=r"nobody tells what 'plain: nn\.relu@0' costs, .* there is no C compiler"):
             decided(members(cycles, None))
 
@@ -226,7 +226,7 @@ class TestSources:
             module, became = alone_with(problem, nodes)
             return module, dict.fromkeys(became, X)
 
-        monkeypatch.setattr("uma.pipeline.prices.alone_with", other)
+        monkeypatch.setattr("uma.tuning.build_costs.alone_with", other)
         _, decision = decided(members(None, table()))
         assert {offer.owner for offer in decision.chosen} == {"plain"}
         assert (
@@ -256,7 +256,7 @@ class TestMeasured:
         assert all(0 < one[1] < 1e9 for one in priced(decision))
         kept = sorted((cache / "costs").glob("*.json"))
         assert len(kept) == 2  # a relu, and an addition: each a kernel of its own
-        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.ask", lambda *_: pytest.fail("measured again"))
+        monkeypatch.setattr("uma.tuning.timing_process.TimingProcess.ask", lambda *_: pytest.fail("measured again"))
         again = decided(members(cycles, None, "npu -launch_ns=2000000000"))[1]
         assert priced(again) == priced(decision)
         slow = decided(members(cycles, table({}, plain={"factor": 3.0}), "npu -launch_ns=2000000000"))[1]
@@ -277,7 +277,7 @@ class TestMeasured:
                 raise ModelError("too large")
             return Ran(70.4, {})
 
-        monkeypatch.setattr("uma.pipeline.prices.ran_on", ran_on)
+        monkeypatch.setattr("uma.tuning.build_costs.ran_on", ran_on)
         most = 1
         _, decision = decided(resolve_targets("c", default_host(), Collage()))
         assert [one[1] for one in priced(decision)] == [70, 70, 70]

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from ..errors import ModelError, PluginError, ToolchainError, UsageError
 from ..support.json_record import to_json
-from .alone import RegionRefused
-from .measured import Ran, costs_folder, ran_of, read_kept, write_kept
-from .request import Request, answer, read_answer
+from .measurement import Ran, costs_folder, ran_of, read_kept, write_kept
+from .measurement_request import Request, answer, read_answer
+from .region_measurement import RegionRefused
 
 __all__ = ["Asked", "Crew", "Link", "NoWorkers"]
 

@@ -27,8 +27,8 @@ from ..relay.text import parse_module, print_module
 from ..support.json_record import to_json
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from ..version import __version__
-from .alone import RegionRefused, Whole, region_ran
-from .measured import REPEAT, artifact_of, here, kept_at, ran, ran_of
+from .measurement import REPEAT, artifact_of, here, kept_at, ran, ran_of
+from .region_measurement import RegionRefused, Whole, region_ran
 
 __all__ = ["Request", "answer", "read_answer", "request_of", "versions_of"]
 

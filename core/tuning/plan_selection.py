@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
@@ -14,10 +14,9 @@ from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
 from ..option_values import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
-from .measured import measuring, ran, real_devices, run_in_turn
-
-if TYPE_CHECKING:
-    from .loading import LoadedModel
+from ..pipeline.driver import finish_build, start_build
+from ..pipeline.loading import LoadedModel
+from .measurement import measuring, ran, real_devices, run_in_turn
 
 __all__ = ["Choice", "Contest", "Trial", "best_plan"]
 
@@ -108,8 +107,6 @@ def best_plan(
         UsageError: this machine cannot run what is to be timed.
         UmaError: as for `start_build` and `finish_build`, where no plan can be built.
     """
-    from .driver import start_build
-
     partitioner, max_ram = members.partition, loaded.options.max_ram
     if not isinstance(partitioner, Collage) or not (partitioner.measure or max_ram is not None):
         return Contest(members)
@@ -175,8 +172,6 @@ def _planned(members: Members, decision: Decision, number: int) -> Members:
 
 
 def _built(loaded: LoadedModel, members: Members) -> Artifact:
-    from .driver import finish_build, start_build
-
     return finish_build(start_build(loaded, members), loaded)
 
 

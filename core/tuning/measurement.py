@@ -25,6 +25,8 @@ from ..artifact.random_inputs import random_inputs
 from ..errors import ModelError, UsageError
 from ..lowering.build_targets import Member, Members
 from ..partition import RoundingOptIn
+from ..pipeline.driver import build_loaded
+from ..pipeline.loading import LoadedModel
 from ..relay.module import IRModule
 from ..support.json_record import to_json
 from ..support.machines import Machine
@@ -32,7 +34,7 @@ from ..support.regular_files import write_whole
 from ..targets import Target
 from ..toolchain.cache import Cache, locked
 from ..toolchain.discovery import find_compiler, host_cpu_id
-from . import timing
+from . import timing_process
 
 __all__ = [
     "REPEAT",
@@ -62,7 +64,7 @@ _ENOUGH_S = 5.0
 _MOST_SHARES = 6
 """How much longer many models are timed in turn than two of them."""
 _FOLDER = "costs"
-_PROCESS = timing.TimingProcess()
+_PROCESS = timing_process.TimingProcess()
 
 
 class Unmeasured(ModelError):
@@ -136,9 +138,6 @@ def artifact_of(module: IRModule, members: Members, consent: RoundingOptIn | Non
         members: its targets.
         consent: as of the build that it is a part of.
     """
-    from .driver import build_loaded  # which needs `stages`, and this
-    from .loading import LoadedModel
-
     return build_loaded(LoadedModel(module, "kernel", consent=consent), members)
 
 
@@ -208,7 +207,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
         seconds = _ENOUGH_S * max(1.0, min(len(paths) / 2, _MOST_SHARES))
         told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
         with alone(kept.parent):
-            answer = _PROCESS.ask(told, timing.LIMIT_S + seconds)
+            answer = _PROCESS.ask(told, timing_process.LIMIT_S + seconds)
     if isinstance(answer, str):
         return None
     write_kept(kept, {"in_turn_ns": answer["ns"]})
@@ -216,7 +215,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
 
 
 def _asked(artifact: Artifact, path: Path, repeat: int) -> Ran:
-    answer = _PROCESS.ask({"do": "calls", "folder": str(path), "repeat": repeat}, timing.LIMIT_S)
+    answer = _PROCESS.ask({"do": "calls", "folder": str(path), "repeat": repeat}, timing_process.LIMIT_S)
     if isinstance(answer, str):
         raise Unmeasured(answer)
     return Ran(answer["ns"], _cycles(artifact, answer["counters"]))

@@ -31,10 +31,10 @@ from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern.function_match import outlined as outlined_match
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
-from .alone import RegionRefused, Whole, region_ran
 from .dask_link import check_workers, connect
-from .measured import Ran, here, measuring, ran_on, simulated
-from .request import request_of
+from .measurement import Ran, here, measuring, ran_on, simulated
+from .measurement_request import request_of
+from .region_measurement import RegionRefused, Whole, region_ran
 from .workers import Crew, NoWorkers
 
 __all__ = ["BuildPrices", "Lost", "PricesAhead", "at_work", "priced"]

@@ -9,8 +9,8 @@ from ..partition import Candidate, CostTable, Problem, RoundingOptIn
 from ..partition.cost_provider import Price
 from ..relay.expr import Expr
 from ..relay.module import IRModule
-from .measured import Ran
-from .prices import BuildPrices, Lost
+from .build_costs import BuildPrices, Lost
+from .measurement import Ran
 
 __all__ = ["KnownPrices"]
 

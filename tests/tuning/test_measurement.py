@@ -17,12 +17,12 @@ from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Cost, Extern, Implementation, Routine, Runtime
 from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision
-from uma.pipeline import measured, timing
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
 from uma.relay import FixedPoint, Function, GlobalVar, IRModule, TensorType, Var, call, const
 from uma.relay.module import func_type
 from uma.tir import Buffer, Param
+from uma.tuning import measurement, timing_process
 
 X = Var("x", TensorType((4, 8), "int8"))
 MODEL = module_of(call("add", call("nn.relu", X), const(np.int8(5))))
@@ -60,13 +60,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the process that times parts is asked to run, one word for each time."""
     found: list[str] = []
-    real = timing.TimingProcess.ask
+    real = timing_process.TimingProcess.ask
 
-    def ask(self: timing.TimingProcess, told: dict[str, Any], limit_s: float) -> Any:
+    def ask(self: timing_process.TimingProcess, told: dict[str, Any], limit_s: float) -> Any:
         found.append("first" if told["repeat"] == 1 else "timed")
         return real(self, told, limit_s)
 
-    monkeypatch.setattr(timing.TimingProcess, "ask", ask)
+    monkeypatch.setattr(timing_process.TimingProcess, "ask", ask)
     return found
 
 
@@ -183,18 +183,18 @@ class TestLibraries:
         assert count(library(version="1.1")) == 2
         assert count(library(), "lib -launch_ns=5") == 2
         assert count(library("count++;")) == 2
-        monkeypatch.setattr(measured, "host_cpu_id", lambda: "another CPU")
+        monkeypatch.setattr(measurement, "host_cpu_id", lambda: "another CPU")
         assert count(library()) == 2
         monkeypatch.undo()
 
     def test_another_compiler_measures_anew(self, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         costed(library())
-        real = measured.find_compiler
+        real = measurement.find_compiler
 
         class Other:
             identity = "another compiler"
 
-        monkeypatch.setattr(measured, "find_compiler", lambda *given: real(*given) and Other)
+        monkeypatch.setattr(measurement, "find_compiler", lambda *given: real(*given) and Other)
         asked.clear()
         costed(library())
         assert asked == ["first", "timed"]
@@ -212,7 +212,7 @@ class TestLibraries:
     ids=["hangs", "crashes", "exits", "compiles not"],
 )
 def test_a_region_that_cannot_be_run(code: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "LIMIT_S", 1.5 if "for" in code else 60.0)
+    monkeypatch.setattr(timing_process, "LIMIT_S", 1.5 if "for" in code else 60.0)
     decision = costed(library(code))
     assert prices(decision, "lib") == {}
     assert {offer.owner for offer in decision.chosen} == {"plain"}
@@ -227,13 +227,13 @@ def test_a_region_that_cannot_be_run(code: str, why: str, monkeypatch: pytest.Mo
 
 
 def test_a_kernel_of_a_host_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "LIMIT_S", 0.0)
-    with pytest.raises(measured.Unmeasured, match="it did not end within 0 s"):
+    monkeypatch.setattr(timing_process, "LIMIT_S", 0.0)
+    with pytest.raises(measurement.Unmeasured, match="it did not end within 0 s"):
         decided(resolve_targets("c", default_host(), Collage()))
 
 
 def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = timing.TimingProcess()
+    process = timing_process.TimingProcess()
     monkeypatch.setattr("sys.executable", "")
     with pytest.raises(ToolchainError, match="there is no Python to time parts with"):
         process.ask({}, 1.0)
@@ -248,15 +248,15 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
 def _measures(queue: Any) -> None:
     """In another process: measure, and tell how often something was timed."""
     found: list[int] = []
-    real = timing.TimingProcess.ask
+    real = timing_process.TimingProcess.ask
 
-    def ask(self: timing.TimingProcess, told: dict[str, Any], limit_s: float) -> Any:
+    def ask(self: timing_process.TimingProcess, told: dict[str, Any], limit_s: float) -> Any:
         found.append(told["repeat"])
         return real(self, told, limit_s)
 
-    timing.TimingProcess.ask = ask  # type: ignore[method-assign]  # to count: the process is this test's own
-    with measured.measuring():
-        ns = measured.ran_on(MODEL, resolve_targets("c", default_host()).host).ns
+    timing_process.TimingProcess.ask = ask  # type: ignore[method-assign]  # to count: the process is this test's own
+    with measurement.measuring():
+        ns = measurement.ran_on(MODEL, resolve_targets("c", default_host()).host).ns
     queue.put((ns, sum(repeat > 1 for repeat in found)))
 
 
@@ -299,7 +299,7 @@ class TestDevices:
         estimated = self.prices("matrix_unit")
         measured = self.prices("matrix_unit", source="measured")
         assert estimated and asked == ["first"] * len(measured)
-        assert {name: ns for name, (ns, _, _) in measured.items()} == {
+        assert {name: ns for name, (ns, _, _) in measurement.items()} == {
             name: ns for name, (ns, _, _) in estimated.items()
         }
         assert {(source, launch_ns) for _, source, launch_ns in measured.values()} == {("measured", 2000)}
@@ -314,7 +314,7 @@ def test_instructions_of_a_host_in_an_emulator(monkeypatch: pytest.MonkeyPatch) 
 
     def ns(clock: str) -> float:
         given = resolve_targets(f"c -mcpu=cortex-m4f -runner=qemu-mps2-an386 -clock_hz={clock}", default_host())
-        return measured.ran_on(MODEL, given.host).ns
+        return measurement.ran_on(MODEL, given.host).ns
 
     assert ns("100M") == pytest.approx(2 * ns("200M")) and ns("100M") > 100
 

@@ -13,10 +13,10 @@ from uma.artifact.random_inputs import random_inputs
 from uma.lowering.build_targets import Member, resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline.loading import load_model
-from uma.pipeline.measured import Ran
 from uma.plugins import default_host
 from uma.relay import Call, IRModule, post_order
 from uma.relay.expr import macs_of
+from uma.tuning.measurement import Ran
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def microcontroller(monkeypatch: pytest.MonkeyPatch) -> None:
         given = sum(math.prod(field.shape) for call in calls for field in getattr(call.type, "fields", (call.type,)))
         return Ran(1000 + 100 * given + 20 * sum(map(macs_of, calls)), {})
 
-    monkeypatch.setattr("uma.pipeline.prices.ran_on", ran_on)
+    monkeypatch.setattr("uma.tuning.build_costs.ran_on", ran_on)
 
 
 @pytest.mark.soak
