@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from uma.partition import Collage, CostTable
+from uma.partition import Collage, CostProvider, Regions
 from uma.partition.candidates import Problem
-from uma.partition.collage import Price, Prices
+from uma.partition.collage import Price
 from uma.relay.expr import Call, Expr, macs_of
 from uma.relay.types import TensorType
 
@@ -108,18 +108,17 @@ class OnHost(Collage):
 
     host: Host | None = field(default=None, kw_only=True)
 
-    def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> OnHost:
-        """See `Collage.priced`."""
-        made = prices(self.table)
-        if self.host is None:
-            return replace(self, prices=made, ahead=ahead)
-        return replace(self, prices=cast("Prices", _Told(made, self.host)))
+    def __call__(self, problem: Problem) -> Regions:
+        """See `Collage`."""
+        if self.host is not None and problem.costs is not None:
+            problem.costs = cast("CostProvider", _Told(problem.costs, self.host))
+        return super().__call__(problem)
 
 
 class _Told:
     """Prices, of which a host's kernels are told by another."""
 
-    def __init__(self, prices: Prices, host: Host) -> None:
+    def __init__(self, prices: CostProvider, host: Host) -> None:
         self._prices, self._host = prices, host
 
     def __getattr__(self, name: str) -> Any:

@@ -26,6 +26,7 @@ from uma.partition import CostTable, Decision, Placement
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import Model, load_model
 from uma.plugins import default_host
+from uma.tuning import with_costs
 
 from . import growth
 from .cases import real_cases
@@ -121,12 +122,12 @@ def placed(model: Model, scenario: Scenario) -> tuple[Placement, Decision]:
     """
     table = CostTable.of({"schema_version": 1, "targets": scenario.costs})
     partitioner = OnHost(table, host=scenario.host)
-    members = resolve_targets([*scenario.accelerators, "c"], default_host(), partitioner)
+    members = with_costs(resolve_targets([*scenario.accelerators, "c"], default_host(), partitioner))
     loaded = load_model(model, members)
     build = start_build(loaded, members, "partition")
     build.run(loaded.form, "partition")
-    assert build.placement is not None and isinstance(build.placement.partitioner, OnHost)
-    decision = build.placement.partitioner.decision
+    assert build.placement is not None
+    decision = build.placement.decision
     assert decision is not None
     return build.placement, decision
 

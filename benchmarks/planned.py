@@ -18,6 +18,7 @@ from uma.partition import Collage, Decision, SavedPlan, eager, plan_record
 from uma.pipeline.driver import build_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model
 from uma.plugins import default_host
+from uma.tuning import with_costs
 from uma.tuning.measurement import measuring, run_in_turn
 
 __all__ = ["cycles_of", "decided", "main"]
@@ -35,8 +36,8 @@ def decided(loaded: LoadedModel, members: Members) -> tuple[Decision, Artifact]:
     """
     build = start_build(loaded, members, "lower")
     build.run(loaded.form, "lower")
-    assert build.placement is not None and isinstance(build.placement.partitioner, Collage)
-    decision = build.placement.partitioner.decision
+    assert build.placement is not None
+    decision = build.placement.decision
     assert decision is not None
     record = plan_record(decision, members.texts, members.versions, reasons=False)
     return decision, build_loaded(loaded, replace(members, partition=SavedPlan(record)))
@@ -55,7 +56,7 @@ def cycles_of(decision: Decision, members: Members) -> dict[str, int]:
 def main(arguments: list[str]) -> None:
     """Print what the module's text says."""
     model, *targets = arguments
-    members = resolve_targets(targets, default_host(), Collage())
+    members = with_costs(resolve_targets(targets, default_host(), Collage()))
     loaded = load_model(Path(model), members)
     decision, artifact = decided(loaded, members)
     before = build_loaded(loaded, replace(members, partition=eager))

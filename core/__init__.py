@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .artifact import Artifact, load
     from .errors import UmaError
     from .hookspecs import TargetCode, hookimpl
-    from .pipeline import build
     from .quantisation import quantize
     from .relay import IRModule
     from .runtime.state import SessionState
     from .targets import Alias, Attribute, Target, TargetKind
+    from .tuning import build
 
 __all__ = [
     "Artifact",
@@ -57,7 +57,7 @@ _WHERE = {
     "Target": "targets",
     "TargetKind": "targets",
     "UmaError": "errors",
-    "build": "pipeline",
+    "build": "tuning",
     "explain": "api",
     "hookimpl": "hookspecs",
     "installed_targets": "api",

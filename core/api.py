@@ -36,7 +36,8 @@ from .targets import Alias, TargetKind
 from .targets.kind import COMPOSITE
 from .targets.parsing import COMPOSITE_KIND
 from .targets.project import project_targets
-from .verification.dynamic import verify_open
+from .tuning import build_best, with_costs
+from ..verification.dynamic import verify_open
 from .verification.index_inputs import index_extents
 from .verification.models import verify as compare
 from .verification.reference_runtimes import ORACLES, kept_states
@@ -121,7 +122,7 @@ def verify(
     with default_mode():
         artifact, kept = resolve_model(model, target, build_options)
         if artifact is None:
-            artifact = build_loaded(kept.loaded, kept.members)
+            artifact = build_best(kept.loaded, kept.members)
             if build_options.max_ram is not None:
                 require_ram(artifact.record, footprint(artifact.record), build_options.max_ram)
         return verify_loaded(

@@ -168,7 +168,7 @@ def test_a_wrong_import_is_found(path: str, source: str, fault: str) -> None:
     [
         ("tir/nodes.py", "from ..errors import UmaError\nfrom . import dtype\nfrom .dtype import DType\nimport numpy"),
         ("relay/ops/conv.py", "from ..expr import Call\nfrom ...tir import compute\nfrom ... import errors"),
-        ("__init__.py", "from .pipeline import build\nfrom . import errors"),
+        ("__init__.py", "from .tuning import build\nfrom . import errors"),
         ("__main__.py", "from .cli import main"),
         ("plugins/__init__.py", "import_module(f'.{name}', __name__)"),
         ("plugins/loading.py", "importlib.import_module(module)"),

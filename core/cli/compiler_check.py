@@ -93,8 +93,8 @@ def _wrong(target: str, host: PluginHost) -> tuple[str, ...] | None:
     """The ops that a target computes wrongly; None where it cannot be asked."""
     import numpy as np
 
-    from ..pipeline.driver import build
     from ..relay.evaluate import evaluate
+    from ..tuning import build
 
     module, names = _loops()
     wrong: dict[str, None] = {}

@@ -173,12 +173,13 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     from ..lowering.build_targets import resolve_targets
     from ..partition import SavedPlan
     from ..targets.config import derivations
+    from ..tuning import with_costs
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         targets = [target_text(text) for text in args.target]
         partitioner = partitioner_of(args)
-        members = resolve_targets(targets, plugin_host(args), partitioner)
+        members = with_costs(resolve_targets(targets, plugin_host(args), partitioner))
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
     if not out.quiet:

@@ -200,12 +200,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact, LoadedModel]:
     """Return the artifact that `uma build` makes, and the model with its limit on RAM less the stack."""
     from ..artifact.footprint import footprint
-    from ..pipeline.driver import build_loaded
     from ..pipeline.loading import with_max_ram
     from ..pipeline.memory_limit import beside_stack, require_ram
+    from ..tuning import build_best
 
     limit = loaded.options.max_ram
-    artifact = build_loaded(loaded, members, progress=out.step)
+    artifact = build_best(loaded, members, progress=out.step)
     if limit is None:
         return artifact, loaded
     while True:
@@ -214,7 +214,7 @@ def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact
         if less is None:
             break
         loaded = with_max_ram(loaded, less)
-        artifact = build_loaded(loaded, members, progress=out.step)
+        artifact = build_best(loaded, members, progress=out.step)
         if artifact.record.rows == before:
             break
     require_ram(artifact.record, footprint(artifact.record, None, stack_bytes), limit)

@@ -5,7 +5,7 @@ Who decides what goes where is told beside them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..errors import PluginError
 from ..hookspecs import Pass, Runtime, Strategy
-from ..partition import Owner, Partitioner, eager, find_partitioner
+from ..partition import CostProvider, Owner, Partitioner, eager, find_partitioner
 from ..plugins import LoadedPlugin, PluginHost
 from ..relay.extern import Extern
 from ..relay.op import known_ops
@@ -160,6 +160,7 @@ class Members:
         notes: which host was added or overridden, in sentences.
         default: the label of the host that takes an op of which nothing is said; None for the first.
         partition: decides what goes where.
+        costs: makes the cost provider of one build; None if no partitioner compares costs.
     """
 
     hosts: tuple[Member, ...]
@@ -167,6 +168,7 @@ class Members:
     notes: tuple[str, ...] = ()
     default: str | None = None
     partition: Partitioner = eager
+    costs: Callable[[Members], CostProvider] | None = None
 
     @property
     def host(self) -> Member:

@@ -20,6 +20,7 @@ was decided), `region_functions` (writing it down), `placement` (all together), 
 
 from .candidates import Problem
 from .collage import Collage, CostTable, Decision, SavedPlan, plan_record
+from .cost_provider import CostProvider
 from .decision_check import Partitioner, Regions
 from .eager import eager
 from .partitioner_registry import find_partitioner
@@ -42,6 +43,7 @@ from .selection import Selection
 __all__ = [
     "Candidate",
     "Collage",
+    "CostProvider",
     "CostTable",
     "Decision",
     "Obstacle",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import PluginError
 from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var, is_open
@@ -14,10 +14,14 @@ from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.pattern.matcher import Search
 from ..relay.types import TensorType
+from .cost_provider import CostProvider
 from .record import Candidate, Obstacle, Owner, PatternFault, RefusedMatch
 from .region_size import RegionSize
 from .requantised_view import Offered, Taken
 from .rounding_opt_in import RoundingOptIn
+
+if TYPE_CHECKING:
+    from .collage.decision import Decision
 
 __all__ = ["Problem"]
 
@@ -45,6 +49,7 @@ class Problem:
         spans: the layers of the function's expressions.
         consent: what may be rounded otherwise; None for nothing.
         hosts: the labels of the hosts, first that which takes what nobody is said to.
+        costs: the source of costs; None if the build has none.
 
     Attributes:
         limits: of the owners' regions, by label.
@@ -53,6 +58,7 @@ class Problem:
         kernels: calls that hosts are to compute together, where a partitioner decides that too; of what is in none the
             hosts' own fusion decides.
         on_hosts: the calls that a partitioner gives to another host than the first, and to which.
+        decision: the plans and costs among which a partitioner chose; None if it chose without costs.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Problem:
         spans: Spans | None = None,
         consent: RoundingOptIn | None = None,
         hosts: Sequence[str] = (),
+        costs: CostProvider | None = None,
     ) -> None:
         if pins is None:
             pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
@@ -81,6 +88,8 @@ class Problem:
         self.consent = consent
         self.notes: dict[tuple[str, Expr], Obstacle] = {}
         self.hosts = tuple(hosts)
+        self.costs = costs
+        self.decision: Decision | None = None
         self.kernels: list[tuple[Expr, ...]] = []
         self.on_hosts: dict[Expr, str] = {}
         self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from ..errors import UsageError
 from ..relay.expr import Expr
 from ..targets.values import shown
-from .candidates import Problem
 from .record import Candidate
 
-__all__ = ["Clock", "Link", "Price", "Prices", "Source", "whole_ns"]
+if TYPE_CHECKING:
+    from .candidates import Problem
+    from .collage.table import CostTable
+
+__all__ = ["Clock", "CostProvider", "Link", "Price", "Source", "whole_ns"]
 
 Source = Literal["estimated", "measured", "table", "free"]
 """Who tells what something costs: the target's plugin, a run here, a table that was given, or nobody, as it is a view,
@@ -82,8 +86,19 @@ class Link:
         return self.ns + math.ceil(nbytes * 1e9 / self.bytes_per_s) if nbytes else 0
 
 
-class Prices(Protocol):
-    """Who tells what things cost in one build."""
+class CostProvider(Protocol):
+    """The source of costs of one build. Partitioners receive it with their `Problem`."""
+
+    @property
+    def table(self) -> CostTable:
+        """The table that overrides other sources, by the labels of the build's targets; empty without one."""
+
+    @property
+    def prefetch(self) -> CostProvider | None:
+        """A provider to be asked first for every cost, so that workers begin to measure; its answers are not costs."""
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """Return a context in which costs may be measured; on exit it ends the processes that measured."""
 
     @property
     def failed(self) -> Sequence[str]:

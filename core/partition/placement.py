@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -14,6 +15,8 @@ from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
 from .candidates import Problem
+from .collage.decision import Decision
+from .cost_provider import CostProvider
 from .decision_check import Partitioner, decide, label_of_partitioner
 from .eager import eager
 from .explain import explained, require_pins
@@ -47,6 +50,8 @@ class Placement:
         consent: what may be rounded otherwise; None for nothing.
         together: what was put together in ``source``; None for nothing.
         hosts: the labels of the hosts, as for `place`.
+        costs: the source of costs; None if the build has none.
+        decision: the plans and costs among which the partitioner chose; None if it chose without costs.
     """
 
     source: IRModule
@@ -60,6 +65,8 @@ class Placement:
     consent: RoundingOptIn | None = None
     together: Together | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
+    costs: CostProvider | None = field(default=None, repr=False)
+    decision: Decision | None = field(default=None, repr=False)
 
     def refuse(self, refusals: Iterable[Refusal]) -> Placement:
         """The placement without some of the matches: no owner is offered again what it gave back.
@@ -94,8 +101,10 @@ class Placement:
             spans=self.source.spans,
             consent=self.consent,
             hosts=self.hosts,
+            costs=self.costs,
         )
-        return _placed(self.source, problem, self.partitioner, self.notes, self.together)
+        with _measuring(self.costs):
+            return _placed(self.source, problem, self.partitioner, self.notes, self.together)
 
     def __repr__(self) -> str:
         counts = Counter(region.owner for region in self.regions.values())
@@ -145,6 +154,7 @@ def place(
     hosts: Sequence[str] = (),
     partitioner: Partitioner = eager,
     consent: RoundingOptIn | None = None,
+    costs: CostProvider | None = None,
 ) -> Placement:
     """What goes where, by the decision of a partitioner.
 
@@ -155,6 +165,7 @@ def place(
             nobody is said to take.
         partitioner: chooses among the candidates.
         consent: what accelerators may be offered in forms of their own; None for nothing.
+        costs: the source of costs for partitioners that compare them; None for none.
 
     Raises:
         UsageError: two owners have one label.
@@ -172,8 +183,14 @@ def place(
     source = adopted(module, {owner.label: owner for owner in owners})
     together = put_together(source, owners)
     source = source if together is None else together.module
-    problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent, hosts=hosts)
-    return _placed(source, problem, partitioner, {}, together)
+    problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent, hosts=hosts, costs=costs)
+    with _measuring(costs):
+        return _placed(source, problem, partitioner, {}, together)
+
+
+def _measuring(costs: CostProvider | None) -> AbstractContextManager[None]:
+    """Return a context in which a partitioner may ask for costs."""
+    return nullcontext() if costs is None else costs.measuring()
 
 
 def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
@@ -213,6 +230,7 @@ def _placed(
             spans=source.spans,
             consent=problem.consent,
             hosts=problem.hosts,
+            costs=problem.costs,
         )
         order, together = decide(partitioner, problem), fewer
         notes |= problem.notes
@@ -238,6 +256,8 @@ def _placed(
         problem.consent,
         together,
         problem.hosts,
+        problem.costs,
+        problem.decision,
     )
 
 

@@ -6,10 +6,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
-from ..artifact.footprint import footprint
 from ..artifact.record import (
     SCHEMA_VERSION,
     ArtifactRecord,
@@ -33,15 +32,11 @@ from ..codegen.model import emit_model
 from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..hookspecs import Library, TargetCode
-from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..lowering.build_targets import Members
 from ..lowering.mac_count import Work
-from ..options import BuildKeywords, BuildOptions
-from ..partition import Collage
-from ..plugins import default_host
 from ..program import Plan, Program, plan, streams, verify_plan
 from ..program.overlap_constraints import with_those_in_use
 from ..support.counters import timed
-from ..support.float_environment import default_mode
 from ..support.formatting import format_value
 from ..support.machines import Machine
 from ..support.weights_forms import WeightsForm
@@ -53,18 +48,17 @@ from ..version import __version__
 from .dump import Dumper
 from .kept_model import KeptModel
 from .line_buffering import RowsAsked
-from .loading import LoadedModel, Model, model_digest, read_model
+from .loading import LoadedModel, model_digest
 from .machine_code import machine_code
-from .memory_limit import require_ram
 from .origins import origins_of
 from .stages import STAGES, Build, Form
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    pass
 
 __all__ = [
-    "build",
     "build_loaded",
+    "check_stage",
     "devices_of",
     "finish_build",
     "lower_loaded",
@@ -77,60 +71,8 @@ DEFAULT_FLAGS = ("-O2",)
 """For a host whose plugin leaves the choice to the core."""
 
 
-@overload
-def build(
-    model: Model, target: TargetLike, *, stop_after: None = None, **options: Unpack[BuildKeywords]
-) -> Artifact: ...
-
-
-@overload
-def build(model: Model, target: TargetLike, *, stop_after: str, **options: Unpack[BuildKeywords]) -> Form: ...
-
-
-def build(
-    model: Model, target: TargetLike, *, stop_after: str | None = None, **options: Unpack[BuildKeywords]
-) -> Artifact | Form:
-    """Compile a model.
-
-    Args:
-        model: path of a TFLite or ONNX file or of a dumped text form, a module, an ``onnx.ModelProto`` with all its
-            data in it, as ``onnx.load`` gives it, or a ``torch.export.ExportedProgram``; what is no path is called
-            ``model`` unless ``name`` says otherwise.
-        target: what to build for, in any form that `uma.targets.read_targets` takes: a text, a `Target`, a dict, a
-            list of these, or a dict from labels to them; accelerators and hosts in order of priority.
-        stop_after: a stage, one of `STAGES`, behind which the build ends.
-        options: see `uma.options.BuildOptions`.
-
-    Returns:
-        The artifact; nothing has been compiled by the C compiler yet. With ``stop_after`` the form that the stage
-        gives: an `IRModule`, behind the last one a `Program`. It can be built on.
-
-    Raises:
-        UsageError: a target, a path, a stage or an option is wrong, or there is no such option.
-        ModelError: the model is malformed, or has unsupported ops: all of these are named; or its import exceeds
-            ``import_limit``.
-        RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
-            strips of columns bring nothing; or nothing takes as little as ``max_ram``: it says what is alive where the
-            least that there is takes most; or an input cannot be given row by row.
-        PluginError: a target's plugin, or the partitioner, is at fault.
-        ToolchainError: a library that a target needs is missing.
-    """
-    asked = BuildOptions.read("build", options)
-    if stop_after is not None:
-        _check_stage(stop_after)
-    # Before the model is read, which may take long.
-    members = resolve_targets(target, asked.plugins or default_host(), asked.partition)
-    with default_mode():
-        loaded = read_model(model, members, asked)
-        if stop_after is not None:
-            return lower_loaded(loaded, members, stop_after, dump=asked.dump)
-        artifact = build_loaded(loaded, members, dump=asked.dump)
-    if asked.max_ram is not None:
-        require_ram(artifact.record, footprint(artifact.record), asked.max_ram)
-    return artifact
-
-
-def _check_stage(stage: object) -> None:
+def check_stage(stage: object) -> None:
+    """Raise UsageError unless ``stage`` is one of `STAGES`."""
     if stage not in STAGES:
         raise UsageError(f"there is no stage {format_value(stage)}", hint=f"stages: {', '.join(STAGES)}")
 
@@ -157,7 +99,7 @@ def start_build(
     Raises:
         UsageError: there is no such stage.
     """
-    _check_stage(until)
+    check_stage(until)
     dumper = None if dump is None else Dumper(dump)
     following = dict(itertools.pairwise(STAGES))
 
@@ -197,20 +139,14 @@ def build_loaded(
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Artifact:
-    """Compile a model that was read; as `build`.
+    """Compile a model that was read.
 
     Args:
         loaded: the model.
         members: the targets, from `resolve_targets`.
         dump: folder for the text of every stage.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
-
-    Raises:
-        RequirementError: none of the best plans takes as little.
     """
-    from ..tuning.plan_selection import best_plan  # which needs this
-
-    members = best_plan(loaded, members).members
     build = start_build(loaded, members, dump=dump, progress=progress)
     return finish_build(build, loaded, progress)
 
@@ -247,7 +183,6 @@ def finish_build(
         ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
         for one in build.tolerated
     )
-    partitioner = None if build.placement is None else build.placement.partitioner
     artifact = make_artifact(
         program,
         memory,
@@ -255,7 +190,7 @@ def finish_build(
         built_from=KeptModel(
             loaded,
             build.members,
-            partitioner.decision if isinstance(partitioner, Collage) else None,
+            None if build.placement is None else build.placement.decision,
         ),
         weights=loaded.options.weights,
         work=work,

@@ -28,7 +28,7 @@ from ..lowering.region_lowering import RegionLowering, label_of, regions_of
 from ..lowering.region_matches import Matches
 from ..lowering.sequence import Where, traced_sequence
 from ..options import BuildOptions
-from ..partition import Collage, Owner, Placement, Refusal, RoundingOptIn, place
+from ..partition import Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..program.control_flow import has_control
@@ -46,7 +46,6 @@ from ..relay.visit import post_order
 from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import Unproven, unproven
-from ..tuning.build_costs import at_work, priced
 from .buffer_map import buffers_of, calls_of, kernels_of, moved
 from .io import pool_of
 from .line_buffering import Again, Lowered, RowsAsked, choose_rows
@@ -338,11 +337,8 @@ class Build:
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
                         labels = [member.label for member in self.members.takers]
-                        partitioner = self.members.partition
-                        if isinstance(partitioner, Collage):
-                            partitioner = priced(partitioner, self.members)
-                        with at_work(partitioner):
-                            self.placement = place(module, owners, labels, partitioner, self._consent)
+                        costs = None if self.members.costs is None else self.members.costs(self.members)
+                        self.placement = place(module, owners, labels, self.members.partition, self._consent, costs)
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":
@@ -472,7 +468,7 @@ class Build:
             # After a pass that rewrote the region, nobody knows which match a part of it came from.
             at = refusal.at if refusal.at in parts_of(function) else None
             placed.append(Refusal(refusal.region, at, refusal.reason))
-        with blaming(placement.source.spans, self.members.__getitem__), at_work(placement.partitioner):
+        with blaming(placement.source.spans, self.members.__getitem__):
             self.placement = placement.refuse(placed)
         self.matches.note(self.placement)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..lowering.graph_queries import has_loops
-from ..partition import Collage, Decision, plan_record
+from ..partition import Decision, plan_record
 from ..pipeline.stages import Build
 
 __all__ = [
@@ -31,7 +31,7 @@ def decision_of(build: Build) -> Decision | None:
     placement = build.placement
     if placement is None or has_loops(placement.source):
         return None
-    return placement.partitioner.decision if isinstance(placement.partitioner, Collage) else None
+    return placement.decision
 
 
 def decision_record(build: Build) -> dict[str, Any] | None:

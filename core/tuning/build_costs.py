@@ -8,9 +8,9 @@ here, see `measured`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 from ..contract.cost import Cost
@@ -21,7 +21,7 @@ from ..lowering.build_targets import Member, Members
 from ..lowering.error_attribution import located
 from ..lowering.fuse import kernels_of
 from ..lowering.graph_queries import parts_of
-from ..partition import Candidate, Collage, Partitioner, Problem, RoundingOptIn
+from ..partition import Candidate, Collage, Owner, Problem, RoundingOptIn
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.cost_provider import Clock, Link, Price, whole_ns
 from ..partition.placement import claims_at
@@ -37,11 +37,11 @@ from .measurement_request import request_of
 from .region_measurement import RegionRefused, Whole, region_ran
 from .workers import Crew, NoWorkers
 
-__all__ = ["BuildPrices", "Lost", "PricesAhead", "at_work", "priced"]
+__all__ = ["BuildCosts", "Lost", "PrefetchingCosts", "build_costs", "with_costs"]
 
 
-class BuildPrices:
-    """Who tells costs in a build.
+class BuildCosts:
+    """The cost provider of a build: a table, the plugins' estimates, and measurements.
 
     Args:
         members: its targets.
@@ -54,11 +54,14 @@ class BuildPrices:
 
     def __init__(self, members: Members, table: CostTable | None, workers: Crew | None = None) -> None:
         self._members, self.table = members, (table or CostTable()).by_label(members.models)
-        self._takers = [member.owner for member in members.takers]
         self._failed: list[str] = []
         self._clocks: dict[Clock, None] = {}
         self._workers = workers
-        self.ahead = None if workers is None else PricesAhead(members, table, workers)
+        self.prefetch = None if workers is None else PrefetchingCosts(members, table, workers)
+
+    @cached_property
+    def _takers(self) -> list[Owner]:
+        return [member.owner for member in self._members.takers]
 
     @property
     def failed(self) -> Sequence[str]:
@@ -71,9 +74,8 @@ class BuildPrices:
         return [clock for member in self._members.all for clock in self._clocks if clock.label == member.label]
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Within, what is asked for is measured; behind it no process is left that parts were timed in, nor a way to
-        workers."""
+    def measuring(self) -> Iterator[None]:
+        """Return a context in which costs are measured; on exit it ends the timing process and leaves the workers."""
         with measuring():
             try:
                 yield
@@ -294,33 +296,35 @@ class BuildPrices:
             return ran_on(module, here(member))  # the factor is of this machine
 
 
-def priced(partitioner: Collage, members: Members) -> Collage:
-    """A partitioner for one build.
+def with_costs(members: Members) -> Members:
+    """Return the targets with the cost provider of `build_costs`."""
+    return replace(members, costs=build_costs)
+
+
+def build_costs(members: Members) -> BuildCosts:
+    """Return the cost provider of one build.
+
+    Args:
+        members: the targets; a `Collage` among them has the table and the address of workers.
 
     Raises:
-        UsageError: the address of its workers is none, or may not be used.
+        UsageError: the address of workers is none, or may not be used.
     """
-    crew = None
+    partitioner, crew = members.partition, None
+    if not isinstance(partitioner, Collage):
+        return BuildCosts(members, None)
     if partitioner.workers is not None:
         insecure = partitioner.insecure_workers
         crew = Crew(partial(connect, check_workers(partitioner.workers, insecure), insecure))
-    made = BuildPrices(members, partitioner.table, crew)
-    costs = None if partitioner.costs is None else made.table
-    return replace(partitioner.priced(lambda table: made, made.ahead), costs=costs)
+    return BuildCosts(members, partitioner.table, crew)
 
 
-def at_work(partitioner: Partitioner) -> AbstractContextManager[None]:
-    """Within, what a partitioner asks for is measured, where it asks for anything."""
-    prices = partitioner.prices if isinstance(partitioner, Collage) else None
-    return prices.at_work() if isinstance(prices, BuildPrices) else nullcontext()
-
-
-class PricesAhead(BuildPrices):
+class PrefetchingCosts(BuildCosts):
     """Asked before the others for all that they will be asked for, so that workers begin with it. What it tells are no
     costs.
 
     Args:
-        members, table: as for `BuildPrices`.
+        members, table: as for `BuildCosts`.
         workers: who measures.
     """
 

@@ -11,7 +11,7 @@ from ..partition import Collage, CostTable, Problem, eager
 from ..partition.collage.candidate_set import Offer, Pool, computes
 from ..pipeline.stages import Build
 from ..relay.pattern import Graph
-from .static_costs import KnownPrices
+from .static_costs import StaticCosts
 
 __all__ = ["OtherPart", "Otherwise", "otherwise"]
 
@@ -93,14 +93,14 @@ def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:
         for one in placement.regions.values()
     ]
     taken = frozenset().union(*(nodes for _, nodes in regions))
-    prices = KnownPrices(members, costs, regions)
+    prices = StaticCosts(members, costs, regions)
     free = [expr for expr in problem.computed if expr not in taken and computes(expr)]
     kernels = [tuple(kernel) for kernel in prices.kernels(problem, free)]
     together = {node for kernel in kernels for node in kernel}
     for kernel in (*kernels, *((node,) for node in free if node not in together)):
         pin = problem.pins.get(kernel[0])
         prices.given.add((pin if pin in placement.hosts else placement.hosts[0], frozenset(kernel)))
-    collage = Collage(costs, most_unions=_MOST_UNIONS).priced(lambda table: prices)
+    problem.costs, collage = prices, Collage(costs, most_unions=_MOST_UNIONS)
     with blaming(source.spans, members.__getitem__):
         try:
             collage(problem)

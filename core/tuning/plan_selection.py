@@ -113,9 +113,9 @@ def best_plan(
     build = start_build(loaded, members, "lower", progress=progress)
     build.run(loaded.form, "lower")
     placement = build.placement
-    if placement is None or has_loops(placement.source) or not isinstance(placement.partitioner, Collage):
+    if placement is None or has_loops(placement.source):
         return Contest(members)
-    decision = placement.partitioner.decision
+    decision = placement.decision
     if decision is None:  # what is pinned can be had by nobody: eager told it
         return Contest(members)
     decision = decision.with_known()

@@ -9,20 +9,20 @@ from ..partition import Candidate, CostTable, Problem, RoundingOptIn
 from ..partition.cost_provider import Price
 from ..relay.expr import Expr
 from ..relay.module import IRModule
-from .build_costs import BuildPrices, Lost
+from .build_costs import BuildCosts, Lost
 from .measurement import Ran
 
-__all__ = ["KnownPrices"]
+__all__ = ["StaticCosts"]
 
 _STAYS = Price(0, "free")
 
 
-class KnownPrices(BuildPrices):
+class StaticCosts(BuildCosts):
     """Costs that a table tells, or that plugins estimate. Of nothing else there is one, but for some parts that cost
     nothing where it is not known what they cost: so that placements which have them in common can be compared.
 
     Args:
-        members, table: as for `BuildPrices`.
+        members, table: as for `BuildCosts`.
         given: those parts, by the target's label and what is computed.
 
     Attributes:
@@ -34,7 +34,7 @@ class KnownPrices(BuildPrices):
         self.given = set(given)
 
     def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
-        """As `BuildPrices.region`; nothing for what is given and not known."""
+        """As `BuildCosts.region`; nothing for what is given and not known."""
         found = super().region(problem, claims, name)
         is_given = (claims[0].owner, frozenset(node for one in claims for node in one.nodes)) in self.given
         return _STAYS if found is None and is_given else found

@@ -31,11 +31,11 @@ from uma.partition import (
     place,
 )
 from uma.partition.preassigned_regions import adopted
-from uma.pipeline.driver import build
 from uma.plugins import PluginHost
 from uma.relay import Call, IRModule, Spans, TensorType, Tuple, Var, call
 from uma.relay.pattern import Graph, any_, op, outputs, wildcard
 from uma.targets.limits import Limits
+from uma.tuning import build
 
 
 def one_by_one(problem: Problem) -> Regions:

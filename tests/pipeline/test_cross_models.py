@@ -15,7 +15,7 @@ from tests._support.tools import skip_without
 from uma.artifact import load
 from uma.errors import RequirementError, ToolchainError, UsageError
 from uma.lowering.build_targets import resolve_targets
-from uma.pipeline.driver import build, build_loaded
+from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import (
@@ -39,6 +39,7 @@ from uma.support.machines import RUNNERS, Machine
 from uma.toolchain.compile import CompileUnit
 from uma.toolchain.discovery import find_compiler
 from uma.toolchain.elf import check_machine
+from uma.tuning import build
 from uma.verification.models import verify
 
 MODULES = {"c": "uma_cpu_c", "matrix_unit": "uma_matrix_unit", "stream_machine": "uma_stream_machine"}

@@ -24,13 +24,14 @@ from uma.artifact import Artifact, load
 from uma.errors import ModelError, TextError, UsageError
 from uma.lowering import sequence
 from uma.lowering.build_targets import resolve_targets
-from uma.pipeline import STAGES, build
+from uma.pipeline import STAGES
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.relay.module import Signature
 from uma.runtime.model_process import IsolatedModel
 from uma.runtime.native import Session, SessionState
+from uma.tuning import build
 from uma.verification.models import verify
 
 FRAMES = 100

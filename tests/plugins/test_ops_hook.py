@@ -18,7 +18,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
 from uma.lowering.build_targets import Members, resolve_targets
-from uma.pipeline.driver import build, build_loaded, lower_loaded
+from uma.pipeline.driver import build_loaded, lower_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import (
@@ -37,6 +37,7 @@ from uma.relay import (
 from uma.relay.evaluate import evaluate
 from uma.relay.text import print_module
 from uma.tir import te
+from uma.tuning import build
 from uma.verification.models import verify
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)

@@ -21,11 +21,11 @@ from uma.lowering.build_targets import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision, Problem, SavedPlan
 from uma.partition.collage import plan_record
 from uma.partition.cost_provider import Clock
-from uma.pipeline import build
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
 from uma.relay import Call, Expr, IRModule, TensorType, Var, call, post_order
 from uma.support.json_record import to_json
+from uma.tuning import build, with_costs
 from uma.tuning.build_costs import alone_with
 from uma.tuning.measurement import Ran, ran, ran_on
 
@@ -55,11 +55,10 @@ def members(estimate: Callable[..., Any] | None, costs: CostTable | None, *targe
 
 
 def decided(given: Members, module: IRModule = CHAIN) -> tuple[Build, Decision]:
-    made = Build("m", given)
+    made = Build("m", with_costs(given))
     made.run(module)
-    assert made.placement is not None and isinstance(made.placement.partitioner, Collage)
-    assert made.placement.partitioner.decision is not None
-    return made, made.placement.partitioner.decision
+    assert made.placement is not None and made.placement.decision is not None
+    return made, made.placement.decision
 
 
 def priced(decision: Decision) -> list[tuple[str, int, int, str]]:

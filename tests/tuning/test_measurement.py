@@ -22,7 +22,7 @@ from uma.plugins import PluginHost, default_host
 from uma.relay import FixedPoint, Function, GlobalVar, IRModule, TensorType, Var, call, const
 from uma.relay.module import func_type
 from uma.tir import Buffer, Param
-from uma.tuning import measurement, timing_process
+from uma.tuning import measurement, timing_process, with_costs
 
 X = Var("x", TensorType((4, 8), "int8"))
 MODEL = module_of(call("add", call("nn.relu", X), const(np.int8(5))))
@@ -128,11 +128,10 @@ def library(
 
 
 def decided(given: Members, module: IRModule = MODEL) -> Decision:
-    made = Build("m", given)
+    made = Build("m", with_costs(given))
     made.run(module)
-    assert made.placement is not None and isinstance(made.placement.partitioner, Collage)
-    assert made.placement.partitioner.decision is not None
-    return made.placement.partitioner.decision
+    assert made.placement is not None and made.placement.decision is not None
+    return made.placement.decision
 
 
 def costed(host: PluginHost, *targets: str, **told: dict[str, Any]) -> Decision:
@@ -299,7 +298,7 @@ class TestDevices:
         estimated = self.prices("matrix_unit")
         measured = self.prices("matrix_unit", source="measured")
         assert estimated and asked == ["first"] * len(measured)
-        assert {name: ns for name, (ns, _, _) in measurement.items()} == {
+        assert {name: ns for name, (ns, _, _) in measured.items()} == {
             name: ns for name, (ns, _, _) in estimated.items()
         }
         assert {(source, launch_ns) for _, source, launch_ns in measured.values()} == {("measured", 2000)}

@@ -17,13 +17,12 @@ from uma.hookspecs import Cost
 from uma.lowering.build_targets import Members, resolve_targets
 from uma.option_values import Limit
 from uma.partition import Collage, CostTable, SavedPlan
-from uma.pipeline import build
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import LoadedModel, with_max_ram
 from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
 from uma.support.json_record import to_json
-from uma.tuning import measurement, plan_selection, timing_process
+from uma.tuning import build, measurement, plan_selection, timing_process, with_costs
 from uma.tuning.measurement import Ran
 from uma.tuning.plan_selection import best_plan
 
@@ -52,7 +51,7 @@ def collage(**given: int) -> Collage:
 
 
 def host(**given: int) -> Members:
-    return resolve_targets("c", default_host(), collage(**given))
+    return with_costs(resolve_targets("c", default_host(), collage(**given)))
 
 
 def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +83,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plan_selection, "_real", lambda members: frozenset(("one", "two")))
     monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
     partition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1)
-    found = best_plan(LOADED, resolve_targets(("one", "two", "plain"), plugins, partition))
+    found = best_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, partition)))
     assert [one.known_as for one in found.trials] == [
         ("the host alone",),
         ("eager, one alone",),
@@ -106,7 +105,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
         ]
     # What accelerators must have, these must have as well.
     condition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1, offload=0.5)
-    found = best_plan(LOADED, resolve_targets(("one", "two", "plain"), plugins, condition))
+    found = best_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, condition)))
     names = [name for one in found.trials for name in one.known_as]
     assert "eager, one before two" in names and not {"the host alone", "eager, one alone"} & {*names}
 
@@ -178,7 +177,7 @@ class TestDevices:
         plugins = PluginHost(lambda: [*toy("npu", "add", estimate_cost=estimate), *entry_of(HOST)])
         costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
         table = CostTable.of({"schema_version": 1, "targets": told, "costs": costs})
-        return best_plan(LOADED, resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2)))
+        return best_plan(LOADED, with_costs(resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2))))
 
     def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Ran | Exception) -> None:
         answers = list(found)
@@ -245,6 +244,7 @@ def test_what_is_refused_is_in_no_plan() -> None:
     plugins = PluginHost(lambda: [*toy("npu", **hooks), *entry_of(HOST)])
     costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
     given = resolve_targets(["npu", "plain"], plugins, Collage(CostTable.of({"schema_version": 1, "costs": costs})))
+    given = with_costs(given)
     found = best_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), given)
     assert found.decision is not None and found.decision.cost_ns == 27_000
     assert found.decision.failed == ()

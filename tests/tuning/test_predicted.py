@@ -16,6 +16,7 @@ from uma.pipeline.loading import load_model
 from uma.plugins import default_host
 from uma.relay import Call, IRModule, post_order
 from uma.relay.expr import macs_of
+from uma.tuning import with_costs
 from uma.tuning.measurement import Ran
 
 
@@ -46,7 +47,7 @@ def test_cycles_are_as_predicted(tmp_path: Path, targets: list[str], source: str
     path.write_bytes(to_onnx(tc_resnet8()))
     labels = [target.split()[0] for target in targets]
     table = CostTable.of({"schema_version": 1, "targets": {label: {"source": source} for label in labels}})
-    members = resolve_targets([*targets, "c"], default_host(), Collage(table, most_unions=10))
+    members = with_costs(resolve_targets([*targets, "c"], default_host(), Collage(table, most_unions=10)))
     decision, artifact = planned.decided(load_model(path, members), members)
     assert decision.failed == ()
     profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=1)

@@ -26,8 +26,8 @@ from uma.partition import Collage
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
 from uma.relay import TensorType, Var, call, const
-from uma.tuning import workers
-from uma.tuning.build_costs import priced
+from uma.tuning import with_costs, workers
+from uma.tuning.build_costs import build_costs
 from uma.tuning.dask_link import check_workers, connect
 from uma.tuning.local_workers import LocalWorkers
 from uma.tuning.measurement import Ran
@@ -273,9 +273,9 @@ def test_tcp_to_another_machine_needs_permission(host: str) -> None:
     assert found.value.hint is not None and f"tls://{host}:8786" in found.value.hint
     assert "--insecure-workers" in found.value.hint
     with pytest.raises(UsageError, match="tcp:// to another machine"):
-        priced(Collage(workers=address), resolve_targets("c", default_host()))
+        build_costs(resolve_targets("c", default_host(), Collage(workers=address)))
     assert check_workers(address, insecure=True) == address
-    assert priced(Collage(workers=address, insecure_workers=True), resolve_targets("c", default_host()))
+    assert build_costs(resolve_targets("c", default_host(), Collage(workers=address, insecure_workers=True)))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "LocalHost", "[::1]"])
@@ -488,7 +488,7 @@ class TestLocal:
     @pytest.mark.soak
     def test_a_killed_worker_loses_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(workers, "answer", answer)
-        made = Build("m", resolve_targets("c", default_host(), Collage(workers="local:2")))
+        made = Build("m", with_costs(resolve_targets("c", default_host(), Collage(workers="local:2"))))
         killed: list[int] = []
         take, before = Crew._take, process_tree()
 
@@ -506,8 +506,8 @@ class TestLocal:
             value = call("add", call("nn.relu" if number % 2 else "tanh", value), const(np.full(8, number, np.float32)))
         made.run(module_of(value))
         placement = made.placement
-        assert killed and placement is not None and isinstance(placement.partitioner, Collage)
-        decision = placement.partitioner.decision
+        assert killed and placement is not None
+        decision = placement.decision
         assert decision is not None
         assert all(one.price.source in ("measured", "free") for one in decision.pool.offers)
         assert decision.failed and all("is lost" in sentence for sentence in decision.failed)

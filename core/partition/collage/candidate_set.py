@@ -19,7 +19,7 @@ from ...relay.views import is_view
 from ...relay.visit import children
 from ...targets.values import shown, suggest
 from ..candidates import Problem
-from ..cost_provider import Clock, Price, Prices
+from ..cost_provider import Clock, CostProvider, Price
 from ..eager import eager
 from ..explain import movements_beside
 from ..record import Candidate, Owner
@@ -59,7 +59,7 @@ class Pool:
 
     Args:
         problem: what is to be placed.
-        prices: who tells costs.
+        costs: the source of costs.
         most_ops: how many ops a union of matches has at most.
         most_unions: how many unions there are of one owner at most.
 
@@ -72,8 +72,8 @@ class Pool:
         cut: the labels of the owners who have more unions than there may be.
     """
 
-    def __init__(self, problem: Problem, prices: Prices, *, most_ops: int, most_unions: int) -> None:
-        self.problem, self._prices = problem, prices
+    def __init__(self, problem: Problem, costs: CostProvider, *, most_ops: int, most_unions: int) -> None:
+        self.problem, self._costs = problem, costs
         leaves = [expr for expr in problem.graph.order if isinstance(expr, Var)]
         self.exprs = [*leaves, *problem.computed]
         self._leaves = len(leaves)
@@ -97,7 +97,7 @@ class Pool:
         for order, found in regions.items():
             self.eager[tuple(owner.label for owner in order)] = self._plan(found, self._calls_of_hosts(found))
         self.alone = {label: self._plan(found, self._calls_of_hosts(found)) for label, found in of_one.items()}
-        for label in prices.hosts[1:]:
+        for label in costs.hosts[1:]:
             self._offer_host(label, everything, regions.values())
         for owner in problem.owners:
             self._offer_unions(owner, most_ops, most_unions)
@@ -154,17 +154,17 @@ class Pool:
     @property
     def host(self) -> str:
         """The label of the host that takes what nobody is said to."""
-        return self._prices.hosts[0]
+        return self._costs.hosts[0]
 
     @property
     def failed(self) -> tuple[str, ...]:
         """What could not be measured, and why, in sentences."""
-        return tuple(dict.fromkeys(self._prices.failed))
+        return tuple(dict.fromkeys(self._costs.failed))
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
         """How the times of each target are known."""
-        return tuple(self._prices.clocks)
+        return tuple(self._costs.clocks)
 
     def nodes(self, offer: Offer) -> tuple[Expr, ...]:
         """What an offer computes, in order."""
@@ -185,7 +185,7 @@ class Pool:
 
     def unknown(self, table: CostTable) -> tuple[str, ...]:
         """What a table tells of that there is not here, in sentences."""
-        labels = dict.fromkeys([*self._prices.hosts, *self.problem.limits])
+        labels = dict.fromkeys([*self._costs.hosts, *self.problem.limits])
         names = [*table.ns, *table.cycles]
         other = dict.fromkeys([*table.targets, *(name.partition(": ")[0] for name in names)])
         told = [
@@ -222,7 +222,7 @@ class Pool:
         return len(self.offers) > before
 
     def _memories(self) -> dict[str, int]:
-        apart = [owner.label for owner in self.problem.owners if self._prices.link(owner.label) is not None]
+        apart = [owner.label for owner in self.problem.owners if self._costs.link(owner.label) is not None]
         return {label: number for number, label in enumerate(apart, 1)}
 
     def _uses(self) -> Iterator[tuple[int, ...]]:
@@ -233,7 +233,7 @@ class Pool:
         yield () if result is None else (result,)
 
     def _hops(self) -> Iterator[tuple[int, ...]]:
-        links = [self._prices.link(label) for label in self._memory]
+        links = [self._costs.link(label) for label in self._memory]
         for expr in self.exprs:
             nbytes = expr.tensor.nbytes if isinstance(expr.type, TensorType) else 0
             yield tuple(link.copy_ns(nbytes) for link in links if link is not None)
@@ -280,7 +280,7 @@ class Pool:
 
     def _free_ops(self) -> None:
         """What costs nothing, wherever it is: it has the values that it is given."""
-        host, labels = self._prices.hosts[0], self.problem.limits
+        host, labels = self._costs.hosts[0], self.problem.limits
         for op, expr in enumerate(self.exprs):
             is_elsewhere = self.problem.pins.get(expr) in labels and expr not in self._kept_by_hosts
             if not computes(expr) and not is_elsewhere:
@@ -296,7 +296,7 @@ class Pool:
 
     def _host_of(self, nodes: Iterable[Expr]) -> str | None:
         """Which host computes calls together of which nothing else is said; None where none may."""
-        hosts, labels = self._prices.hosts, set()
+        hosts, labels = self._costs.hosts, set()
         for node in nodes:
             pin = self.problem.pins.get(node)
             if pin is not None and pin not in hosts and node not in self._kept_by_hosts:
@@ -317,19 +317,19 @@ class Pool:
             if may([node]):
                 self._offer_kernel([node], label)
         for calls in (everything, *map(self._calls_of_hosts, regions)):
-            for kernel in self._prices.kernels(self.problem, [call for call in calls if may([call])], label):
+            for kernel in self._costs.kernels(self.problem, [call for call in calls if may([call])], label):
                 self._offer_kernel(kernel, label)
 
     def _offer_kernels(self, calls: Sequence[Expr]) -> None:
         """What the hosts would compute together of some calls, if these were all that is left to them."""
-        for kernel in self._prices.kernels(self.problem, calls):
+        for kernel in self._costs.kernels(self.problem, calls):
             self._offer_kernel(kernel)
 
     def _offer_rests(self, everything: Sequence[Expr]) -> None:
         """What the hosts would compute together where a region has a part of what they would compute together without
         it: of the rest, and of what is beside it, which that part may have kept away."""
         kernel_of: dict[int, int] = {self._number[node]: 1 << self._number[node] for node in everything}
-        for kernel in self._prices.kernels(self.problem, everything):
+        for kernel in self._costs.kernels(self.problem, everything):
             ops = ops_of(self._number[node] for node in kernel)
             kernel_of.update(dict.fromkeys(numbers(ops), ops))
 
@@ -359,7 +359,7 @@ class Pool:
         if label is None or (label, ops) in self._refused:
             return None
         if (label, ops) not in self._at:
-            price = self._prices.kernel(self.problem, nodes, label, self.key(label, ops))
+            price = self._costs.kernel(self.problem, nodes, label, self.key(label, ops))
             if price is None:
                 self._refused[label, ops] = ()
                 return None
@@ -374,7 +374,7 @@ class Pool:
         owner, ops = key = self._key(claims)
         if key not in self._at and key not in self._refused:
             ordered = self._sorted(claims)
-            price = self._prices.region(self.problem, ordered, self.key(owner, ops))
+            price = self._costs.region(self.problem, ordered, self.key(owner, ops))
             if isinstance(price, Price):
                 self._put(Offer(owner, ops, ordered, price))
             else:
@@ -398,7 +398,7 @@ class Pool:
     def _plan(self, regions: Sequence[Sequence[Candidate]], calls: Sequence[Expr]) -> tuple[int, ...] | None:
         """Regions, and what hosts make of the rest, as a plan; None where a part cannot be had."""
         plan = [self._offer_region(region) for region in regions]
-        together = [kernel for kernel in self._prices.kernels(self.problem, calls) if len(kernel) > 1]
+        together = [kernel for kernel in self._costs.kernels(self.problem, calls) if len(kernel) > 1]
         for kernel in together:
             number = self._offer_kernel(kernel)
             if number is None:  # in pieces then

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ...errors import InternalError, UsageError
 from ...support.distribution import extra_hint
 from ...support.formatting import format_value
 from ..candidates import Problem
-from ..cost_provider import Clock, Prices
+from ..cost_provider import Clock
 from ..decision_check import Regions
 from ..eager import eager
 from ..grouping import group
@@ -173,7 +173,6 @@ class Collage:
             here; None for this process.
         insecure_workers: whether the address may be ``tcp://`` of another machine, which is neither encrypted nor
             authenticated: who answers there can run code here.
-        prices, ahead, origin: of one build, see `priced`.
 
     Attributes:
         decision: what was chosen last, in whatever build; None before.
@@ -191,9 +190,6 @@ class Collage:
     offload: float = 0.0
     workers: str | None = None
     insecure_workers: bool = False
-    prices: Prices | None = field(default=None, repr=False)
-    ahead: Prices | None = field(default=None, repr=False)
-    origin: Collage | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False, init=False)
 
     def __post_init__(self) -> None:
@@ -222,15 +218,6 @@ class Collage:
         what = f"costs of Collage is {format_value(costs)}, not a CostTable or the path of a JSON file"
         raise UsageError(what, hint='for example costs="costs.json"')
 
-    def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> Collage:
-        """The same for one build.
-
-        Args:
-            prices: gives who tells costs in it.
-            ahead: who is asked before for all that these will be asked for, to begin with it; None for nobody.
-        """
-        return replace(self, prices=prices(self.table), ahead=ahead, origin=self)
-
     def __str__(self) -> str:
         return "partitioner 'collage'"
 
@@ -245,11 +232,12 @@ class Collage:
             UsageError: a cost is none.
             PatternFault: a test or a predicate of an owner's is at fault.
         """
-        if self.prices is None:
+        costs = problem.costs
+        if costs is None:
             raise InternalError("collage was asked by nobody who knows costs")
-        if self.ahead is not None:
-            Pool(problem, self.ahead, most_ops=self.most_ops, most_unions=self.most_unions)
-        pool = Pool(problem, self.prices, most_ops=self.most_ops, most_unions=self.most_unions)
+        if costs.prefetch is not None:
+            Pool(problem, costs.prefetch, most_ops=self.most_ops, most_unions=self.most_unions)
+        pool = Pool(problem, costs, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
             least = pool.least(self.offload)
             found = cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget, least)
@@ -263,11 +251,8 @@ class Collage:
             merged = [pool.add_region(region) for region in _merged(problem, chosen)]
             if not pool.add_rest([offer.claims for offer in chosen]) and not any(merged):
                 break
-        table = self.table
-        unknown = () if table is None else pool.unknown(table)
-        self.decision = Decision(pool, found, least, unknown)
-        if self.origin is not None:
-            self.origin.decision = self.decision
+        unknown = () if self.costs is None else pool.unknown(costs.table)
+        self.decision = problem.decision = Decision(pool, found, least, unknown)
         kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]
         problem.kernels[:] = [nodes for _, nodes in kernels]
         problem.on_hosts.update((node, label) for label, nodes in kernels if label != pool.host for node in nodes)

@@ -15,7 +15,7 @@ from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain
-from uma.tuning import plan_selection
+from uma.tuning import plan_selection, with_costs
 from uma.tuning.plan_selection import best_plan
 
 PLUGINS = PluginHost(
@@ -47,11 +47,11 @@ def told(**costs: int) -> CostTable:
 
 @pytest.mark.soak
 def test_regions_are_timed() -> None:
-    members = resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(host=10**9)))
+    members = with_costs(resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(host=10**9))))
     build = start_build(LoadedModel(MODEL, "m"), members)
     build.run(MODEL, "lower")
-    assert build.placement is not None and isinstance(build.placement.partitioner, Collage)
-    decision = build.placement.partitioner.decision
+    assert build.placement is not None
+    decision = build.placement.decision
     assert decision is not None and decision.failed == ()
     chosen = [(one.owner, one.price.source, one.price.launch_ns) for one in decision.chosen]
     assert chosen == [("onednn", "measured", 0)] * 2
@@ -66,14 +66,14 @@ def test_whole_plans_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         return [9000.0 - number for number in range(len(artifacts))]
 
     monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
-    members = resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(onednn=10, host=20), measure=3))
+    members = with_costs(resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(onednn=10, host=20), measure=3)))
     found = best_plan(LoadedModel(MODEL, "m"), members)
     assert asked == [len(found.trials)] and len(found.trials) > 1
     assert found.best == found.trials[-1].plan and all(one.why is None for one in found.trials)
 
 
 def test_estimates_count_work_and_memory() -> None:
-    members = resolve_targets("onednn -gflops=2; c", PLUGINS)
+    members = with_costs(resolve_targets("onednn -gflops=2; c", PLUGINS))
     x = Var("x", TensorType((1, 32, 32, 64), "float32"))
     big = call("nn.conv2d", x, const(np.ones((3, 3, 64, 64), np.float32)))
     model = module_of(call("nn.max_pool2d", big, pool_size=(2, 2), strides=(2, 2)))

@@ -37,7 +37,19 @@ from tests._support.partitions import (
 
 from uma.errors import InternalError, ModelError, RequirementError, UsageError
 from uma.lowering.fuse import kernels_of
-from uma.partition import Candidate, Collage, Decision, Owner, Placement, Problem, Refusal, eager, place
+from uma.partition import (
+    Candidate,
+    Collage,
+    CostTable,
+    Decision,
+    Owner,
+    Placement,
+    Problem,
+    Refusal,
+    Regions,
+    eager,
+    place,
+)
 from uma.partition.collage import Link, Price
 from uma.partition.collage.alternatives import rivals
 from uma.partition.collage.set_cover import numbers
@@ -66,7 +78,12 @@ class Told:
     fuses: bool = True
     hosts: Sequence[str] = ("host",)
     failed: Sequence[str] = ()
+    table: CostTable = field(default_factory=CostTable)
+    prefetch: None = None
     gives_back: Callable[[Sequence[Candidate]], Sequence[Candidate]] = lambda claims: ()
+
+    def measuring(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def link(self, label: str) -> Link | None:
         return self.links.get(label)
@@ -85,13 +102,24 @@ class Told:
         return None if ns is None else Price(ns, "table")
 
 
+@dataclass(eq=False)
+class Telling(Collage):
+    """`Collage` with costs of its own."""
+
+    told: Told | None = None
+
+    def __call__(self, problem: Problem) -> Regions:
+        problem.costs = self.told
+        return super().__call__(problem)
+
+
 def collage(told: Told, **given: Any) -> Collage:
-    return Collage(**given).priced(lambda table: told)
+    return Telling(**given, told=told)
 
 
 def decided(placement: Placement) -> Decision:
-    assert isinstance(placement.partitioner, Collage) and placement.partitioner.decision is not None
-    return placement.partitioner.decision
+    assert placement.decision is not None
+    return placement.decision
 
 
 def seeded(seed: int) -> Callable[[str], int]:
