@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
 from ..artifact.record import (
@@ -52,9 +51,6 @@ from .loading import LoadedModel, model_digest
 from .machine_code import machine_code
 from .origins import origins_of
 from .stages import STAGES, Build, Form
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "build_loaded",
