@@ -258,7 +258,7 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
         out.line(line)
     if out.verbose:
         say_map(memory_map(record), out)
-    say_declined(build.declined, out)
+    say_declined(build.facts.declined, out)
     out.notes(loaded.notes, loaded.simplified)
     if counters is not None:
         _print_stats(counters, out)

@@ -61,17 +61,19 @@ class RegionLowering:
 
     Args:
         members: the targets of the build.
-        matches: what regions are made of.
     """
 
-    def __init__(self, members: Members, matches: Matches) -> None:
+    def __init__(self, members: Members) -> None:
         self._members = members
-        self._matches = matches
         self._done: dict[tuple[str | None, Function], _Body | list[Refuse]] = {}
         self._lowered: _Lowered = {}
 
-    def __call__(self, module: IRModule) -> tuple[IRModule, list[Refusal]]:
+    def __call__(self, module: IRModule, matches: Matches) -> tuple[IRModule, list[Refusal]]:
         """``module`` with every region lowered, and the refusals. Where there is one, the module is as it was.
+
+        Args:
+            module: with regions.
+            matches: what these are made of.
 
         Raises:
             ModelError: a region calls a function of the module that is no loops.
@@ -86,7 +88,7 @@ class RegionLowering:
             # The number in a region's name changes with those before it.
             key = label_of(function), Function(function.params, function.body)
             if key not in self._done:
-                self._done[key] = self._lower(given, var, function)
+                self._done[key] = self._lower(given, var, function, matches)
             result = self._done[key]
             if isinstance(result, _Body):
                 made.append((var, function, result))
@@ -94,8 +96,8 @@ class RegionLowering:
                 refusals.extend(Refusal(var.name, refuse.at, refuse.reason) for refuse in result)
         return (module, refusals) if refusals else (_merged(module, made), [])
 
-    def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | list[Refuse]:
-        region = _Region(module, self._members[label_of(function) or ""], var, self._matches, self._lowered)
+    def _lower(self, module: IRModule, var: GlobalVar, function: Function, matches: Matches) -> _Body | list[Refuse]:
+        region = _Region(module, self._members[label_of(function) or ""], var, matches, self._lowered)
         result = region.lowered()
         if isinstance(result, _Body):
             region.check_devices(result)

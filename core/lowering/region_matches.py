@@ -30,17 +30,14 @@ class Matches:
 
     Args:
         members: the targets of the build.
+        placement: of the regions; None if a partitioner made none of them.
     """
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, placement: Placement | None = None) -> None:
         self._members = members
-        self._taken: dict[Call, tuple[Match, Match]] = {}
-
-    def note(self, placement: Placement) -> None:
-        """Take over what a partitioner found, for the regions that it made."""
-        self._taken = {
+        self._taken: dict[Call, tuple[Match, Match]] = {
             call: (outlined(claim.given, claim.given_nodes, call.op), claim.given)
-            for region in placement.regions.values()
+            for region in (() if placement is None else placement.regions.values())
             for claim, call in zip(region.claims, region.calls, strict=True)
             if isinstance(call.op, Function)
         }

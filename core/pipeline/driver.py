@@ -174,10 +174,10 @@ def finish_build(
         memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
-    work, consent = build.work(program), requantize_record(build.placement)
+    work, consent = build.facts.work(program), requantize_record(build.placement)
     rows = tuple(
         ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
-        for one in build.tolerated
+        for one in build.facts.tolerated
     )
     artifact = make_artifact(
         program,
@@ -193,8 +193,8 @@ def finish_build(
         consent=consent,
         tolerated=rows,
         hybrid=loaded.hybrid,
-        rows=build.rows,
-        strips=build.strips,
+        rows=build.facts.rows,
+        strips=build.facts.strips,
     )
     for member in build.members.all:
         member.plugin.check_installed()

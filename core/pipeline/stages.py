@@ -1,19 +1,22 @@
-"""The build, stage by stage. Each stage takes one form and gives another; all forms print, and what is printed can be
-built on: a stage leaves alone what is past it already. Nobody knows which passes of the phases of the loop form have
-been there, so that these run once more.
+"""The stages of a build: functions ``stage(form, context) -> (form, facts)``, and `Build`, which runs them.
 
-A region that its owner refuses to lower sends the build back: what was refused is placed anew, and the stages from
-``partition`` on run once more.
+Every form prints, and a printed form can be built on: a stage leaves alone what is past it already. The passes of the
+phases of the loop form run once more then, because a form does not record its passes.
+
+Choices are made outside the stages. A candidate is a value: a placement, a module with strips of columns, or the set of
+kernels that are lowered by rows. `Build` lowers it with the same stages and compares the results:
+
+- a region whose owner refuses to lower it is placed anew, and the build continues with the remaining placement;
+- `strips` and `line_buffering` lower several candidates and select one by its RAM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ..artifact.record import RowsRecord, StripsRecord
+from ..artifact.record import StripsRecord
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
 from ..lowering.build_targets import Members
@@ -26,7 +29,7 @@ from ..lowering.lower import KnownLoops, lower_tracing
 from ..lowering.mac_count import Work, work_of
 from ..lowering.region_lowering import RegionLowering, label_of, regions_of
 from ..lowering.region_matches import Matches
-from ..lowering.sequence import Where, traced_sequence
+from ..lowering.sequence import traced_sequence
 from ..options import BuildOptions
 from ..partition import Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
@@ -46,39 +49,23 @@ from ..relay.visit import post_order
 from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import Unproven, unproven
-from .buffer_map import buffers_of, calls_of, kernels_of, moved
+from .buffer_map import calls_of, kernels_of, moved
+from .facts import Facts
 from .io import pool_of
 from .line_buffering import Again, Lowered, RowsAsked, choose_rows
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .streamed_inputs import HINT, with_streams
-from .strips import StripsChoice
+from .strips import StripsSearch
 
-__all__ = ["STAGES", "Build", "Form", "Observer"]
+__all__ = ["PHASE_AFTER", "STAGES", "Build", "Context", "Form", "Observer", "run_stage"]
 
 Form = IRModule | Program
 """What a stage gives."""
 
-PHASE_AFTER: dict[str, Phase] = {
-    "canonicalise": "PRE_PARTITIONING",
-    "partition": "POST_PARTITIONING_0",
-    "fuse": "POST_PARTITIONING_1",
-    "lower": "TIR_0",
-    "simplify": "TIR_1",
-    "unroll": "TIR_2",
-    "flatten": "TIR_3",
-}
-"""The phase at which plugins' passes run after a stage."""
-
-STAGES: tuple[str, ...] = ("import", *PHASE_AFTER, "sequence")
-"""In order: the model as imported; canonical relay; with the accelerators' regions; with the host's kernels grouped;
-loops; simplified loops; without loops to unroll; with flat buffers; the program, which is the list of calls. The result
-of a stage is that of its phase's passes, where there are any."""
-
-
-_NOTHING = PatternTable(())
-"""Nobody's patterns are for a form that was lowered already: what is left of the graph form there, reshapes between
-loops, is nothing to offer."""
+_NO_PATTERNS = PatternTable(())
+"""No pattern is for a form that was lowered already: the rest of its graph form, reshapes between loops, is not
+offered."""
 
 
 class Observer(Protocol):
@@ -86,6 +73,267 @@ class Observer(Protocol):
 
     def __call__(self, stage: str, form: Form, made_by: str | None = None) -> None:
         """``form`` is what ``stage`` gave; or, within it, the pass ``made_by``, named ``label.pass``."""
+
+
+def _observe_nothing(stage: str, form: Form, made_by: str | None = None) -> None:
+    """Observer of lowerings that are only compared."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The input of a stage besides the form.
+
+    Args:
+        name: of the model, an ASCII identifier.
+        members: the targets.
+        options: of the build: ``tolerate``, ``io`` and ``strips`` have an effect in the stages.
+        consent: what accelerators may be offered in forms of their own; None for nothing.
+        reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
+        regions: lowers regions; keeps those that it has lowered.
+        loops: the loops of kernels that were lowered before.
+        by_rows: the kernels that are lowered by rows: by the host's strategies where the value is True, else by the
+            core.
+        observer: is told of the results.
+        facts: of the stages before.
+    """
+
+    name: str
+    members: Members
+    options: BuildOptions
+    consent: RoundingOptIn | None
+    reuse: bool
+    regions: RegionLowering
+    loops: KnownLoops = field(default_factory=KnownLoops)
+    by_rows: Mapping[Expr, bool] = field(default_factory=dict)
+    observer: Observer = _observe_nothing
+    facts: Facts = field(default_factory=Facts)
+
+
+class RegionsRefused(Exception):
+    """Owners refused regions of a placement.
+
+    Args:
+        placement: the placement.
+        refusals: of its regions, or of regions that the model or a pass made.
+    """
+
+    def __init__(self, placement: Placement, refusals: Sequence[Refusal]) -> None:
+        super().__init__()
+        self.placement, self.refusals = placement, refusals
+
+    def replaced(self, members: Members) -> Placement:
+        """Return the placement without what was refused.
+
+        Raises:
+            ModelError, PluginError: the partitioner did not make a region that is refused.
+            RequirementError: what is pinned was refused.
+        """
+        placement, refusals = self.placement, list[Refusal]()
+        for refusal in self.refusals:
+            if refusal.region not in placement.regions:
+                raise _beyond(refusal, placement.module)
+            function = placement.module[refusal.region]
+            assert isinstance(function, Function)
+            # After a pass that rewrote the region, nobody knows which match a part of it came from.
+            at = refusal.at if refusal.at in parts_of(function) else None
+            refusals.append(Refusal(refusal.region, at, refusal.reason))
+        with blaming(placement.source.spans, members.__getitem__):
+            return placement.refuse(refusals)
+
+
+# --- the stages -------------------------------------------------------------------------------------------------------
+
+
+def _import(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module as it was imported."""
+    return module, context.facts
+
+
+def _canonicalise(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the canonical form of ``main`` and of all that control flow runs."""
+    canonical = canonicalise(write_out_hosts(module, context.members))
+    while bodies_of(canonical):
+        # A constant in a body may decide a branch, and more is constant elsewhere then.
+        decided = settled(each_body(canonical, lambda alone, name: canonicalise(alone)))
+        if decided.functions == canonical.functions:
+            break
+        canonical = canonicalise(decided)
+    return canonical, context.facts
+
+
+def _partition(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module with the accelerators' regions: of the placement of the facts, else of the partitioner."""
+    placement, members = context.facts.placement, context.members
+    if placement is None:
+        owners = _offerable([member.owner for member in members.accelerators], module)
+        with blaming(module.spans, members.__getitem__):
+            labels = [member.label for member in members.takers]
+            costs = None if members.costs is None else members.costs(members)
+            placement = place(module, owners, labels, members.partition, context.consent, costs)
+    return placement.module, replace(context.facts, placement=placement)
+
+
+def _fuse(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module with the hosts' ops grouped into kernels."""
+    members = context.members
+    hosts = _offerable([member.owner for member in members.takers], module)
+
+    def features(call: Call) -> frozenset[str]:
+        """Return the features that a call of ``main`` can rely on: of its pinned host, else those of every host."""
+        pinned = [host for host in members.hosts if host.label == call.pin]
+        return frozenset.intersection(*(host.features for host in pinned or members.hosts))
+
+    def fused(alone: IRModule, name: str = "main") -> IRModule:
+        return fuse(requantise_in_floats(zero_points_to_biases(alone), features), hosts)
+
+    with blaming(module.spans, members.__getitem__):
+        return each_body(fused(module), fused), context.facts
+
+
+def _lower(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module with loops for every kernel and region.
+
+    Raises:
+        RegionsRefused: owners refuse regions.
+    """
+    members, facts = context.members, context.facts
+    assert facts.placement is not None
+    with_regions, refusals = context.regions(module, Matches(members, facts.placement))
+    if refusals:
+        raise RegionsRefused(facts.placement, refusals)
+    declined: list[Decline] = []
+    loops, bodies = KnownLoops(context.loops.loops), dict[str, Mapping[Expr, Expr]]()
+    lowered, became = lower_tracing(
+        with_regions, members.takers, members.host, declined, known=loops, by_rows=context.by_rows
+    )
+
+    def body(alone: IRModule, name: str) -> IRModule:
+        result, bodies[name] = lower_tracing(alone, members.takers, members.host, declined)
+        return result
+
+    lowered = each_body(lowered, body)
+    others = {
+        kernel: call.pin
+        for kernel, value in became.items()
+        if not is_view(kernel)
+        for call in calls_of(value)
+        if call.pin is not None
+    }
+    return lowered, replace(
+        facts,
+        lowered_main=became,
+        lowered_bodies=bodies,
+        instructions=loops.instructions,
+        on_other_hosts=others,
+        declined=tuple(declined),
+    )
+
+
+def _simplify(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module with simplified loops."""
+    return simplify_all(module), context.facts
+
+
+def _unroll(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module without loops that are marked to be unrolled."""
+    return unroll_all(module), context.facts
+
+
+def _flatten(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the module with flat buffers."""
+    flat, moves = flatten_all_tracing(module)
+
+    def follow(became: Mapping[Expr, Expr], name: str) -> Mapping[Expr, Expr]:
+        after = moves.get(name, {})
+        return {expr: moved(now, after) for expr, now in became.items()}
+
+    facts = context.facts
+    bodies = {name: follow(became, name) for name, became in facts.lowered_bodies.items()}
+    return flat, replace(facts, lowered_main=follow(facts.lowered_main, "main"), lowered_bodies=bodies)
+
+
+def _sequence(module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Return the program, which is the list of calls."""
+    facts, pool = context.facts, pool_of(context.options.io)
+    depths = _depths(module, context.members)
+    traced = traced_sequence(module, context.name, context.reuse, depths, pool, facts.strips is None)
+    return traced.program, replace(facts, where=traced.where, site_buffers=traced.sites)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage, and the phase at which plugins' passes run after it."""
+
+    run: Callable[[IRModule, Context], tuple[Form, Facts]]
+    phase: Phase | None = None
+
+
+_TABLE: Mapping[str, _Stage] = {
+    "import": _Stage(_import),
+    "canonicalise": _Stage(_canonicalise, "PRE_PARTITIONING"),
+    "partition": _Stage(_partition, "POST_PARTITIONING_0"),
+    "fuse": _Stage(_fuse, "POST_PARTITIONING_1"),
+    "lower": _Stage(_lower, "TIR_0"),
+    "simplify": _Stage(_simplify, "TIR_1"),
+    "unroll": _Stage(_unroll, "TIR_2"),
+    "flatten": _Stage(_flatten, "TIR_3"),
+    "sequence": _Stage(_sequence),
+}
+
+STAGES: tuple[str, ...] = tuple(_TABLE)
+"""In order: the model as imported; canonical relay; with the accelerators' regions; with the host's kernels grouped;
+loops; simplified loops; without loops to unroll; with flat buffers; the program, which is the list of calls. The result
+of a stage is that of its phase's passes, where there are any."""
+
+PHASE_AFTER: dict[str, Phase] = {name: stage.phase for name, stage in _TABLE.items() if stage.phase is not None}
+"""The phase at which plugins' passes run after a stage."""
+
+_PARTITION, _FUSE, _LOWER = map(STAGES.index, ("partition", "fuse", "lower"))
+
+
+def run_stage(name: str, module: IRModule, context: Context) -> tuple[Form, Facts]:
+    """Run a stage and the passes of its phase, and verify the result.
+
+    Args:
+        name: one of `STAGES`.
+        module: its input.
+        context: the rest of its input.
+
+    Raises:
+        InternalError: the result is not sound; names the stage.
+        RegionsRefused: in ``lower``: owners refuse regions.
+        UmaError: as the stage raises it.
+    """
+    stage = _TABLE[name]
+    try:
+        with timed("stage", name):
+            form, facts = stage.run(module, context)
+            verify_program(form) if isinstance(form, Program) else verify_module(form)
+            _require_safe(name, form, facts, context.members)
+    except InternalError as error:
+        place = f"stage {name!r}, {error.where}" if error.where else f"stage {name!r}"
+        raise InternalError(error.what, where=place, hint=error.hint) from error
+    if stage.phase is None or isinstance(form, Program):
+        return form, facts
+    main, is_lowered = form.main, STAGES.index(name) >= _LOWER
+    rewriters: list[str] = []
+    tolerated: list[Tolerated] = []
+
+    def observe(step: str, module: IRModule) -> None:
+        nonlocal main
+        if is_lowered and module.main is not main:
+            rewriters.append(step)
+        main = module.main
+        context.observer(name, module, step)
+
+    if is_lowered or not has_loops(form):  # else it came as loops, past the phases of the graph form
+        tolerate = tuple(context.options.tolerate)
+        form = run_passes(form, context.members, stage.phase, observe, tolerate, tolerated.append)
+    facts = replace(facts, rewriters=(*facts.rewriters, *rewriters), tolerated=(*facts.tolerated, *tolerated))
+    return form, replace(facts, fused=form) if name == "fuse" else facts
+
+
+# --- the build --------------------------------------------------------------------------------------------------------
 
 
 class Build:
@@ -102,15 +350,7 @@ class Build:
             nothing. Without ``reuse`` each call runs all its rows before the next begins, so that every value is whole.
 
     Attributes:
-        placement: what went where, and why; None before the stage ``partition``.
-        fused: the module as it was before it was lowered; None before.
-        on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
-        declined: why strategies left kernels that hosts run to lesser loops, in the order of the kernels.
-        matches: what the regions of its modules are made of.
-        tolerated: what passes that may change results did, in order.
-        rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
-        rows: the ways to run layers row by row, and which was chosen; None where none was looked for.
-        strips: what is computed in strips of columns; None where nothing is.
+        facts: of the last run, as far as it came.
     """
 
     def __init__(
@@ -124,32 +364,11 @@ class Build:
         options: BuildOptions | None = None,
         rows: RowsAsked | None = None,
     ) -> None:
-        self.name = name
-        self._options = options or BuildOptions()
-        self._consent = consent
-        self.tolerated: tuple[Tolerated, ...] = ()
-        self._reuse = reuse
-        self.members = members
-        self.placement: Placement | None = None
-        self.fused: IRModule | None = None
-        self.rewriters: tuple[str, ...] = ()
-        self.on_other_hosts: dict[Expr, str] = {}
-        self.declined: list[Decline] = []
-        self._became: dict[Expr, Expr] = {}
-        self._became_within: dict[str, dict[Expr, Expr]] = {}
-        self._where: Where = {}
-        self._sites: tuple[tuple[str, Where], ...] = ()
+        self.name, self.members = name, members
+        options, observer = options or BuildOptions(), after or _observe_nothing
+        self._context = Context(name, members, options, consent, reuse, RegionLowering(members), observer=observer)
         self._rows_asked = RowsAsked.of(members) if rows is None else rows
-        self.rows: RowsRecord | None = None
-        self._choice: StripsChoice | None = None
-        self.strips: StripsRecord | None = None
-        self._until = STAGES[-1]
-        self._known = KnownLoops()
-        self._by_rows: Mapping[Expr, bool] = {}
-        self._flat: Program | None = None
-        self._after = after
-        self.matches = Matches(members)
-        self._lower_regions = RegionLowering(members, self.matches)
+        self.facts = Facts()
 
     def run(self, form: Form, until: str = STAGES[-1]) -> Form:
         """Bring ``form`` through the stages.
@@ -168,309 +387,159 @@ class Build:
         """
         if isinstance(form, Program):
             return form
-        stages = STAGES[: STAGES.index(until) + 1]
-        self._until = until
-        position = 0
-        unplaced = form
-        while position < len(stages) and isinstance(form, IRModule):
-            stage = stages[position]
-            if stage == "partition" and self.placement is None:
-                unplaced = form
+        last = STAGES.index(until) + 1
+        form, facts = self._advance(form, Facts(), STAGES[: min(last, _PARTITION)])
+        while last > _PARTITION:
             try:
-                form = self._stage(stage, form)
-            except _Refused as refused:
-                form = unplaced
-                self._place_anew(refused.refusals)
-                position = stages.index("partition")
-                continue
-            if isinstance(form, Program):
-                form = self._run_by_rows(form)
-                if self._choice is not None and self._choice.goes_on(self.rows):
-                    form, position = self._choice.given, stages.index("fuse")
-                    self._forget_loops()
-                    continue
-                self.strips = None if self._choice is None else self._choice.record(self.rows)
-            if self._after is not None:
-                self._after(stage, form)
-            position += 1
+                form, facts = self._run_placed(form, facts, last)
+                break
+            except RegionsRefused as refused:
+                facts = replace(facts, placement=refused.replaced(self.members))
+        self.facts = facts
+        if isinstance(form, Program):
+            self._context.observer(STAGES[-1], form)
         return form
 
-    def _run_by_rows(self, whole: Program) -> Program:
-        """The program with what was chosen to be run row by row."""
-        if self._rows_asked.inputs and (self.fused is None or has_control(whole)):
-            why = "the model was lowered already" if self.fused is None else "the model has branches or loops"
-            named = " and ".join(map(repr, self._rows_asked.inputs))
-            raise RequirementError(f"input {named} cannot be given row by row: {why}", where=self.name, hint=HINT)
-        if self.fused is None or not self._rows_asked.any:
-            return whole
-        main, first, after, reuse = self.fused.main, self._state(whole), self._after, self._reuse
-        states: dict[Again, _State] = {Again(): first} if reuse else {}
-        inputs = self._rows_asked.inputs
-        flat: dict[Again, Program] = {}
-
-        def lowered(kernels: Again) -> Lowered:
-            if kernels not in states:
-                states[kernels] = self._lower_again(kernels)
-            state = states[kernels]
-            self._restore(state)
-            found = kernels_of(main, self.buffers_of, state.program)
-            program, known, copied = with_streams(state.program, found, inputs, main, self.buffers_of)
-            flat[kernels] = program
-            return Lowered(program, known, dict(state.said), copied)
-
-        self._after, self._reuse = None, True
-        try:
-            chosen = choose_rows(self._rows_asked, lowered)
-        finally:
-            self._after, self._reuse = after, reuse
-        if chosen is None:
-            self._restore(first)
-            return whole
-        self.rows = chosen.record
-        if not reuse:  # every value is whole, as each call runs all its rows
-            self._flat = self._lower_again(chosen.by_rows).program
-            return formed(self._flat, chosen.forms)
-        self._restore(states[chosen.by_rows])
-        if chosen.by_rows and after is not None:
-            self._lower_again(chosen.by_rows)  # for whoever looks at the stages
-        self._flat = flat[chosen.by_rows]
-        return chosen.program
-
-    def _lower_again(self, by_rows: Again) -> _State:
-        """The program of the fused module, with some of its kernels lowered by rows."""
-        assert self.fused is not None
-        form: Form = self.fused
-        self._by_rows, self.rewriters, self._became_within = dict(by_rows), (), {}
-        early = STAGES[: STAGES.index("lower")]
-        phases = {PHASE_AFTER[stage] for stage in early if stage in PHASE_AFTER}
-        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase in phases)
-        for stage in STAGES[len(early) :]:
+    def _advance(
+        self, form: Form, facts: Facts, stages: Sequence[str], context: Context | None = None
+    ) -> tuple[Form, Facts]:
+        """Return the form and the facts after ``stages``, which are told to the observer, except a program."""
+        context = context or self._context
+        for stage in stages:
             assert isinstance(form, IRModule)
-            form = self._stage(stage, form)
-            if self._after is not None and isinstance(form, IRModule):
-                self._after(stage, form)
-        assert isinstance(form, Program)
-        return self._state(form)
+            form, facts = run_stage(stage, form, replace(context, facts=facts))
+            self.facts = facts
+            if isinstance(form, IRModule):
+                context.observer(stage, form)
+        return form, facts
 
-    def _state(self, program: Program) -> _State:
-        kept = {name: getattr(self, name) for name in _LOWERED}
-        return _State(program, dict(self._known.instructions), kept)
-
-    def _restore(self, state: _State) -> None:
-        for name, value in state.kept.items():
-            setattr(self, name, value)
-
-    def buffers_of(self, expr: Expr) -> tuple[str, ...] | None:
-        """The names of the program's buffers that hold the value of ``expr``, one for each tensor.
-
-        Args:
-            expr: of the ``main`` of ``fused``.
-
-        Returns:
-            None where the program has it nowhere: a plugin's pass put something else in its place.
-        """
-        return buffers_of(expr, self._became, self._where)
-
-    @property
-    def sites(self) -> Iterator[tuple[Function, Callable[[Expr], tuple[str, ...] | None]]]:
-        """The functions that control flow runs, once for each place where one is run: as they were before they were
-        lowered, with what `buffers_of` is for them."""
-        for name, where in self._sites:
-            function = None if self.fused is None else self.fused[name]
-            if isinstance(function, Function):
-                yield function, partial(buffers_of, became=self._became_within.get(name, {}), where=where)
-
-    def work(self, program: Program) -> dict[int, Work]:
-        """What the steps of ``program``, which this build made, do of the model, by position, where that is known."""
-        if self.fused is None:
-            return {}
-        if self._flat is None or self._flat is program:
-            return work_of(self.fused, self.buffers_of, program)
-        # Blocks of rows change where calls stand, and which buffers they share.
-        known = work_of(self.fused, self.buffers_of, self._flat)
-        pairs = zip(self._flat.calls, program.calls, strict=True)
-        return {at: known[before] for (before, _), (at, _) in pairs if before in known}
-
-    def _stage(self, stage: str, module: IRModule) -> Form:
-        try:
-            with timed("stage", stage):
-                form = self._apply(stage, module)
-                verify_program(form) if isinstance(form, Program) else verify_module(form)
-                self._require_safe(stage, form)
-        except InternalError as error:
-            place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
-            raise InternalError(error.what, where=place, hint=error.hint) from error
-        phase = PHASE_AFTER.get(stage)
-        if phase is None or isinstance(form, Program):
-            return form
-
-        main, is_lowered = form.main, STAGES.index(stage) >= STAGES.index("lower")
-        # What came as loops is past the phases of the graph form: its passes have no business with it.
-        is_past = has_loops(form) and not is_lowered
-
-        def passed(step: str, made: IRModule) -> None:
-            nonlocal main
-            if is_lowered and made.main is not main:
-                self.rewriters += (step,)
-            main = made.main
-            if self._after is not None:
-                self._after(stage, made, step)
-
-        def noted(one: Tolerated) -> None:
-            self.tolerated += (one,)
-
-        made = form if is_past else run_passes(form, self.members, phase, passed, tuple(self._options.tolerate), noted)
-        if stage == "fuse":
-            self.fused = made
-        return made
-
-    def _apply(self, stage: str, module: IRModule) -> Form:
-        match stage:
-            case "import":
-                return module
-            case "canonicalise":
-                return _canonical(write_out_hosts(module, self.members))
-            case "partition":
-                if self.placement is None:
-                    owners = [member.owner for member in self.members.accelerators]
-                    if has_loops(module):
-                        owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
-                    with blaming(module.spans, self.members.__getitem__):
-                        labels = [member.label for member in self.members.takers]
-                        costs = None if self.members.costs is None else self.members.costs(self.members)
-                        self.placement = place(module, owners, labels, self.members.partition, self._consent, costs)
-                    self.matches.note(self.placement)
-                return self.placement.module
-            case "fuse":
-                module = self._in_strips(module)
-                hosts = [member.owner for member in self.members.takers]
-                if has_loops(module):
-                    hosts = [Owner(host.label, _NOTHING, host.limits) for host in hosts]
-                with blaming(module.spans, self.members.__getitem__):
-                    return each_body(self._fused(module, hosts), lambda alone, name: self._fused(alone, hosts))
-            case "lower":
-                lowered, refusals = self._lower_regions(module)
-                if refusals:
-                    raise _Refused(refusals)
-                self.declined = []
-                takers, first = self.members.takers, self.members.host
-                known, by_rows = self._known, self._by_rows
-                made, self._became = lower_tracing(lowered, takers, first, self.declined, known=known, by_rows=by_rows)
-                made = each_body(made, self._lowered_body)
-                self.on_other_hosts = {
-                    kernel: call.pin
-                    for kernel, became in self._became.items()
-                    if not is_view(kernel)
-                    for call in calls_of(became)
-                    if call.pin is not None
-                }
-                return made
-            case "simplify":
-                return simplify_all(module)
-            case "unroll":
-                return unroll_all(module)
-            case "flatten":
-                made, moves = flatten_all_tracing(module)
-                for name, became in (("main", self._became), *self._became_within.items()):
-                    after = moves.get(name, {})
-                    became.update({expr: moved(now, after) for expr, now in became.items()})
-                return made
-        traced = traced_sequence(
-            module, self.name, self._reuse, self._depths(module), pool_of(self._options.io), self.strips is None
-        )
-        self._where, self._sites = traced.where, traced.sites
-        return traced.program
-
-    def _in_strips(self, module: IRModule) -> IRModule:
-        """``module`` with what was chosen to be computed in strips of columns."""
-        asked, rows = self._options.strips, self._rows_asked
-        if asked is None:
-            return module
-        if has_loops(module):
+    def _run_placed(self, form: Form, facts: Facts, last: int) -> tuple[Form, Facts]:
+        """Return the form and the facts after the first ``last`` stages, from ``partition`` on."""
+        form, facts = self._advance(form, facts, STAGES[_PARTITION : min(last, _FUSE)])
+        asked, rows = self._context.options.strips, self._rows_asked
+        if last <= _FUSE or asked is None:
+            return self._run_fused(form, facts, last)
+        assert isinstance(form, IRModule)
+        if has_loops(form):
             what = "a form that was lowered already is not computed in strips"
             raise UsageError(what, hint="give the model's file, or leave out strips")
-        if self._choice is None:
-            limit = None if rows.max_ram is None else rows.max_ram.amount
-            owners = [member.owner for member in self.members.takers]
-            compares = rows.least and self._until == STAGES[-1]
-            self._choice = StripsChoice(asked, module, owners, limit, compares, self._options.io != "arena")
-        made = self._choice.module()
-        self.strips = self._choice.record(None)
-        return made
+        limit = None if rows.max_ram is None else rows.max_ram.amount
+        owners = [member.owner for member in self.members.takers]
+        search = StripsSearch(asked, form, owners, limit, self._context.options.io != "arena")
 
-    def _forget_loops(self) -> None:
-        """Forget what is known of how the model was lowered: it is fused anew."""
-        early = STAGES[: STAGES.index("fuse")]
-        phases = {PHASE_AFTER[stage] for stage in early if stage in PHASE_AFTER}
-        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase in phases)
-        self._by_rows, self.rewriters, self._became, self._became_within = {}, (), {}, {}
-        self._flat, self.rows = None, None
+        def lowered(module: IRModule, strips: StripsRecord | None) -> tuple[Form, Facts]:
+            return self._run_fused(module, replace(facts, strips=strips), last)
 
-    def _lowered_body(self, alone: IRModule, name: str) -> IRModule:
-        """A module whose ``main`` is what control flow runs as ``name``, lowered."""
-        hosts, first = self.members.takers, self.members.host
-        made, self._became_within[name] = lower_tracing(alone, hosts, first, self.declined)
-        return made
+        return search.choose(lowered, compares=rows.least and last == len(STAGES))
 
-    def _fused(self, module: IRModule, hosts: list[Owner]) -> IRModule:
-        return fuse(requantise_in_floats(zero_points_to_biases(module), self._features), hosts)
+    def _run_fused(self, form: Form, facts: Facts, last: int) -> tuple[Form, Facts]:
+        """Return the form and the facts after the first ``last`` stages, from ``fuse`` on."""
+        fused, fused_facts = self._advance(form, facts, STAGES[_FUSE : min(last, _LOWER)])
+        form, facts = self._advance(fused, fused_facts, STAGES[_LOWER:last])
+        if not isinstance(form, Program):
+            return form, facts
+        if self._rows_asked.inputs and has_control(form):
+            names = " and ".join(map(repr, self._rows_asked.inputs))
+            what = f"input {names} cannot be given row by row: the model has branches or loops"
+            raise RequirementError(what, where=self.name, hint=HINT)
+        if not self._rows_asked.any:
+            return form, facts
+        return self._run_by_rows(fused, fused_facts, form, facts)
 
-    def _features(self, call: Call) -> frozenset[str]:
-        """What can be counted on where a call of ``main`` is computed: of any host, unless it is pinned to one."""
-        pinned = [host for host in self.members.hosts if host.label == call.pin]
-        return frozenset.intersection(*(host.features for host in pinned or self.members.hosts))
+    def _run_by_rows(self, fused: Form, before: Facts, whole: Program, facts: Facts) -> tuple[Program, Facts]:
+        """Return the program with the calls that were chosen to run row by row, and its facts.
 
-    def _require_safe(self, stage: str, form: Form) -> None:
-        """Raises where loops are not proven to be safe: that came so, or that a stage made."""
-        for name, function in _loops_of(form):
-            found = unproven(function)
-            if found is None:
-                continue
-            for kernel, became in self._became.items():
-                if any(isinstance(call.op, GlobalVar) and call.op.name == name for call in calls_of(became)):
-                    self._blame_ops(kernel, found)
-            where = f"{name}, {found.where}" if found.where else name
-            if stage == STAGES[0]:
-                raise ModelError(found.what, where=where, hint=found.hint)
-            raise InternalError(f"loops are not safe: {found.what}", where=where)
+        Args:
+            fused: the module after the stage ``fuse``.
+            before: the facts of that stage.
+            whole: the program in which every call runs all its rows.
+            facts: of ``whole``.
+        """
+        assert isinstance(fused, IRModule)
+        main, context = fused.main, self._context
+        quiet = replace(context, reuse=True, observer=_observe_nothing)
+        results: dict[Again, tuple[Form, Facts]] = {Again(): (whole, facts)} if context.reuse else {}
+        unblocked: dict[Again, Program] = {}
 
-    def _blame_ops(self, kernel: Expr, found: Unproven) -> None:
-        """Raises if a plugin's own op is part of what ``kernel`` computes."""
-        assert isinstance(kernel, Call) and self.fused is not None  # the host's kernels are
-        body = kernel.op.body if isinstance(kernel.op, Function) else kernel
-        used = [expr.op for expr in post_order(body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
-        for plugin in self.members.plugins:
-            own = [custom.op.name for custom in plugin.ops.values() if custom.op in used]
-            if own:
-                error = plugin.fault(f"has op {own[0]!r}, whose loops are not safe: {found}")
-                error.hint = found.hint
-                raise located(error, *self.fused.spans[kernel])
+        def lower(kernels: Again, context: Context) -> tuple[Form, Facts]:
+            return self._advance(fused, before, STAGES[_LOWER:], replace(context, by_rows=dict(kernels)))
 
-    def _depths(self, module: IRModule) -> dict[tuple[str, str], int]:
-        """How many launches the queues take that externs of the module may be started on."""
-        if all(not isinstance(f, Extern) or f.queue is None for f in module.functions.values()):
-            return {}
-        labels = dict.fromkeys(label_of(function) for _, function in regions_of(module))
-        runtimes = [(label, self.members[label].runtime) for label in labels if label is not None]
-        return {(label, q.name): q.depth for label, runtime in runtimes if runtime for q in runtime.launch_queues}
+        def lowered(kernels: Again) -> Lowered:
+            program, facts = results[kernels] = results.get(kernels) or lower(kernels, quiet)
+            assert isinstance(program, Program)
+            matched = kernels_of(main, facts.buffers_of, program)
+            program, matched, copied = with_streams(program, matched, self._rows_asked.inputs, main, facts.buffers_of)
+            unblocked[kernels] = program
+            return Lowered(program, matched, facts.instructions, copied)
 
-    def _place_anew(self, refusals: list[Refusal]) -> None:
-        placement = self.placement
-        assert placement is not None
-        self._choice = self.strips = None
-        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase == PHASE_AFTER["canonicalise"])
-        placed: list[Refusal] = []
-        for refusal in refusals:
-            if refusal.region not in placement.regions:
-                raise _beyond(refusal, placement.module)
-            function = placement.module[refusal.region]
-            assert isinstance(function, Function)
-            # After a pass that rewrote the region, nobody knows which match a part of it came from.
-            at = refusal.at if refusal.at in parts_of(function) else None
-            placed.append(Refusal(refusal.region, at, refusal.reason))
-        with blaming(placement.source.spans, self.members.__getitem__):
-            self.placement = placement.refuse(placed)
-        self.matches.note(self.placement)
+        choice = choose_rows(self._rows_asked, lowered)
+        if choice is None:
+            return whole, facts
+        if not context.reuse:  # every value is whole, as each call runs all its rows
+            program, facts = lower(choice.by_rows, context)
+            assert isinstance(program, Program)
+            return formed(program, choice.forms), replace(facts, rows=choice.record, unblocked=program)
+        if choice.by_rows and context.observer is not _observe_nothing:
+            lower(choice.by_rows, context)
+        _, facts = results[choice.by_rows]
+        return choice.program, replace(facts, rows=choice.record, unblocked=unblocked[choice.by_rows])
+
+    @property
+    def matches(self) -> Matches:
+        """The matches that regions of the build's modules are made of."""
+        return Matches(self.members, self.facts.placement)
+
+    @property
+    def placement(self) -> Placement | None:
+        """See `Facts`."""
+        return self.facts.placement
+
+    @property
+    def fused(self) -> IRModule | None:
+        """See `Facts`."""
+        return self.facts.fused
+
+
+def _offerable(owners: list[Owner], module: IRModule) -> list[Owner]:
+    """Return the owners, without patterns for a module that was lowered already."""
+    return [Owner(one.label, _NO_PATTERNS, one.limits) for one in owners] if has_loops(module) else owners
+
+
+def _depths(module: IRModule, members: Members) -> dict[tuple[str, str], int]:
+    """Return how many launches the queues take on which externs of the module may be started."""
+    if all(not isinstance(f, Extern) or f.queue is None for f in module.functions.values()):
+        return {}
+    labels = dict.fromkeys(label_of(function) for _, function in regions_of(module))
+    runtimes = [(label, members[label].runtime) for label in labels if label is not None]
+    return {(label, q.name): q.depth for label, runtime in runtimes if runtime for q in runtime.launch_queues}
+
+
+def _require_safe(stage: str, form: Form, facts: Facts, members: Members) -> None:
+    """Raise where loops are not proven to be safe: of the model, or of a stage."""
+    for name, function in _loops_of(form):
+        fault = unproven(function)
+        if fault is None:
+            continue
+        for kernel, became in facts.lowered_main.items():
+            if any(isinstance(call.op, GlobalVar) and call.op.name == name for call in calls_of(became)):
+                _blame_ops(kernel, fault, facts, members)
+        where = f"{name}, {fault.where}" if fault.where else name
+        if stage == STAGES[0]:
+            raise ModelError(fault.what, where=where, hint=fault.hint)
+        raise InternalError(f"loops are not safe: {fault.what}", where=where)
+
+
+def _blame_ops(kernel: Expr, fault: Unproven, facts: Facts, members: Members) -> None:
+    """Raise PluginError if a plugin's op is part of a kernel."""
+    assert isinstance(kernel, Call) and facts.fused is not None  # the host's kernels are
+    body = kernel.op.body if isinstance(kernel.op, Function) else kernel
+    used = [expr.op for expr in post_order(body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
+    for plugin in members.plugins:
+        names = [custom.op.name for custom in plugin.ops.values() if custom.op in used]
+        if names:
+            error = plugin.fault(f"has op {names[0]!r}, whose loops are not safe: {fault}")
+            error.hint = fault.hint
+            raise located(error, *facts.fused.spans[kernel])
 
 
 def _beyond(refusal: Refusal, module: IRModule) -> UmaError:
@@ -495,45 +564,3 @@ def _loops_of(form: Form) -> Iterator[tuple[str, PrimFunc]]:
     for name, function in named:
         if isinstance(function, PrimFunc):
             yield name, function
-
-
-_LOWERED = (
-    "_became",
-    "_became_within",
-    "_sites",
-    "_where",
-    "declined",
-    "on_other_hosts",
-    "rewriters",
-    "tolerated",
-)
-"""What a build knows of how it was lowered."""
-
-
-@dataclass(frozen=True)
-class _State:
-    """A model that was lowered in one way: its program, what was said of its kernels' instructions, and `_LOWERED`."""
-
-    program: Program
-    said: Mapping[Expr, int]
-    kept: Mapping[str, object]
-
-
-class _Refused(Exception):
-    """Regions were refused by their owners."""
-
-    def __init__(self, refusals: list[Refusal]) -> None:
-        super().__init__()
-        self.refusals = refusals
-
-
-def _canonical(module: IRModule) -> IRModule:
-    """The canonical form of ``main`` and of all that control flow runs. What is constant in one of these may decide a
-    branch, of which more is constant elsewhere."""
-    made = canonicalise(module)
-    while bodies_of(made):
-        again = settled(each_body(made, lambda alone, name: canonicalise(alone)))
-        if again.functions == made.functions:
-            return again
-        made = canonicalise(again)
-    return made

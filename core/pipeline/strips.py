@@ -6,14 +6,15 @@ ends are weighed by that and by the products that are computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ..artifact.record import RowsRecord, StripsRecord
+from ..artifact.record import StripsRecord
 from ..errors import RequirementError, UsageError
 from ..lowering.fuse import kernels_of
 from ..option_values import StripsAsked
 from ..partition.record import Owner
+from ..program import Program
 from ..relay.control_bodies import bodies_of
 from ..relay.expr import Call, Expr
 from ..relay.module import IRModule
@@ -21,9 +22,10 @@ from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.transform.strips import COLUMNS, Chain, Leading, fits, in_strips, leading, products
 from ..targets.values import shown
+from .facts import Facts
 from .line_buffer_estimate import least_peak
 
-__all__ = ["StripsChoice"]
+__all__ = ["StripsSearch"]
 
 _NEAR = 1.02
 """Of the ends that take so much of the least RAM at most, that of the fewest products is taken."""
@@ -38,19 +40,15 @@ class _Candidate:
     added: int
 
 
-class StripsChoice:
-    """What of a model is computed in strips.
+class StripsSearch:
+    """The search for the layers of a model that are computed in strips.
 
     Args:
-        asked: what for.
+        asked: the number of strips, and the last layer.
         module: with regions, before the host's kernels are grouped.
         hosts: who groups these, in order of priority.
-        limit: what the model may take of RAM; None for as little as can be.
-        compares: whether it is built without strips first, and the RAM of both is compared.
+        limit: the bytes of RAM that the model may take; None for as few as possible.
         outside: whether its inputs and outputs are outside of the arena.
-
-    Attributes:
-        given: ``module``.
 
     Raises:
         UsageError: the model has no such layer.
@@ -63,69 +61,65 @@ class StripsChoice:
         module: IRModule,
         hosts: Sequence[Owner],
         limit: int | None = None,
-        compares: bool = False,
         outside: bool = True,
     ) -> None:
-        self.asked, self.given = asked, module
+        self.asked, self._module = asked, module
         self._hosts, self._limit, self._outside = hosts, limit, outside
         if bodies_of(module):
             self._refuse(["nothing of a model with branches or loops runs row by row"])
         self._candidates = self._found()
-        self._at = -1 if compares else 0
-        self._before: int | None = None
 
-    def module(self) -> IRModule:
-        """The model with the strips that are tried now."""
-        return self.given if self._at < 0 else in_strips(self.given, self._chain, self.asked.count)
+    def choose(
+        self, lower: Callable[[IRModule, StripsRecord | None], tuple[IRModule | Program, Facts]], *, compares: bool
+    ) -> tuple[IRModule | Program, Facts]:
+        """Lower the model with strips, or without where it fits so, and return the result.
 
-    def goes_on(self, rows: RowsRecord | None) -> bool:
-        """Whether `module` has something else to try, once it is known what the model takes.
+        Args:
+            lower: returns the form and the facts of a module with these strips.
+            compares: whether to lower it without strips first, and to compare the RAM of both.
 
         Raises:
-            RequirementError: strips take no less than none.
+            RequirementError: strips take no less RAM than none.
         """
-        if rows is None:
-            return False
-        ram = rows.point.ram_bytes
-        if self._at < 0:
-            self._before = ram
-            if self.asked.end is None and self._limit is not None and ram <= self._limit:
-                return False
-        elif self._limit is None or ram <= self._limit or self._at + 1 == len(self._candidates):
-            if self._before is not None and self._before <= ram and self.asked.end is None:
-                self._refuse([f"the model takes {ram:,} bytes of RAM with them, and {self._before:,} without"])
-            return False
-        self._at += 1
-        return True
+        before: int | None = None
+        if compares:
+            form, facts = lower(self._module, None)
+            if facts.rows is None:
+                return form, facts
+            before = facts.rows.point.ram_bytes
+            if self.asked.end is None and self._limit is not None and before <= self._limit:
+                return form, facts
+        for candidate in self._candidates:
+            record = self._record(candidate, before)
+            form, facts = lower(in_strips(self._module, candidate.chain, self.asked.count), record)
+            ram = None if facts.rows is None else facts.rows.point.ram_bytes
+            if ram is None or self._limit is None or ram <= self._limit:
+                break
+        if ram is not None and before is not None and before <= ram and self.asked.end is None:
+            self._refuse([f"the model takes {ram:,} bytes of RAM with them, and {before:,} without"])
+        return form, replace(facts, strips=replace(record, ram_bytes=ram))
 
-    def record(self, rows: RowsRecord | None) -> StripsRecord | None:
-        """What was made; None where the model fits without."""
-        if self._at < 0:
-            return None
-        chain, count = self._chain, self.asked.count
+    def _record(self, candidate: _Candidate, ram_before: int | None) -> StripsRecord:
+        chain = candidate.chain
         return StripsRecord(
-            count,
-            self.given.spans[_named(chain, self.given)],
+            self.asked.count,
+            self._module.spans[_named(chain, self._module)],
             chain.end.tensor.shape[COLUMNS],
             self._total(),
-            self._candidates[self._at].added,
-            self._before,
-            None if rows is None else rows.point.ram_bytes,
+            candidate.added,
+            ram_before,
+            None,
         )
-
-    @property
-    def _chain(self) -> Chain:
-        return self._candidates[self._at].chain
 
     def _total(self) -> int:
         """The products of the host's part of the model."""
-        return sum(_products(expr) for expr in Graph(self.given.main).order)
+        return sum(_products(expr) for expr in Graph(self._module.main).order)
 
     def _found(self) -> list[_Candidate]:
         """The chains to try, one after the other: each takes less RAM than the one before it, as estimated, and
         computes more twice."""
         first = self._hosts[0].label
-        main = self.given.main
+        main = self._module.main
         graph = Graph(main)
         calls = [expr for expr in graph.order if isinstance(expr, Call)]
         free = [one for one in calls if one.pin in (None, first)]
@@ -145,7 +139,7 @@ class StripsChoice:
         count = self.asked.count
         found = [
             _Candidate(
-                chain, least_peak(in_strips(self.given, chain, count), self._hosts, self._outside), self._added(chain)
+                chain, least_peak(in_strips(self._module, chain, count), self._hosts, self._outside), self._added(chain)
             )
             for chain in chains
         ]
@@ -167,7 +161,7 @@ class StripsChoice:
 
     def _ending(self, chains: list[Chain], pictures: Sequence[Leading]) -> list[Chain]:
         """The chains that end with the layer that was named."""
-        end, spans = self.asked.end, self.given.spans
+        end, spans = self.asked.end, self._module.spans
         found = [chain for chain in chains if end in spans[chain.end]]
         if found:
             return found
@@ -190,7 +184,7 @@ class StripsChoice:
             return
         for one in pictures:
             for expr, why in one.reasons.items():
-                name = ", ".join(self.given.spans[expr]) or (expr.op_name if isinstance(expr, Call) else None)
+                name = ", ".join(self._module.spans[expr]) or (expr.op_name if isinstance(expr, Call) else None)
                 yield f"{name or 'a call'}: {why}"
 
     def _refuse(self, reasons: Sequence[str]) -> None:

@@ -352,8 +352,8 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     shown = dict(sorted(forms.items()))
     said = () if placement.consent is None else placement.consent.said
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
-    tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.tolerated))
-    declined = tuple(build.declined)
+    tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.facts.tolerated))
+    declined = build.facts.declined
     cuts = tuple(map(str, placement.cuts)) if reasons else ()
     found_out = replace(found_out, consented=placement.consented, said=said, cuts=cuts)
     return replace(found_out, tolerated=tolerated, declined=declined)
@@ -465,7 +465,7 @@ def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, 
     """``records`` with the hosts of those that no accelerator has."""
     hosts = {host.label for host in build.members.hosts}
     chosen: dict[tuple[str | None, tuple[str, ...]], str] = {}
-    for kernel, label in build.on_other_hosts.items():
+    for kernel, label in build.facts.on_other_hosts.items():
         assert isinstance(kernel, Call) and build.fused is not None
         parts = nested_exprs(kernel.op) if isinstance(kernel.op, Function) else (kernel,)
         chosen.update({(p.op_name, build.fused.spans[p]): label for p in parts if isinstance(p, Call)})

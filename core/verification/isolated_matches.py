@@ -168,7 +168,7 @@ class Parts:
 def _refusal(module: IRModule, members: Members) -> str | None:
     """Why the owner of the one region of a module does not take it; None if it does."""
     try:
-        _, refusals = RegionLowering(members, Matches(members))(module)
+        _, refusals = RegionLowering(members)(module, Matches(members))
     except (ModelError, PluginError) as error:
         return f"its owner does not lower it alone: {error.what}"
     return f"its owner refuses it alone: {refusals[0].reason}" if refusals else None

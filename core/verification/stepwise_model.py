@@ -134,8 +134,8 @@ class Inspected:
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused, self.placement = program, build.fused, build.placement
-        self.tolerated = build.tolerated
-        self.buffers_of = build.buffers_of
+        self.tolerated = build.facts.tolerated
+        self.buffers_of = build.facts.buffers_of
         self._members = members
         self.memory = plan(self.program, reuse=reuse, guarded=True, engine=packing_engine)
         artifact = make_artifact(self.program, self.memory, members, stepwise=True)
@@ -146,11 +146,11 @@ class Inspected:
         self._finished = finish_positions(self.program)
         self._steps_of = StepsOf(self.program)
         self._constants = self._constant_arrays()
-        rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
+        rewriters = " and ".join(f"pass {name}" for name in build.facts.rewriters)
         reason = f"{rewriters} put something else in its place"
-        self.units, self.skipped = self._units(self.fused.main, build.buffers_of, reason)
+        self.units, self.skipped = self._units(self.fused.main, build.facts.buffers_of, reason)
         self.inner: tuple[Unit, ...] = ()
-        for function, buffers_of in build.sites if artifact.is_native else ():
+        for function, buffers_of in build.facts.sites if artifact.is_native else ():
             found, skipped = self._units(function, buffers_of, reason)
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main

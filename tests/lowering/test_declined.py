@@ -54,7 +54,7 @@ def test_the_next_one_is_asked_and_the_reason_kept() -> None:
     kept = Decline(("second",), "mine", "strategy 'add'", WHY)
     for lower in ((declining, giving), (declining, silent), (silent, declining), (declining,)):
         build, _ = checked(CHAIN, host(*lower))
-        assert build.declined == [kept]
+        assert build.facts.declined == (kept,)
         assert explain(build).declined == (kept,)
         assert to_json(explain(build))["declined"] == [
             {"layers": ["second"], "target": "mine", "by": "strategy 'add'", "reason": WHY}
@@ -68,7 +68,7 @@ def test_where_the_first_one_gives_loops_nothing_is_said() -> None:
 
 def test_of_a_host_that_did_not_get_the_kernel_nothing_is_said() -> None:
     build, _ = checked(CHAIN, host(declining, refusing, others=("plain",)))
-    assert list(build.on_other_hosts.values()) == ["plain"] and build.declined == []
+    assert list(build.facts.on_other_hosts.values()) == ["plain"] and build.facts.declined == ()
 
 
 def test_the_lowering_of_a_pattern_of_the_host() -> None:
@@ -77,7 +77,7 @@ def test_the_lowering_of_a_pattern_of_the_host() -> None:
     )
     entries = entry_of(host_kind("mine"), patterns=lambda: [pattern])
     build, _ = checked(CHAIN, resolve_targets("mine", PluginHost(lambda: entries)))
-    assert build.declined == [Decline(("second",), "mine", "lower of pattern 'mine.add'", WHY)]
+    assert build.facts.declined == (Decline(("second",), "mine", "lower of pattern 'mine.add'", WHY),)
 
 
 def test_of_an_accelerator_the_fault_says_it() -> None:
@@ -87,7 +87,7 @@ def test_of_an_accelerator_the_fault_says_it() -> None:
 
     assert f"nor by its pattern (strategy 'npu.add' declined: {WHY})" in fault(members(declining)).what
     build, _ = checked(CHAIN, members(declining, giving))
-    assert build.declined == [] and [one.owner for one in explain(build).ops] == [None, "npu", None]
+    assert build.facts.declined == () and [one.owner for one in explain(build).ops] == [None, "npu", None]
 
 
 @pytest.mark.parametrize("reason", ["", " \n", None, 3])
@@ -102,8 +102,8 @@ def test_each_kernel_says_it_once() -> None:
     build = Build("m", host(declining))
     build.run(CHAIN)
     build.run(CHAIN)
-    assert len(build.declined) == 1
+    assert len(build.facts.declined) == 1
     twice = IRModule.from_functions({"main": Function([X], call("add", call("add", X, X), call("nn.relu", X)))})
     again = start_build(load_model(twice, name="m"), host(declining))
     again.run(twice)
-    assert [one.sentence for one in again.declined] == [f"(no layer): mine, strategy 'add': {WHY}"] * 2
+    assert [one.sentence for one in again.facts.declined] == [f"(no layer): mine, strategy 'add': {WHY}"] * 2

@@ -269,8 +269,8 @@ def test_a_host_that_cannot_schedule_a_kernel_is_named_and_the_next_strategy_is_
         lowered = build.run(network(), "lower")
     assert isinstance(lowered, IRModule) and set(asked) == {"nn.conv2d"}
     assert "other loops are used instead" in str(caught[0].message)
-    assert all(one.by == "strategy 'nn.conv2d'" and one.reason.startswith(reason) for one in build.declined)
-    assert len(build.declined) == 2, "of each layer"
+    assert all(one.by == "strategy 'nn.conv2d'" and one.reason.startswith(reason) for one in build.facts.declined)
+    assert len(build.facts.declined) == 2, "of each layer"
     default = Build("m", host_of(lambda fusion, target: None)).run(network(), "lower")
     assert (
         isinstance(default, IRModule) and list(lowered.functions.values())[1:] == list(default.functions.values())[1:]
@@ -283,7 +283,7 @@ def test_loops_that_are_not_safe_once_they_are_unrolled_are_not_used(monkeypatch
     build = Build("m", host_of(lambda fusion, target: ScheduledKernel(fusion.plain())))
     with pytest.warns(RuntimeWarning, match=r"gave loops that have no C from strategy 'nn\.conv2d': index i"):
         build.run(network(), "lower")
-    assert {one.reason for one in build.declined} == {f"its loops have no C: {found}"}
+    assert {one.reason for one in build.facts.declined} == {f"its loops have no C: {found}"}
 
 
 def test_an_accelerator_that_cannot_schedule_a_match_ends_the_build() -> None:

@@ -77,15 +77,15 @@ SAID = {
 def test_what_is_said(target: str, reason: str) -> None:
     build = Build("m", resolve_targets(target, default_host()))
     build.run(SAID[target][reason], "lower")
-    assert reason in [one.reason for one in build.declined]
-    assert {one.by for one in build.declined} == {"strategy 'qnn.conv2d'"}
+    assert reason in [one.reason for one in build.facts.declined]
+    assert {one.by for one in build.facts.declined} == {"strategy 'qnn.conv2d'"}
 
 
 def test_layers_that_have_a_form_say_nothing() -> None:
     for target in (M3, M55):
         build = Build("m", resolve_targets(target, default_host()))
         build.run(layer((1, 4, 4, 16), ones(1, 1, 16, 16)), "lower")
-        assert build.declined == []
+        assert build.facts.declined == ()
 
 
 def test_vectors_of_integers_alone() -> None:
