@@ -27,6 +27,7 @@ from .declined_strategies import Decline
 from .error_attribution import located
 from .fuse import is_view
 from .graph_queries import as_function, unique_name
+from .kernel_digest import kernel_digest
 from .lookup_table import table_kernel
 from .loop_collapse import with_joined_loops
 from .loops import for_cpu
@@ -41,12 +42,11 @@ class KnownLoops:
     """The loops of kernels that were lowered before: equal ones are not lowered twice.
 
     Args:
-        loops: of functions with constants for some of their parameters, for a host, by rows or not; with why strategies
-            declined.
+        loops: of kernels by their digests; with why strategies declined.
         instructions: about how many a call of ``main`` runs, where that was said.
     """
 
-    loops: dict[tuple[object, ...], tuple[Loops, tuple[Decline, ...]]] = field(default_factory=dict)
+    loops: dict[str, tuple[Loops, tuple[Decline, ...]]] = field(default_factory=dict)
     instructions: dict[Expr, int] = field(default_factory=dict)
 
 
@@ -261,13 +261,13 @@ def _lower_call(
     given = dict(zip(function.params, args, strict=True))
     # (What a constant is cut to is no constant.)
     fixed = {param: arg for param, arg in given.items() if isinstance(arg, Constant) and arg.type is param.type}
-    key = (function, tuple(fixed.items()), None if host is None else host.label, asked.by_rows)
-    if key not in asked.known.loops:
+    fusion, asks = Fusion(function, fixed, asked.by_rows is not None), asked.by_rows is not False
+    digest = kernel_digest(fusion, host, asked.by_rows)
+    if digest not in asked.known.loops:
         declined: list[Decline] = []
-        fusion, asks = Fusion(function, fixed, asked.by_rows is not None), asked.by_rows is not False
         found = _loops_of(fusion, layers, host if asks else None, declined)
-        asked.known.loops[key] = found, tuple(declined)
-    loops, declines = asked.known.loops[key]
+        asked.known.loops[digest] = found, tuple(declined)
+    loops, declines = asked.known.loops[digest]
     noted += [replace(decline, layers=layers) for decline in declines]
     if loops.instructions is None:
         asked.known.instructions.pop(asked.expr, None)

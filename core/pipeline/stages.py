@@ -467,10 +467,9 @@ class Build:
         def lowered(kernels: Again) -> Lowered:
             program, facts = results[kernels] = results.get(kernels) or lower(kernels, quiet)
             assert isinstance(program, Program)
-            matched = kernels_of(main, facts.buffers_of, program)
-            program, matched, copied = with_streams(program, matched, self._rows_asked.inputs, main, facts.buffers_of)
-            unblocked[kernels] = program
-            return Lowered(program, matched, facts.instructions, copied)
+            calls, inputs = kernels_of(main, facts.buffers_of, program), self._rows_asked.inputs
+            unblocked[kernels], matched, copied = with_streams(program, calls, inputs, main, facts.buffers_of)
+            return Lowered(unblocked[kernels], matched, facts.instructions, copied)
 
         choice = choose_rows(self._rows_asked, lowered)
         if choice is None:
