@@ -16,7 +16,6 @@ from ..lowering.build_targets import Members
 from ..option_values import Limit
 from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan, streamed
 from ..program.chain_partition import Cut, Cuts, Read, Tensor, Work
-from ..program.control_flow import has_control
 from ..program.program import arguments
 from ..relay.expr import Expr
 from ..tir.form.nodes import PrimFunc, RowForm
@@ -24,6 +23,7 @@ from ..tir.proofs.operations import operations
 from ..tir.proofs.overlap import with_overlaps
 from ..tir.rewrites.row_form import NoRows, row_form
 from ..toolchain.packing_engine import packing_engine
+from .facts import Facts
 from .memory_limit import few, ram_bytes
 from .streamed_inputs import HINT
 
@@ -71,7 +71,7 @@ class RowsAsked:
         return self.max_ram is not None or self.small or self.frontier or self.least or bool(self.inputs)
 
 
-Again = frozenset[tuple[Expr, bool]]
+RowwiseKernels = frozenset[tuple[Expr, bool]]
 """The kernels that are lowered by rows: by the host's strategies, where it is True, else by the core."""
 
 
@@ -83,15 +83,15 @@ class Lowered:
         program: of it, without blocks of rows.
         kernels: the calls of the fused ``main`` that one step each computes, by the position of that; for each the
             heights of the tensors that it uses, by the buffers' names.
-        instructions: about how many a kernel runs, where its host's plugin said so.
         copied: the inputs of which the caller gives the rows, by the positions of the calls that copy these; of these
             calls ``kernels`` has the inputs.
+        facts: of its stages.
     """
 
     program: Program
     kernels: Mapping[int, tuple[Expr, Mapping[str, int]]]
-    instructions: Mapping[Expr, int]
     copied: Mapping[int, str]
+    facts: Facts
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,14 @@ class RowsChoice:
 
     Args:
         by_rows: the kernels that are lowered by rows.
+        lowered: the model with these.
         program: with its blocks of rows.
-        forms: the row forms of the functions in these, by their names in what is lowered so.
+        forms: the row forms of the functions in these, by their names in ``lowered``.
         record: what there was to choose from.
     """
 
-    by_rows: Again
+    by_rows: RowwiseKernels
+    lowered: Lowered
     program: Program
     forms: Mapping[str, PrimFunc]
     record: RowsRecord
@@ -130,37 +132,38 @@ class _Form:
 @dataclass(frozen=True)
 class _Point:
     cut: Cut
-    by_rows: Again
+    by_rows: RowwiseKernels
+    lowered: Lowered
     program: Program
     forms: Mapping[str, PrimFunc]
     memory: Plan
 
 
-def choose_rows(asked: RowsAsked, lowered: Callable[[Again], Lowered]) -> RowsChoice | None:
-    """What of a model runs by rows; None where there is nothing to choose, as control flow has its own order.
+def choose_rows(asked: RowsAsked, lowered: Callable[[RowwiseKernels], Lowered]) -> RowsChoice:
+    """Choose which layers of a model without control flow run row by row.
 
     Args:
-        asked: what for.
+        asked: the goal.
         lowered: lowers the model, some of its kernels by rows.
 
     Raises:
         RequirementError: inputs are to be given row by row, and no way to run the model by rows reads them so.
     """
-    return None if has_control(lowered(Again()).program) else _Chooser(asked, lowered).choice()
+    return _Chooser(asked, lowered).choice()
 
 
 class _Chooser:
-    def __init__(self, asked: RowsAsked, lowered: Callable[[Again], Lowered]) -> None:
+    def __init__(self, asked: RowsAsked, lowered: Callable[[RowwiseKernels], Lowered]) -> None:
         self.asked = asked
         self._lower = lowered
-        self._lowered: dict[Again, Lowered] = {}
-        self.whole = self.lowered(Again())
+        self._lowered: dict[RowwiseKernels, Lowered] = {}
+        self.whole = self.lowered(RowwiseKernels())
         self.forms: dict[int, _Form] = {}
         self.reasons: dict[int, str] = {}
         self._refused: str | None = None
         self._forms: dict[tuple[PrimFunc, tuple[tuple[str, int], ...]], PrimFunc | NoRows] = {}
 
-    def lowered(self, kernels: Again) -> Lowered:
+    def lowered(self, kernels: RowwiseKernels) -> Lowered:
         if kernels not in self._lowered:
             self._lowered[kernels] = self._lower(kernels)
         return self._lowered[kernels]
@@ -183,7 +186,8 @@ class _Chooser:
         total = sum(self._instructions(at) for at, _ in self.whole.program.calls)
         chosen = self._chosen(points, total)
         record = RowsRecord(total, tuple(map(self._recorded, points)), chosen, tuple(self._ends()))
-        return RowsChoice(points[chosen].by_rows, points[chosen].program, points[chosen].forms, record)
+        point = points[chosen]
+        return RowsChoice(point.by_rows, point.lowered, point.program, point.forms, record)
 
     def _ram(self, point: _Point) -> int:
         return ram_bytes(point.program, point.memory)
@@ -217,7 +221,7 @@ class _Chooser:
         for by_host in (True, False):
             if not missing:
                 return
-            again = self.lowered(Again((kernel, by_host) for kernel in missing.values()))
+            again = self.lowered(RowwiseKernels((kernel, by_host) for kernel in missing.values()))
             positions = {kernel: at for at, (kernel, _) in again.kernels.items()}
             for at, kernel in list(missing.items()):
                 form = self._form(again, positions[kernel]) if kernel in positions else None
@@ -252,7 +256,10 @@ class _Chooser:
 
     def _instructions(self, at: int) -> int:
         """About how many a call takes at once."""
-        if at in self.whole.kernels and (said := self.whole.instructions.get(self.whole.kernels[at][0])) is not None:
+        if (
+            at in self.whole.kernels
+            and (said := self.whole.facts.instructions.get(self.whole.kernels[at][0])) is not None
+        ):
             return said
         step = self.whole.program.steps[at]
         assert isinstance(step, Call)
@@ -263,7 +270,7 @@ class _Chooser:
         """How many instructions more loops take that were asked for by rows: both said, or both counted. It is below 0
         where they take less."""
         kernel = self.whole.kernels[at][0]
-        before, now = self.whole.instructions.get(kernel), again.instructions.get(kernel)
+        before, now = self.whole.facts.instructions.get(kernel), again.facts.instructions.get(kernel)
         if before is None or now is None:
             step = self.whole.program.steps[at]
             assert isinstance(step, Call)
@@ -360,8 +367,8 @@ class _Chooser:
         """The program of a cut, and its plan; None where a chain cannot be as the search has it."""
         members = [at for first, last in cut.chains for at in range(first, last + 1)]
         chosen = ((self.whole.kernels[at][0], self.forms[at].again) for at in members)
-        again = Again((kernel, how) for kernel, how in chosen if how is not None)
-        lowered = self.lowered(again)
+        kernels = RowwiseKernels((kernel, how) for kernel, how in chosen if how is not None)
+        lowered = self.lowered(kernels)
         positions = {kernel: at for at, (kernel, _) in lowered.kernels.items()}
         chains: list[tuple[int, int]] = []
         forms: dict[str, PrimFunc] = {}
@@ -386,7 +393,7 @@ class _Chooser:
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program
         program = streamed(program, set(lowered.copied.values()))
-        return _Point(cut, again, program, forms, plan(program, engine=packing_engine))
+        return _Point(cut, kernels, lowered, program, forms, plan(program, engine=packing_engine))
 
     def _recorded(self, point: _Point) -> RowsPointRecord:
         calls = self.whole.program.steps

@@ -52,7 +52,7 @@ from ..tir.proofs.obligations import Unproven, unproven
 from .buffer_map import calls_of, kernels_of, moved
 from .facts import Facts
 from .io import pool_of
-from .line_buffering import Again, Lowered, RowsAsked, choose_rows
+from .line_buffering import Lowered, RowsAsked, RowwiseKernels, choose_rows
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .streamed_inputs import HINT, with_streams
@@ -442,7 +442,7 @@ class Build:
             names = " and ".join(map(repr, self._rows_asked.inputs))
             what = f"input {names} cannot be given row by row: the model has branches or loops"
             raise RequirementError(what, where=self.name, hint=HINT)
-        if not self._rows_asked.any:
+        if not self._rows_asked.any or has_control(form):
             return form, facts
         return self._run_by_rows(fused, fused_facts, form, facts)
 
@@ -456,32 +456,29 @@ class Build:
             facts: of ``whole``.
         """
         assert isinstance(fused, IRModule)
-        main, context = fused.main, self._context
+        main, context, inputs = fused.main, self._context, self._rows_asked.inputs
         quiet = replace(context, reuse=True, observer=_observe_nothing)
-        results: dict[Again, tuple[Form, Facts]] = {Again(): (whole, facts)} if context.reuse else {}
-        unblocked: dict[Again, Program] = {}
 
-        def lower(kernels: Again, context: Context) -> tuple[Form, Facts]:
-            return self._advance(fused, before, STAGES[_LOWER:], replace(context, by_rows=dict(kernels)))
-
-        def lowered(kernels: Again) -> Lowered:
-            program, facts = results[kernels] = results.get(kernels) or lower(kernels, quiet)
+        def lower(kernels: RowwiseKernels, context: Context) -> tuple[Program, Facts]:
+            context = replace(context, by_rows=dict(kernels))
+            program, facts = self._advance(fused, before, STAGES[_LOWER:], context)
             assert isinstance(program, Program)
-            calls, inputs = kernels_of(main, facts.buffers_of, program), self._rows_asked.inputs
-            unblocked[kernels], matched, copied = with_streams(program, calls, inputs, main, facts.buffers_of)
-            return Lowered(unblocked[kernels], matched, facts.instructions, copied)
+            return program, facts
+
+        def lowered(kernels: RowwiseKernels) -> Lowered:
+            is_whole = context.reuse and not kernels
+            program, result = (whole, facts) if is_whole else lower(kernels, quiet)
+            calls = kernels_of(main, result.buffers_of, program)
+            return Lowered(*with_streams(program, calls, inputs, main, result.buffers_of), result)
 
         choice = choose_rows(self._rows_asked, lowered)
-        if choice is None:
-            return whole, facts
+        program, unblocked, after = choice.program, choice.lowered.program, choice.lowered.facts
         if not context.reuse:  # every value is whole, as each call runs all its rows
-            program, facts = lower(choice.by_rows, context)
-            assert isinstance(program, Program)
-            return formed(program, choice.forms), replace(facts, rows=choice.record, unblocked=program)
-        if choice.by_rows and context.observer is not _observe_nothing:
+            unblocked, after = lower(choice.by_rows, context)
+            program = formed(unblocked, choice.forms)
+        elif choice.by_rows and context.observer is not _observe_nothing:
             lower(choice.by_rows, context)
-        _, facts = results[choice.by_rows]
-        return choice.program, replace(facts, rows=choice.record, unblocked=unblocked[choice.by_rows])
+        return program, replace(after, rows=choice.record, unblocked=unblocked)
 
     @property
     def matches(self) -> Matches:
