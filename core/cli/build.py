@@ -165,7 +165,7 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
     from ..targets.config import derivations
-    from ..tuning.plan_selection import best_plan
+    from ..tuning.plan_selection import select_plan
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
     given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}
@@ -203,7 +203,7 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
         return footprint(artifact.record, None, _compiled(artifact, args, out).stack_bytes).ram_bytes
 
     asked = members
-    contest = best_plan(loaded, members, taken, out.step)
+    contest = select_plan(loaded, members, taken, out.step)
     members = contest.members
     build = start_build(loaded, members, dump=args.dump, progress=out.step)
     artifact = finish_build(build, loaded, out.step)

@@ -14,7 +14,7 @@ from ..support.project_file import ProjectError, find_project
 if TYPE_CHECKING:
     from ..lowering.build_targets import Members
     from ..partition import CostTable, Partitioner
-    from ..tuning.plan_selection import Contest
+    from ..tuning.plan_selection import PlanSelection
     from .output import Output
 
 __all__ = [
@@ -76,7 +76,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def say_trials(contest: Contest, out: Output) -> None:
+def say_trials(contest: PlanSelection, out: Output) -> None:
     """What came of building several plans, for people."""
     trials, choice = contest.trials, contest.choice
     if choice is None or (len(trials) < 2 and choice.source != "measured"):

@@ -24,7 +24,7 @@ from ..support.argument_checks import path_of
 from ..support.html import element, html_of, table
 from ..support.json_record import to_json
 from ..support.regular_files import write_whole
-from ..tuning.plan_selection import Contest, best_plan
+from ..tuning.plan_selection import PlanSelection, select_plan
 from .explain import explain
 from .placement_report import PART_HEAD, PLACEMENT_HEAD, decision_record, part_rows, placement_rows
 from .report import Measured, Report, make_report
@@ -135,7 +135,7 @@ class PlacementPlan:
 
 def make_plan(
     loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None = None
-) -> tuple[PlacementPlan, Contest]:
+) -> tuple[PlacementPlan, PlanSelection]:
     """Return the plan of a model that was read, and what came of building several plans. For errors see `uma.plan`.
 
     Args:
@@ -143,7 +143,7 @@ def make_plan(
         members: its targets; the partitioner is a `Collage`.
         progress: told of each part of the work that begins.
     """
-    contest = best_plan(loaded, members, progress=progress)
+    contest = select_plan(loaded, members, progress=progress)
     if contest.decision is not None:
         record = plan_record(contest.decision, members.texts, members.versions)
     else:

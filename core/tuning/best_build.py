@@ -17,7 +17,7 @@ from ..pipeline.stages import Form
 from ..plugins import default_host
 from ..support.float_environment import default_mode
 from .build_costs import with_costs
-from .plan_selection import best_plan
+from .plan_selection import select_plan
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -85,9 +85,9 @@ def build_best(
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Artifact:
-    """Compile a model with the plan that `best_plan` selects. For arguments see `build_loaded`.
+    """Compile a model with the plan that `select_plan` selects. For arguments see `build_loaded`.
 
     Raises:
         RequirementError: none of the best plans takes as little RAM.
     """
-    return build_loaded(loaded, best_plan(loaded, members).members, dump=dump, progress=progress)
+    return build_loaded(loaded, select_plan(loaded, members).members, dump=dump, progress=progress)

@@ -2,7 +2,7 @@
 
 A table goes before the others. What accelerators take is estimated by their plugins, in seconds or in cycles of the
 target's clock, or measured where these do not tell, or where a table asks for it. What hosts compute is built and run
-here, see `measured`.
+here, see `measurement`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ..relay.pattern.function_match import outlined as outlined_match
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
 from .dask_link import check_workers, connect
-from .measurement import Ran, here, measuring, ran_on, simulated
+from .measurement import Measurement, as_this_machine, measuring, ran_on, simulated
 from .measurement_request import request_of
-from .region_measurement import RegionRefused, Whole, region_ran
-from .workers import Crew, NoWorkers
+from .region_measurement import RegionRefused, WholeModelPartitioner, measure_region
+from .workers import NoWorkers, WorkerPool
 
-__all__ = ["BuildCosts", "Lost", "PrefetchingCosts", "build_costs", "with_costs"]
+__all__ = ["BuildCosts", "PrefetchingCosts", "Unmeasurable", "build_costs", "with_costs"]
 
 
 class BuildCosts:
@@ -52,7 +52,7 @@ class BuildCosts:
         table: the table, by the labels of this build's targets.
     """
 
-    def __init__(self, members: Members, table: CostTable | None, workers: Crew | None = None) -> None:
+    def __init__(self, members: Members, table: CostTable | None, workers: WorkerPool | None = None) -> None:
         self._members, self.table = members, (table or CostTable()).by_label(members.models)
         self._failed: list[str] = []
         self._clocks: dict[Clock, None] = {}
@@ -136,7 +136,7 @@ class BuildCosts:
         if of.source == "measured":
             try:
                 return self._measured(member, problem, claims, name, launch)
-            except Lost as lost:
+            except Unmeasurable as lost:
                 self._failed.append(f"{name} could not be measured: {lost}")
         cost = self._estimated(member, problem, claims)
         if isinstance(cost, list):
@@ -146,7 +146,7 @@ class BuildCosts:
         if of.source is None:
             try:
                 return self._measured(member, problem, claims, name, launch)
-            except Lost as lost:
+            except Unmeasurable as lost:
                 self._failed.append(f"{name} could not be measured: {lost}")
         return None
 
@@ -197,11 +197,13 @@ class BuildCosts:
             Lost: running it has no end, or it cannot be built.
         """
         member = simulated(member)
-        module, became = alone_with(problem, [node for claim in claims for node in claim.nodes])
+        module, became = extract_submodel(problem, [node for claim in claims for node in claim.nodes])
         host = self._members.host
         wanted = [(one.match.pattern.name, frozenset(became[node] for node in one.nodes)) for one in claims]
         try:
-            found = self._run_region(module, Members((host,), (member,), partition=Whole(wanted)), problem.consent)
+            found = self._run_region(
+                module, Members((host,), (member,), partition=WholeModelPartitioner(wanted)), problem.consent
+            )
         except RegionRefused:
             return claims
         except NoWorkers:
@@ -209,7 +211,7 @@ class BuildCosts:
         except (ModelError, PluginError, ToolchainError) as error:
             if isinstance(error, NoCompilerError):
                 raise self._untold(member, problem, claims, error.what) from error
-            raise Lost(error.what) from error
+            raise Unmeasurable(error.what) from error
         except UsageError as error:
             raise self._untold(member, problem, claims, error.what) from error
         ns = self._on_host(found, host.label, member.label if not found.cycles else host.label)
@@ -231,7 +233,7 @@ class BuildCosts:
             hint="give a table of costs, or leave the choice to the partitioner 'eager'",
         )
 
-    def _on_host(self, ran: Ran, host: str, label: str) -> float:
+    def _on_host(self, ran: Measurement, host: str, label: str) -> float:
         """Return the nanoseconds of a run that a host takes by its table; notes how those of ``label`` are known."""
         factor = self._of(host).factor or 1.0
         source: Literal["machine", "emulator"] = "machine" if ran.clock_hz is None else "emulator"
@@ -254,7 +256,7 @@ class BuildCosts:
         of = self._of(label)
         if (told := self._by_table(name, member)) is not None:
             return told
-        module, _ = alone_with(problem, nodes)
+        module, _ = extract_submodel(problem, nodes)
         is_first = label == self._takers[0].label
         try:
             ran = self._run_kernel(module, member, of.factor is not None)
@@ -274,15 +276,15 @@ class BuildCosts:
             return None
         return Price(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
-        """What one region takes that is a model, as `region_ran`."""
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
+        """What one region takes that is a model, as `measure_region`."""
         if self._workers is not None:
             found = self._workers.result(request_of(module, members, consent))
             if found is not None:
                 return found
-        return region_ran(module, members, consent)
+        return measure_region(module, members, consent)
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Ran:
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
         """What a model takes on a host; or, where that cannot be run and may be that here, on this machine."""
         if self._workers is not None:
             found = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
@@ -293,7 +295,7 @@ class BuildCosts:
         except UsageError:
             if not or_here:
                 raise
-            return ran_on(module, here(member))  # the factor is of this machine
+            return ran_on(module, as_this_machine(member))  # the factor is of this machine
 
 
 def with_costs(members: Members) -> Members:
@@ -315,7 +317,7 @@ def build_costs(members: Members) -> BuildCosts:
         return BuildCosts(members, None)
     if partitioner.workers is not None:
         insecure = partitioner.insecure_workers
-        crew = Crew(partial(connect, check_workers(partitioner.workers, insecure), insecure))
+        crew = WorkerPool(partial(connect, check_workers(partitioner.workers, insecure), insecure))
     return BuildCosts(members, partitioner.table, crew)
 
 
@@ -328,20 +330,20 @@ class PrefetchingCosts(BuildCosts):
         workers: who measures.
     """
 
-    def __init__(self, members: Members, table: CostTable | None, workers: Crew) -> None:
+    def __init__(self, members: Members, table: CostTable | None, workers: WorkerPool) -> None:
         super().__init__(members, table)
         self._crew = workers
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
         self._crew.submit(request_of(module, members, consent))
-        return Ran(0.0, {})
+        return Measurement(0.0, {})
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Ran:
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
         self._crew.submit(request_of(module, Members((member,)), or_here=or_here))
-        return Ran(0.0, {})
+        return Measurement(0.0, {})
 
 
-class Lost(Exception):
+class Unmeasurable(Exception):
     """A region cannot be measured; says why."""
 
 
@@ -359,7 +361,7 @@ def _layers_of(problem: Problem, nodes: Sequence[Expr]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(layer for node in nodes for layer in problem.spans[node]))
 
 
-def alone_with(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:
+def extract_submodel(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:
     """A model of some expressions and nothing else, which is given what they use, constants aside; and what they are in
     it."""
     inside = set(nodes)

@@ -20,7 +20,7 @@ from ..support.suppress_logging import suppress_logging
 from . import measurement_request as requests
 from .local_workers import LocalWorkers
 from .measurement_request import Request
-from .workers import Asked, Link, NoWorkers
+from .workers import Link, NoWorkers, WorkerRequest
 
 __all__ = ["check_workers", "connect"]
 
@@ -148,10 +148,10 @@ class _Dask:
             except _GONE as error:
                 raise OSError("their scheduler does not answer") from error
 
-    def ask(self, worker: str, request: Request, only_build: bool) -> Asked:
+    def ask(self, worker: str, request: Request, only_build: bool) -> WorkerRequest:
         """Hand a worker a request: a name, and text and numbers."""
         with suppress_logging():  # constants are large
-            asked: Asked = self._client.submit(
+            asked: WorkerRequest = self._client.submit(
                 requests.answer,
                 request.text,
                 request.constants,

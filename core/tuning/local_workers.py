@@ -92,7 +92,7 @@ class _Worker:
 
 
 class _Answer:
-    """An answer that is waited for. That of a worker that is lost never comes: `Crew` asks another one."""
+    """An answer that is waited for. That of a worker that is lost never comes: `WorkerPool` asks another one."""
 
     def __init__(self, worker: _Worker, text: Future[str]) -> None:
         self._worker, self._text = worker, text

@@ -38,14 +38,14 @@ from . import timing_process
 
 __all__ = [
     "REPEAT",
-    "Ran",
+    "Measurement",
     "Unmeasured",
     "artifact_of",
+    "as_this_machine",
+    "cache_path",
     "costs_folder",
-    "here",
-    "kept_at",
+    "measure_artifact",
     "measuring",
-    "ran",
     "ran_of",
     "ran_on",
     "read_kept",
@@ -72,7 +72,7 @@ class Unmeasured(ModelError):
 
 
 @dataclass(frozen=True)
-class Ran:
+class Measurement:
     """What running a model once takes.
 
     Args:
@@ -95,7 +95,7 @@ def measuring() -> Iterator[None]:
         _PROCESS.close()
 
 
-def ran_on(module: IRModule, member: Member) -> Ran:
+def ran_on(module: IRModule, member: Member) -> Measurement:
     """Build a model for a host alone, and return what one run takes, the calls of all its kernels together.
 
     Args:
@@ -106,10 +106,10 @@ def ran_on(module: IRModule, member: Member) -> Ran:
         UsageError: this machine cannot run what is built for the host.
         ModelError, PluginError, ToolchainError: it cannot be built, or running it has no end.
     """
-    return ran(artifact_of(module, Members((member,))))
+    return measure_artifact(artifact_of(module, Members((member,))))
 
 
-def here(member: Member) -> Member:
+def as_this_machine(member: Member) -> Member:
     """A host as its kind is by default, which is this machine."""
     return replace(member, target=Target(member.target.kind))
 
@@ -141,7 +141,7 @@ def artifact_of(module: IRModule, members: Members, consent: RoundingOptIn | Non
     return build_loaded(LoadedModel(module, "kernel", consent=consent), members)
 
 
-def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
+def measure_artifact(artifact: Artifact, real: Collection[str] = ()) -> Measurement:
     """What one run takes; from disk, where it was run before.
 
     Args:
@@ -156,7 +156,7 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
     for device in artifact.record.devices:
         if not (device.simulated or device.label in real):
             raise UsageError(f"device {device.label!r} ({device.shown}) has no simulator here")
-    kept = kept_at(artifact)
+    kept = cache_path(artifact)
     found = read_kept(kept)
     if found is not None:
         return found
@@ -170,12 +170,12 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
         if all(call.device is not None and call.device not in real for call in artifact.record.calls):
             return _written(kept, first, real)
         repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
-        with alone(kept.parent):
+        with exclusive_lock(kept.parent):
             # Written down within the lock: whoever waits for it finds it then.
             return read_kept(kept) or _written(kept, _asked(artifact, path, repeat), real)
 
 
-def _written(kept: Path, found: Ran, real: Collection[str]) -> Ran:
+def _written(kept: Path, found: Measurement, real: Collection[str]) -> Measurement:
     """What was found, once it is on disk; what real devices count is no part of it."""
     found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
     write_kept(kept, to_json(found))
@@ -194,7 +194,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     Raises:
         ToolchainError: one cannot be compiled.
     """
-    digest = hashlib.sha256(" ".join(kept_at(artifact).name for artifact in artifacts).encode()).hexdigest()
+    digest = hashlib.sha256(" ".join(cache_path(artifact).name for artifact in artifacts).encode()).hexdigest()
     kept = Cache().folder / _FOLDER / f"{digest}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
@@ -206,7 +206,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
             Compiled(artifact.record, artifact.files, artifact.origins).library()
         seconds = _ENOUGH_S * max(1.0, min(len(paths) / 2, _MOST_SHARES))
         told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
-        with alone(kept.parent):
+        with exclusive_lock(kept.parent):
             answer = _PROCESS.ask(told, timing_process.LIMIT_S + seconds)
     if isinstance(answer, str):
         return None
@@ -214,19 +214,19 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     return [float(ns) for ns in answer["ns"]]
 
 
-def _asked(artifact: Artifact, path: Path, repeat: int) -> Ran:
+def _asked(artifact: Artifact, path: Path, repeat: int) -> Measurement:
     answer = _PROCESS.ask({"do": "calls", "folder": str(path), "repeat": repeat}, timing_process.LIMIT_S)
     if isinstance(answer, str):
         raise Unmeasured(answer)
-    return Ran(answer["ns"], _cycles(artifact, answer["counters"]))
+    return Measurement(answer["ns"], _cycles(artifact, answer["counters"]))
 
 
-def _emulated(artifact: Artifact) -> Ran:
+def _emulated(artifact: Artifact) -> Measurement:
     profile = artifact.profile(random_inputs(artifact.record.inputs))
     if profile.counts is None:
         raise UsageError(f"its instructions cannot be counted: {profile.uncounted}")
     ns = float(sum(call.median_ns * call.times for call in profile.calls if not call.is_simulated))
-    return Ran(ns, _cycles(artifact, profile.counters), profile.counts.clock_hz)
+    return Measurement(ns, _cycles(artifact, profile.counters), profile.counts.clock_hz)
 
 
 def _cycles(artifact: Artifact, counters: Mapping[str, Mapping[str, int]]) -> dict[str, int | None]:
@@ -237,7 +237,7 @@ def _cycles(artifact: Artifact, counters: Mapping[str, Mapping[str, int]]) -> di
     return {label: counters.get(label, {}).get(name) for label, name in names.items()}
 
 
-def kept_at(artifact: Artifact) -> Path:
+def cache_path(artifact: Artifact) -> Path:
     """The file in which a time is, or will be: by all that the program is made from, and by this machine."""
     record = artifact.record
     digest = hashlib.sha256()
@@ -263,14 +263,14 @@ def costs_folder() -> Path:
     return folder
 
 
-def read_kept(path: Path) -> Ran | None:
+def read_kept(path: Path) -> Measurement | None:
     """What was written down; None where nothing was, or what is there is damaged."""
     with contextlib.suppress(OSError, ValueError):
         return ran_of(json.loads(path.read_text(encoding="utf-8")))
     return None
 
 
-def ran_of(found: Any) -> Ran | None:
+def ran_of(found: Any) -> Measurement | None:
     """What a run takes by an object of JSON; None where that is none."""
 
     def is_number(value: object) -> bool:
@@ -279,7 +279,7 @@ def ran_of(found: Any) -> Ran | None:
     with contextlib.suppress(KeyError, TypeError, AttributeError):
         ns, cycles, clock_hz = found["ns"], found["cycles"], found["clock_hz"]
         if is_number(ns) and all(value is None or is_number(value) for value in (*cycles.values(), clock_hz)):
-            return Ran(float(ns), dict(cycles), clock_hz)
+            return Measurement(float(ns), dict(cycles), clock_hz)
     return None
 
 
@@ -288,6 +288,6 @@ def write_kept(path: Path, what: Mapping[str, object]) -> None:
     write_whole(path, json.dumps(what).encode(), sync=False)
 
 
-def alone(folder: Path) -> AbstractContextManager[None]:
+def exclusive_lock(folder: Path) -> AbstractContextManager[None]:
     """Within, no other process times anything that keeps its costs there; where there are no locks, it may."""
     return locked(folder / "timing.lock")

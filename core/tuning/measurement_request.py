@@ -27,8 +27,8 @@ from ..relay.text import parse_module, print_module
 from ..support.json_record import to_json
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from ..version import __version__
-from .measurement import REPEAT, artifact_of, here, kept_at, ran, ran_of
-from .region_measurement import RegionRefused, Whole, region_ran
+from .measurement import REPEAT, artifact_of, as_this_machine, cache_path, measure_artifact, ran_of
+from .region_measurement import RegionRefused, WholeModelPartitioner, measure_region
 
 __all__ = ["Request", "answer", "read_answer", "request_of", "versions_of"]
 
@@ -75,7 +75,7 @@ def request_of(
 
     Args:
         module: canonical relay.
-        members: one host; or one host, an accelerator and `Whole`.
+        members: one host; or one host, an accelerator and `WholeModelPartitioner`.
         consent: as of the build that it is a part of.
         or_here: whether a host that cannot be run may be the worker's machine instead.
     """
@@ -85,7 +85,7 @@ def request_of(
     content = io.BytesIO()
     np.savez(content, **constants)  # type: ignore[arg-type]  # its stub takes keywords for options only
     region = None
-    if isinstance(members.partition, Whole):
+    if isinstance(members.partition, WholeModelPartitioner):
         numbers = {expr: number for number, expr in enumerate(_computed(module))}
         region = [[name, sorted(numbers[expr] for expr in nodes)] for name, nodes in members.partition.wanted]
     told = {
@@ -157,18 +157,18 @@ def _taken(told: dict[str, Any], members: Members, constants: bytes, only_build:
     if told["region"] is not None:
         computed = _computed(module)
         wanted = [(name, frozenset(computed[number] for number in numbers)) for name, numbers in told["region"]]
-        members = Members(members.hosts, members.accelerators, partition=Whole(wanted))
+        members = Members(members.hosts, members.accelerators, partition=WholeModelPartitioner(wanted))
     if only_build:
-        return {"digest": kept_at(artifact_of(module, members, consent)).stem}
+        return {"digest": cache_path(artifact_of(module, members, consent)).stem}
     if told["region"] is not None:
-        taken = region_ran(module, members, consent)
+        taken = measure_region(module, members, consent)
     else:
         try:
-            taken = ran(artifact_of(module, members))
+            taken = measure_artifact(artifact_of(module, members))
         except UsageError:
             if not told["or_here"]:
                 raise
-            taken = ran(artifact_of(module, Members((here(members.host),))))
+            taken = measure_artifact(artifact_of(module, Members((as_this_machine(members.host),))))
     answer: dict[str, Any] = to_json(taken)
     return answer
 

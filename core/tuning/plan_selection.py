@@ -16,13 +16,13 @@ from ..option_values import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.loading import LoadedModel
-from .measurement import measuring, ran, real_devices, run_in_turn
+from .measurement import measure_artifact, measuring, real_devices, run_in_turn
 
-__all__ = ["Choice", "Contest", "Trial", "best_plan"]
+__all__ = ["Choice", "PlanSelection", "PlanTrial", "select_plan"]
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlanTrial:
     """One of the plans, built.
 
     Args:
@@ -52,7 +52,7 @@ class Choice:
     """The plan that is built.
 
     Args:
-        plan, known_as: as of its `Trial`.
+        plan, known_as: as of its `PlanTrial`.
         source: whether estimated costs or measured times decided.
     """
 
@@ -62,7 +62,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Contest:
+class PlanSelection:
     """What came of it.
 
     Args:
@@ -74,7 +74,7 @@ class Contest:
 
     members: Members
     decision: Decision | None = None
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[PlanTrial, ...] = ()
     best: int = 1
 
     @property
@@ -86,12 +86,12 @@ class Contest:
         return Choice(best.plan, best.known_as, "costs" if best.measured_ns is None else "measured")
 
 
-def best_plan(
+def select_plan(
     loaded: LoadedModel,
     members: Members,
     taken: Callable[[Artifact], int] | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Contest:
+) -> PlanSelection:
     """Which plan is to be built. There is a contest where the partitioner is `Collage`, and there is a limit on RAM, or
     plans are to be timed; else all stays as it is. Behind the cheapest plans stand those that there are anyway, eager's
     and the host alone: costs of parts are not what the whole takes, so that one of these may be faster.
@@ -109,18 +109,18 @@ def best_plan(
     """
     partitioner, max_ram = members.partition, loaded.options.max_ram
     if not isinstance(partitioner, Collage) or not (partitioner.measure or max_ram is not None):
-        return Contest(members)
+        return PlanSelection(members)
     build = start_build(loaded, members, "lower", progress=progress)
     build.run(loaded.form, "lower")
     placement = build.placement
     if placement is None or has_loops(placement.source):
-        return Contest(members)
+        return PlanSelection(members)
     decision = placement.decision
     if decision is None:  # what is pinned can be had by nobody: eager told it
-        return Contest(members)
+        return PlanSelection(members)
     decision = decision.with_known()
     names = [decision.known_as(number) for number in range(len(decision.found.plans))]
-    trials: list[Trial] = []
+    trials: list[PlanTrial] = []
     running: list[tuple[int, Artifact]] = []
     errors: list[UmaError] = []
     for number, known_as in enumerate(names):
@@ -133,12 +133,12 @@ def best_plan(
             artifact = _built(loaded, _planned(members, decision, number))
         except UmaError as error:
             errors.append(error)
-            trials.append(Trial(number + 1, cost_ns, why=error.what, known_as=known_as))
+            trials.append(PlanTrial(number + 1, cost_ns, why=error.what, known_as=known_as))
             continue
         nbytes = footprint(artifact.record).ram_bytes if taken is None else taken(artifact)
         too_large = max_ram is not None and nbytes > max_ram.amount
         why = "it takes too much RAM" if too_large else None
-        trials.append(Trial(number + 1, cost_ns, nbytes, why=why, known_as=known_as))
+        trials.append(PlanTrial(number + 1, cost_ns, nbytes, why=why, known_as=known_as))
         if not too_large:
             running.append((number, artifact))
             if not partitioner.measure:
@@ -162,7 +162,7 @@ def best_plan(
         if not known:
             raise UsageError("no plan can be timed", hint=f"the first: {trials[at[running[0][0] + 1]].why}")
         best = min(known)[1] - 1
-    return Contest(_planned(members, decision, best), decision.nth(best), tuple(trials), best + 1)
+    return PlanSelection(_planned(members, decision, best), decision.nth(best), tuple(trials), best + 1)
 
 
 def _planned(members: Members, decision: Decision, number: int) -> Members:
@@ -195,7 +195,7 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
     partitioner = members.partition
     table = (partitioner.table if isinstance(partitioner, Collage) else None) or CostTable()
     try:
-        found = ran(artifact, _real(members))
+        found = measure_artifact(artifact, _real(members))
     except NoCompilerError:
         raise
     except UmaError as error:
@@ -212,7 +212,7 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
     return ns + launches + decision.copies_ns
 
 
-def _too_large(trials: Sequence[Trial], limit: Limit, name: str) -> RequirementError:
+def _too_large(trials: Sequence[PlanTrial], limit: Limit, name: str) -> RequirementError:
     lines = [f"none of the {len(trials)} plans takes as little RAM as {limit.said} allows, {limit.amount:,} bytes"]
     lines += [f"    plan {one.plan}{one.said}, {one.cost_ns / 1e3:.2f} us: {one.ram_bytes:,} bytes" for one in trials]
     hint = "pin layers elsewhere, or have more plans looked at (uma.partition.Collage(best=...))"

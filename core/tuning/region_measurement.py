@@ -11,9 +11,9 @@ from ..partition import Candidate, Problem, RoundingOptIn
 from ..partition.decision_check import Regions
 from ..relay.expr import Expr
 from ..relay.module import IRModule
-from .measurement import Ran, artifact_of, here, ran, real_devices
+from .measurement import Measurement, artifact_of, as_this_machine, measure_artifact, real_devices
 
-__all__ = ["RegionRefused", "Whole", "region_ran"]
+__all__ = ["RegionRefused", "WholeModelPartitioner", "measure_region"]
 
 
 class RegionRefused(UmaError):
@@ -21,7 +21,7 @@ class RegionRefused(UmaError):
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeModelPartitioner:
     """Partitioner of a model that is one region.
 
     Args:
@@ -51,20 +51,20 @@ class Whole:
         return [tuple(found[number] for number in range(len(self.wanted)))]
 
 
-def region_ran(module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
+def measure_region(module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
     """What a model takes that is one region; with this machine as its host, where the host that is meant cannot be run.
 
     Args:
         module: canonical relay.
-        members: one host, the region's owner, and `Whole`.
+        members: one host, the region's owner, and `WholeModelPartitioner`.
         consent: as of the build that it is a part of.
 
     Raises:
         RegionRefused: its owner refuses it.
-        UmaError: as for `ran`, or it cannot be built.
+        UmaError: as for `measure_artifact`, or it cannot be built.
     """
     artifact = artifact_of(module, members, consent)
     if not artifact.is_native and artifact.emulator is None:
-        hosts = tuple(here(host) for host in members.hosts)
+        hosts = tuple(as_this_machine(host) for host in members.hosts)
         artifact = artifact_of(module, Members(hosts, members.accelerators, partition=members.partition), consent)
-    return ran(artifact, [label for member in members.accelerators for label in real_devices(member)])
+    return measure_artifact(artifact, [label for member in members.accelerators for label in real_devices(member)])

@@ -9,8 +9,8 @@ from ..partition import Candidate, CostTable, Problem, RoundingOptIn
 from ..partition.cost_provider import Price
 from ..relay.expr import Expr
 from ..relay.module import IRModule
-from .build_costs import BuildCosts, Lost
-from .measurement import Ran
+from .build_costs import BuildCosts, Unmeasurable
+from .measurement import Measurement
 
 __all__ = ["StaticCosts"]
 
@@ -44,5 +44,5 @@ class StaticCosts(BuildCosts):
         told = self._by_table(name, self._members[label])
         return _STAYS if told is None and (label, frozenset(nodes)) in self.given else told
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Ran:
-        raise Lost("nothing is run")
+    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
+        raise Unmeasurable("nothing is run")

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from ..errors import ModelError, PluginError, ToolchainError, UsageError
 from ..support.json_record import to_json
-from .measurement import Ran, costs_folder, ran_of, read_kept, write_kept
+from .measurement import Measurement, costs_folder, ran_of, read_kept, write_kept
 from .measurement_request import Request, answer, read_answer
 from .region_measurement import RegionRefused
 
-__all__ = ["Asked", "Crew", "Link", "NoWorkers"]
+__all__ = ["Link", "NoWorkers", "WorkerPool", "WorkerRequest"]
 
 AT_ONCE = 2
 """How many requests a worker is given, so that it has the next when it has answered one."""
@@ -39,7 +39,7 @@ class NoWorkers(UsageError):
     """There are no workers where they are said to be, or none can be used."""
 
 
-class Asked(Protocol):
+class WorkerRequest(Protocol):
     """A question to a worker."""
 
     def done(self) -> bool:
@@ -58,7 +58,7 @@ class Link(Protocol):
     def workers(self) -> Sequence[str]:
         """The addresses of those that are there."""
 
-    def ask(self, worker: str, request: Request, only_build: bool) -> Asked:
+    def ask(self, worker: str, request: Request, only_build: bool) -> WorkerRequest:
         """Hand a worker a request, see `answer`."""
 
     def close(self) -> None:
@@ -66,15 +66,15 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Assignment:
     worker: str
     request: Request
-    asked: Asked
+    asked: WorkerRequest
     since: float
     only_build: bool
 
 
-class Crew:
+class WorkerPool:
     """The workers of one build.
 
     Args:
@@ -92,7 +92,7 @@ class Crew:
         self._answers: dict[str, dict[str, Any] | None] = {}
         self._asked: set[str] = set()
         self._waiting: deque[Request] = deque()
-        self._given: list[_Given] = []
+        self._given: list[_Assignment] = []
         self._there: list[str] = []
         self._looked = 0.0
         self._lost: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Crew:
         self._asked.add(request.digest)
         self._step()
 
-    def result(self, request: Request) -> Ran | None:
+    def result(self, request: Request) -> Measurement | None:
         """What a part takes; None where it is to be measured here.
 
         Raises:
@@ -234,7 +234,7 @@ class Crew:
 
     def _give(self, link: Link, worker: str, request: Request, *, only_build: bool) -> None:
         asked = link.ask(worker, request, only_build)
-        self._given.append(_Given(worker, request, asked, time.monotonic(), only_build))
+        self._given.append(_Assignment(worker, request, asked, time.monotonic(), only_build))
 
     def _here(self, requests: Sequence[Request]) -> None:
         """Have some measured here, by whoever wants them."""
@@ -242,7 +242,7 @@ class Crew:
             self._answers[request.digest] = None
             self._waiting.remove(request)
 
-    def _take(self, one: _Given) -> None:
+    def _take(self, one: _Assignment) -> None:
         """Look at what was answered."""
         self._given.remove(one)
         try:

@@ -19,7 +19,7 @@ from tests._support.small_models import Uma
 
 from uma.hookspecs import Cost
 from uma.plugins import PluginHost
-from uma.tuning.measurement import Ran
+from uma.tuning.measurement import Measurement
 
 MODEL = """\
 @function
@@ -99,7 +99,7 @@ def test_a_plan_is_found_told_kept_and_repeated(uma: Uma, model: Path, monkeypat
 
 def test_times_of_this_machine_and_of_a_device(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "nn.relu", "add", estimate=lambda region: Cost(cycles=100))
-    monkeypatch.setattr("uma.tuning.build_costs.ran_on", lambda module, member: Ran(50.0, {}))
+    monkeypatch.setattr("uma.tuning.build_costs.ran_on", lambda module, member: Measurement(50.0, {}))
     note = (
         "note: the times of plain are of this machine, those of npu of a simulated or estimated device; if the product "
         "has another CPU, name it and an emulator in the target, or give plain a factor in a table of costs (--costs)\n"

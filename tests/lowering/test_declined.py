@@ -63,7 +63,7 @@ def test_the_next_one_is_asked_and_the_reason_kept() -> None:
 
 def test_where_the_first_one_gives_loops_nothing_is_said() -> None:
     for lower in ((giving, declining), (silent, giving, declining), (silent,), ()):
-        assert checked(CHAIN, host(*lower))[0].declined == []
+        assert checked(CHAIN, host(*lower))[0].facts.declined == ()
 
 
 def test_of_a_host_that_did_not_get_the_kernel_nothing_is_said() -> None:

@@ -26,8 +26,8 @@ from uma.plugins import PluginHost, default_host
 from uma.relay import Call, Expr, IRModule, TensorType, Var, call, post_order
 from uma.support.json_record import to_json
 from uma.tuning import build, with_costs
-from uma.tuning.build_costs import alone_with
-from uma.tuning.measurement import Ran, ran, ran_on
+from uma.tuning.build_costs import extract_submodel
+from uma.tuning.measurement import Measurement, measure_artifact, ran_on
 
 X = Var("x", TensorType((2, 4), "int32"))
 Y = Var("y", TensorType((2, 4), "int32"))
@@ -136,9 +136,11 @@ class TestSources:
 
         npu = Clock("npu", "plugin", 1e8)
         assert known(cycles, table()) == ([npu, Clock("plain", "table")], [])
-        ran = Ran(4.0, {})
+        ran = Measurement(4.0, {})
         monkeypatch.setattr("uma.tuning.build_costs.ran_on", lambda module, member: ran)
-        monkeypatch.setattr("uma.tuning.build_costs.region_ran", lambda module, members, consent: Ran(4.0, {"npu": 9}))
+        monkeypatch.setattr(
+            "uma.tuning.build_costs.measure_region", lambda module, members, consent: Measurement(4.0, {"npu": 9})
+        )
         note = "the times of plain are of this machine, those of npu of a simulated or estimated device"
         assert known(cycles, table({})) == ([npu, Clock("plain", "machine")], [note])
         seconds = Clock("npu", "plugin")
@@ -147,9 +149,9 @@ class TestSources:
         assert known(None, table({}, npu={"clock_hz": 2e8})) == ([simulator, Clock("plain", "machine")], [note])
         scaled = Clock("plain", "machine", None, 20.0)
         assert known(cycles, table({}, plain={"factor": 20})) == ([npu, scaled], [])
-        monkeypatch.setattr("uma.tuning.build_costs.region_ran", lambda module, members, consent: ran)
+        monkeypatch.setattr("uma.tuning.build_costs.measure_region", lambda module, members, consent: ran)
         assert known(None, table({})) == ([Clock("npu", "machine"), Clock("plain", "machine")], [])
-        ran = Ran(4.0, {}, 25e6)
+        ran = Measurement(4.0, {}, 25e6)
         assert known(cycles, table({})) == ([npu, Clock("plain", "emulator", 25e6)], [])
 
     def test_what_a_table_tells_of_that_there_is_not(self) -> None:
@@ -178,16 +180,16 @@ class TestSources:
         assert decision.copies_ns == 3 * 1100
 
     def test_what_nobody_estimates_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = Ran(44.4, {})
-        monkeypatch.setattr("uma.tuning.region_measurement.ran", lambda artifact, real: found)
+        found = Measurement(44.4, {})
+        monkeypatch.setattr("uma.tuning.region_measurement.measure_artifact", lambda artifact, real: found)
         for estimate in (None, lambda region: None):
             _, decision = decided(members(estimate, table()))
             # It computes on the host: nothing else is launched.
             assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 44, 0, "measured")]
-        found = Ran(44.4, {"npu": 100})
+        found = Measurement(44.4, {"npu": 100})
         _, decision = decided(members(None, table()))
         assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 1044, 2000, "measured")]
-        found = Ran(44.4, {"npu": None})
+        found = Measurement(44.4, {"npu": None})
         what = "nobody tells what a region of 'npu' costs: its plugin does not estimate it, and it cannot be measured: "
         with pytest.raises(UsageError, match=f"{what}the simulator of 'npu' counts no cycles"):
             decided(members(None, table()))
@@ -199,16 +201,16 @@ class TestSources:
         device = SimpleNamespace(label="npu", shown="npu mmio", simulated=False)
         artifact: Any = SimpleNamespace(record=SimpleNamespace(devices=[device]))
         with pytest.raises(UsageError, match=r"device 'npu' \(npu mmio\) has no simulator here"):
-            ran(artifact)
+            measure_artifact(artifact)
 
     def test_what_cannot_be_measured_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fails(artifact: Artifact, real: object = ()) -> Ran:
+        def fails(artifact: Artifact, real: object = ()) -> Measurement:
             raise NoCompilerError("there is no C compiler")
 
-        monkeypatch.setattr("uma.tuning.region_measurement.ran", fails)
+        monkeypatch.setattr("uma.tuning.region_measurement.measure_artifact", fails)
         with pytest.raises(UsageError, match=r"nobody tells .* cannot be measured: there is no C compiler"):
             decided(members(None, table()))
-        monkeypatch.setattr("uma.tuning.measurement.ran", fails)
+        monkeypatch.setattr("uma.tuning.measurement.measure_artifact", fails)
         with pytest.raises(UsageError, match=r"nobody tells what 'plain: nn\.relu@0' costs, .* there is no C compiler"):
             decided(members(cycles, None))
 
@@ -222,10 +224,10 @@ class TestSources:
 
     def test_what_has_another_form_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def other(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:
-            module, became = alone_with(problem, nodes)
+            module, became = extract_submodel(problem, nodes)
             return module, dict.fromkeys(became, X)
 
-        monkeypatch.setattr("uma.tuning.build_costs.alone_with", other)
+        monkeypatch.setattr("uma.tuning.build_costs.extract_submodel", other)
         _, decision = decided(members(None, table()))
         assert {offer.owner for offer in decision.chosen} == {"plain"}
         assert (
@@ -271,10 +273,10 @@ class TestMeasured:
         assert (error.value.hint or "").startswith("give a table of costs, or the factor of its target in one")
 
     def test_several_that_cannot_be_built_are_costed_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def ran_on(module: IRModule, member: object) -> Ran:
+        def ran_on(module: IRModule, member: object) -> Measurement:
             if sum(isinstance(expr, Call) for expr in post_order(module.main.body)) > most:
                 raise ModelError("too large")
-            return Ran(70.4, {})
+            return Measurement(70.4, {})
 
         monkeypatch.setattr("uma.tuning.build_costs.ran_on", ran_on)
         most = 1

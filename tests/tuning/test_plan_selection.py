@@ -23,8 +23,8 @@ from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
 from uma.support.json_record import to_json
 from uma.tuning import build, measurement, plan_selection, timing_process, with_costs
-from uma.tuning.measurement import Ran
-from uma.tuning.plan_selection import best_plan
+from uma.tuning.measurement import Measurement
+from uma.tuning.plan_selection import select_plan
 
 X = Var("x", TensorType((4096,), "int8"))
 Y = Var("y", TensorType((1,), "int32"))
@@ -56,7 +56,7 @@ def host(**given: int) -> Members:
 
 def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: [9000.0, 7000.0][: len(artifacts)])
-    found = best_plan(LOADED, host(measure=3))
+    found = select_plan(LOADED, host(measure=3))
     assert [(one.plan, one.cost_ns, one.measured_ns, one.why) for one in found.trials] == [
         (1, 300, 9000.0, None),
         (2, 320, 7000.0, None),
@@ -83,7 +83,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plan_selection, "_real", lambda members: frozenset(("one", "two")))
     monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
     partition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1)
-    found = best_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, partition)))
+    found = select_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, partition)))
     assert [one.known_as for one in found.trials] == [
         ("the host alone",),
         ("eager, one alone",),
@@ -105,18 +105,18 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
         ]
     # What accelerators must have, these must have as well.
     condition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1, offload=0.5)
-    found = best_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, condition)))
+    found = select_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, condition)))
     names = [name for one in found.trials for name in one.known_as]
     assert "eager, one before two" in names and not {"the host alone", "eager, one alone"} & {*names}
 
 
 def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = best_plan(LOADED, host(measure=2))
+    found = select_plan(LOADED, host(measure=2))
     times = [one.measured_ns for one in found.trials]
     assert all(ns is not None and ns > 0 for ns in times)
     assert found.trials[found.best - 1].measured_ns == min(times)  # type: ignore[type-var]  # none of them is None, as was just seen
     monkeypatch.setattr(timing_process.TimingProcess, "ask", lambda *_: pytest.fail("measured again"))
-    assert best_plan(LOADED, host(measure=2)).trials == found.trials
+    assert select_plan(LOADED, host(measure=2)).trials == found.trials
     artifact = build(MODEL, "c", name="m", partition="eager")
     monkeypatch.setattr(timing_process.TimingProcess, "ask", lambda *_: {"ns": [5.0]})
     assert measurement.run_in_turn([artifact]) == [5.0]
@@ -131,11 +131,11 @@ def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_is_looked_at_best_first() -> None:
-    trials = best_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), host()).trials
+    trials = select_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), host()).trials
     assert [one.plan for one in trials] == [1]
     first = trials[0].ram_bytes
     assert first is not None
-    found = best_plan(with_max_ram(LOADED, Limit(first - 1, "max_ram")), host())
+    found = select_plan(with_max_ram(LOADED, Limit(first - 1, "max_ram")), host())
     assert found.best == 2 and found.trials[0].why == "it takes too much RAM"
     second = found.trials[1].ram_bytes
     assert second is not None and second < first
@@ -144,7 +144,7 @@ def test_memory_is_looked_at_best_first() -> None:
         build(MODEL, "c", partition=collage(), max_ram=second - 1)
     assert f"    plan 2 (the host alone), 0.32 us: {second:,} bytes" in error.value.what
     # What takes too much is not timed.
-    found = best_plan(with_max_ram(LOADED, Limit(second, "max_ram")), host(measure=2))
+    found = select_plan(with_max_ram(LOADED, Limit(second, "max_ram")), host(measure=2))
     assert [one.measured_ns is None for one in found.trials] == [True, False]
 
 
@@ -160,53 +160,53 @@ def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_selection, "_built", fails)
     monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: [1.0] * len(artifacts))
     broken = [3]
-    found = best_plan(LOADED, host(measure=2))
+    found = select_plan(LOADED, host(measure=2))
     assert [one.why for one in found.trials] == ["it is too large", None] and found.best == 2
     broken = [1, 3]
     with pytest.raises(ModelError, match="it is too large"):
-        best_plan(LOADED, host(measure=2))
+        select_plan(LOADED, host(measure=2))
 
 
 class TestDevices:
     """What has devices is not timed as a whole: simulators take other times than what they stand for."""
 
-    def contest(self, **told: Any) -> plan_selection.Contest:
+    def contest(self, **told: Any) -> plan_selection.PlanSelection:
         def estimate(region: Any) -> Cost:
             return Cost(cycles=100 * len(region.matches))
 
         plugins = PluginHost(lambda: [*toy("npu", "add", estimate_cost=estimate), *entry_of(HOST)])
         costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
         table = CostTable.of({"schema_version": 1, "targets": told, "costs": costs})
-        return best_plan(LOADED, with_costs(resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2))))
+        return select_plan(LOADED, with_costs(resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2))))
 
-    def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Ran | Exception) -> None:
+    def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Measurement | Exception) -> None:
         answers = list(found)
 
-        def ran(artifact: Artifact, real: object) -> Ran:
+        def ran(artifact: Artifact, real: object) -> Measurement:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
             return answer
 
         monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: None)
-        monkeypatch.setattr(plan_selection, "ran", ran)
+        monkeypatch.setattr(plan_selection, "measure_artifact", ran)
 
     def test_cycles_by_the_clock_launches_and_copies(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ran(monkeypatch, Ran(500.0, {"npu": 50}), Ran(4000.0, {}))
+        self.ran(monkeypatch, Measurement(500.0, {"npu": 50}), Measurement(4000.0, {}))
         found = self.contest()
         assert [one.measured_ns for one in found.trials] == [500 + 500 + 2000, 4000]
         assert found.best == 1
-        self.ran(monkeypatch, Ran(500.0, {"npu": 50}), Ran(1000.0, {}))
+        self.ran(monkeypatch, Measurement(500.0, {"npu": 50}), Measurement(1000.0, {}))
         link = {"ns": 10, "bytes_per_s": 1e12}
         found = self.contest(npu={"clock_hz": 5e7, "launch_ns": 3, "link": link}, plain={"factor": 2.0})
         assert [one.measured_ns for one in found.trials] == [1000 + 1000 + 3 + 2 * (10 + 17) + 10 + 1, 2000]
 
     def test_what_cannot_be_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         hangs = measurement.Unmeasured("it did not end within 60 s")
-        self.ran(monkeypatch, hangs, Ran(4000.0, {}))
+        self.ran(monkeypatch, hangs, Measurement(4000.0, {}))
         found = self.contest()
         assert [one.why for one in found.trials] == ["it did not end within 60 s", None] and found.best == 2
-        self.ran(monkeypatch, hangs, Ran(1.0, {"npu": None}))
+        self.ran(monkeypatch, hangs, Measurement(1.0, {"npu": None}))
         with pytest.raises(UsageError, match="no plan can be timed") as error:
             self.contest()
         assert error.value.hint == "the first: it did not end within 60 s"
@@ -224,16 +224,16 @@ def test_one_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return "it did not end" if told["do"] == "whole" or len(asked) == 2 else whole
 
     monkeypatch.setattr(timing_process.TimingProcess, "ask", ask)
-    found = best_plan(LOADED, host(measure=2))
+    found = select_plan(LOADED, host(measure=2))
     assert asked == ["whole", "calls", "calls", "calls"]
     assert [one.why for one in found.trials] == ["it did not end", None]
 
 
 def test_where_there_is_no_contest() -> None:
     eager = resolve_targets("c", default_host())
-    assert best_plan(with_max_ram(LOADED, Limit(1, "max_ram")), eager) == plan_selection.Contest(eager)
+    assert select_plan(with_max_ram(LOADED, Limit(1, "max_ram")), eager) == plan_selection.PlanSelection(eager)
     given = host()
-    assert best_plan(LOADED, given) == plan_selection.Contest(given)
+    assert select_plan(LOADED, given) == plan_selection.PlanSelection(given)
 
 
 def test_what_is_refused_is_in_no_plan() -> None:
@@ -245,6 +245,6 @@ def test_what_is_refused_is_in_no_plan() -> None:
     costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
     given = resolve_targets(["npu", "plain"], plugins, Collage(CostTable.of({"schema_version": 1, "costs": costs})))
     given = with_costs(given)
-    found = best_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), given)
+    found = select_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), given)
     assert found.decision is not None and found.decision.cost_ns == 27_000
     assert found.decision.failed == ()

@@ -17,7 +17,7 @@ from uma.plugins import default_host
 from uma.relay import Call, IRModule, post_order
 from uma.relay.expr import macs_of
 from uma.tuning import with_costs
-from uma.tuning.measurement import Ran
+from uma.tuning.measurement import Measurement
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +25,10 @@ def microcontroller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host takes what a microcontroller would: 20 ns for a multiply-accumulate, 100 ns for an element that an op
     gives, 1 us for a call."""
 
-    def ran_on(module: IRModule, member: Member) -> Ran:
+    def ran_on(module: IRModule, member: Member) -> Measurement:
         calls = [expr for expr in post_order(module.main.body) if isinstance(expr, Call)]
         given = sum(math.prod(field.shape) for call in calls for field in getattr(call.type, "fields", (call.type,)))
-        return Ran(1000 + 100 * given + 20 * sum(map(macs_of, calls)), {})
+        return Measurement(1000 + 100 * given + 20 * sum(map(macs_of, calls)), {})
 
     monkeypatch.setattr("uma.tuning.build_costs.ran_on", ran_on)
 

@@ -30,10 +30,10 @@ from uma.tuning import with_costs, workers
 from uma.tuning.build_costs import build_costs
 from uma.tuning.dask_link import check_workers, connect
 from uma.tuning.local_workers import LocalWorkers
-from uma.tuning.measurement import Ran
+from uma.tuning.measurement import Measurement
 from uma.tuning.measurement_request import Request, answer, read_answer, request_of, versions_of
 from uma.tuning.region_measurement import RegionRefused
-from uma.tuning.workers import Crew, NoWorkers
+from uma.tuning.workers import NoWorkers, WorkerPool
 
 VERSIONS = {"uma-core": "1", "toy": "2"}
 
@@ -115,7 +115,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_LOOK_S", 0.0)
 
 
-def results(crew: Crew, numbers: Sequence[int]) -> list[float | None]:
+def results(crew: WorkerPool, numbers: Sequence[int]) -> list[float | None]:
     for number in numbers:
         crew.submit(request(number))
     found = [crew.result(request(number)) for number in numbers]
@@ -125,7 +125,7 @@ def results(crew: Crew, numbers: Sequence[int]) -> list[float | None]:
 class TestCrew:
     def test_all_work_and_times_come_in_the_order_in_which_they_are_asked_for(self) -> None:
         link = Link(a=good, b=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         assert results(crew, range(6)) == [0, 10, 20, 30, 40, 50]
         assert {worker for worker, _ in link.asked} == {"a", "b"} and len(link.asked) == 6
         assert crew.failed == []
@@ -133,26 +133,26 @@ class TestCrew:
         assert link.is_closed
 
     def test_what_is_known_from_disk_needs_no_worker(self) -> None:
-        results(Crew(lambda: Link(a=good)), range(3))
+        results(WorkerPool(lambda: Link(a=good)), range(3))
 
         def nobody() -> Link:
             raise NoWorkers("nobody is there")
 
-        assert results(Crew(nobody), range(3)) == [0, 10, 20]
+        assert results(WorkerPool(nobody), range(3)) == [0, 10, 20]
         with pytest.raises(NoWorkers, match="nobody is there"):
-            results(Crew(nobody), [3])
+            results(WorkerPool(nobody), [3])
 
     def test_a_time_is_on_disk_when_it_arrives(self, cache: Path) -> None:
-        crew = Crew(lambda: Link(a=lambda number: good(number) if number < 1 else None))
+        crew = WorkerPool(lambda: Link(a=lambda number: good(number) if number < 1 else None))
         crew.submit(request(0))
         crew.submit(request(1))
-        assert crew.result(request(0)) == Ran(0.0, {})
+        assert crew.result(request(0)) == Measurement(0.0, {})
         crew.close()  # as where it is interrupted
         assert [path.stem for path in cache.iterdir()] == [request(0).digest]
 
     def test_what_a_lost_worker_was_asked_for_another_one_tells(self) -> None:
         link = Link(a=stuck, b=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         for number in range(6):
             crew.submit(request(number))
         link.there.remove("a")
@@ -161,7 +161,7 @@ class TestCrew:
 
     def test_what_two_lost_workers_were_asked_for_is_measured_here(self) -> None:
         link = Link(a=stuck, b=stuck, c=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         link.there[:] = ["a"]
         crew.submit(request(0))
         crew.submit(request(0))
@@ -176,7 +176,7 @@ class TestCrew:
 
     def test_where_none_is_left_all_is_measured_here(self) -> None:
         link = Link(a=stuck)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         for number in range(3):
             crew.submit(request(number))
         link.there.clear()
@@ -187,7 +187,7 @@ class TestCrew:
 
     def test_one_that_does_not_answer_counts_as_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
         link = Link(a=stuck, b=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         for number in range(4):
             crew.submit(request(number))
         monkeypatch.setattr(workers, "LIMIT_S", -1.0)
@@ -208,17 +208,17 @@ class TestCrew:
     )
     def test_one_that_is_otherwise_is_not_used(self, text: str, why: str) -> None:
         link = Link(a=lambda number: text, b=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         assert results(crew, range(4)) == [0, 10, 20, 30]
         assert {worker for worker, _ in link.asked} == {"b"}
         assert crew.failed == [f"worker a {why}; it is not used for toy: toy"]
         with pytest.raises(NoWorkers, match=r"(?s)no worker can be used.*worker a "):
-            results(Crew(lambda: Link(a=lambda number: text)), [9])
+            results(WorkerPool(lambda: Link(a=lambda number: text)), [9])
 
     def test_versions_are_looked_at_in_each_answer(self) -> None:
         later = json.dumps({"versions": {**VERSIONS, "toy": "3"}, "ns": 1.0, "cycles": {}, "clock_hz": None})
         link = Link(a=lambda number: good(number) if number < 1 else later, b=good)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         assert results(crew, range(6)) == [0, 10, 20, 30, 40, 50]
         assert crew.failed == ["worker a has toy 3, and here it is 2; it is not used for toy: toy"]
 
@@ -234,24 +234,24 @@ class TestCrew:
                 return super().ask(worker, request, only_build)
 
         link = Probed(a=only_toy)
-        crew = Crew(lambda: link)
+        crew = WorkerPool(lambda: link)
         assert results(crew, [1]) == [10]
         assert crew.result(request(1, "other")) is None
         assert crew.failed == ["worker a cannot build for it: no other; it is not used for other: other"]
 
     def test_what_cannot_be_built_is_an_error_as_here(self) -> None:
         error = {"kind": "ModelError", "what": "it is too large", "where": "conv1", "hint": None}
-        crew = Crew(lambda: Link(a=lambda number: good(number) if number < 0 else said(error=error)))
+        crew = WorkerPool(lambda: Link(a=lambda number: good(number) if number < 0 else said(error=error)))
         with pytest.raises(ModelError, match="it is too large") as found:
             crew.result(request(0))
         assert found.value.where == "conv1"
-        crew = Crew(lambda: Link(a=lambda number: good(number) if number < 0 else said(refused=True)))
+        crew = WorkerPool(lambda: Link(a=lambda number: good(number) if number < 0 else said(refused=True)))
         with pytest.raises(RegionRefused):
             crew.result(request(1))
 
     def test_what_a_worker_cannot_run_is_measured_here(self) -> None:
         error = {"kind": None, "what": "no emulator", "where": None, "hint": None}
-        crew = Crew(lambda: Link(a=lambda number: good(number) if number < 0 else said(error=error)))
+        crew = WorkerPool(lambda: Link(a=lambda number: good(number) if number < 0 else said(error=error)))
         assert crew.result(request(0)) is None
         assert crew.failed == ["worker a cannot measure a part, which is measured here: no emulator"]
 
@@ -490,9 +490,9 @@ class TestLocal:
         monkeypatch.setattr(workers, "answer", answer)
         made = Build("m", with_costs(resolve_targets("c", default_host(), Collage(workers="local:2"))))
         killed: list[int] = []
-        take, before = Crew._take, process_tree()
+        take, before = WorkerPool._take, process_tree()
 
-        def taken(self: Crew, one: Any) -> None:
+        def taken(self: WorkerPool, one: Any) -> None:
             take(self, one)
             if not killed and not one.only_build:
                 parent = f"PPid:\t{os.getpid()}\n"
@@ -500,7 +500,7 @@ class TestLocal:
                 killed.append(min(pid for pid in started if parent in Path(f"/proc/{pid}/status").read_text()))
                 os.kill(killed[0], signal.SIGKILL)
 
-        monkeypatch.setattr(Crew, "_take", taken)
+        monkeypatch.setattr(WorkerPool, "_take", taken)
         value: Any = X
         for number in range(6):
             value = call("add", call("nn.relu" if number % 2 else "tanh", value), const(np.full(8, number, np.float32)))

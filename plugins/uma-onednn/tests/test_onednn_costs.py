@@ -16,7 +16,7 @@ from uma.plugins import PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call, const
 from uma.reports.explain import explain
 from uma.tuning import plan_selection, with_costs
-from uma.tuning.plan_selection import best_plan
+from uma.tuning.plan_selection import select_plan
 
 PLUGINS = PluginHost(
     lambda: [
@@ -67,7 +67,7 @@ def test_whole_plans_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
     members = with_costs(resolve_targets("c -compiler=onednn", PLUGINS, Collage(told(onednn=10, host=20), measure=3)))
-    found = best_plan(LoadedModel(MODEL, "m"), members)
+    found = select_plan(LoadedModel(MODEL, "m"), members)
     assert asked == [len(found.trials)] and len(found.trials) > 1
     assert found.best == found.trials[-1].plan and all(one.why is None for one in found.trials)
 
