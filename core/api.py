@@ -18,9 +18,10 @@ from .lowering.graph_queries import has_loops
 from .options import BuildKeywords, BuildOptions
 from .partition import Collage
 from .pipeline.driver import build_loaded
-from .pipeline.kept_model import KeptModel, read_kept_model, try_kept_model
+from .pipeline.kept_model import KeptModel, try_kept_model
 from .pipeline.loading import LoadedModel, Model, read_model
 from .pipeline.memory_limit import require_ram
+from ..pipeline.rebuild import read_kept_model
 from .plugins import PluginHost
 from .program import Program
 from .relay.module import IRModule

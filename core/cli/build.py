@@ -26,6 +26,8 @@ from .summary import memory_map, say_footprint, say_map, say_shares, shares_reco
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
+    from ..pipeline.loading import LoadedModel
+    from ..pipeline.stages import Build
 
 __all__ = ["add"]
 
@@ -158,13 +160,12 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..lowering.graph_queries import has_loops
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
-    from ..pipeline.loading import with_max_ram
-    from ..pipeline.memory_limit import beside_stack
     from ..pipeline.stages import STAGES
     from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
     from ..targets.config import derivations
+    from ..tuning import fit_stack
     from ..tuning.plan_selection import select_plan
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
@@ -204,19 +205,14 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
 
     asked = members
     contest = select_plan(loaded, members, taken, out.step)
-    members = contest.members
-    build = start_build(loaded, members, dump=args.dump, progress=out.step)
-    artifact = finish_build(build, loaded, out.step)
-    sizes = _compiled(artifact, args, out)
-    while limit is not None and (left := beside_stack(artifact.record, sizes.stack_bytes, limit)) is not None:
-        # What the stack takes is known now, and is not there for the rest.
-        before = artifact.record.rows
-        loaded = with_max_ram(loaded, left)
-        build = start_build(loaded, members, dump=args.dump, progress=out.step)
+
+    def built(loaded: LoadedModel) -> tuple[Build, Artifact, _Sizes]:
+        build = start_build(loaded, contest.members, dump=args.dump, progress=out.step)
         artifact = finish_build(build, loaded, out.step)
-        sizes = _compiled(artifact, args, out)
-        if artifact.record.rows == before:
-            break
+        return build, artifact, _compiled(artifact, args, out)
+
+    result, loaded = fit_stack(loaded, limit, built, lambda one: (one[1].record, one[2].stack_bytes))
+    build, artifact, sizes = result
     if args.require_offload is not None:
         require_offload(explain(build), args.require_offload)
     is_lowered = build.placement is None or has_loops(build.placement.source)

@@ -48,7 +48,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.kept_model import KeptModel, try_kept_model
+    from ..pipeline.kept_model import KeptModel
+    from ..pipeline.rebuild import try_kept_model
     from ..reports.overviews import report_on
     from ..reports.report import check_output
 

@@ -240,7 +240,8 @@ def read_kept(args: argparse.Namespace, out: Output, doing: str) -> tuple[Artifa
     Raises:
         UsageError, ModelError, PluginError: as for `model_or_artifact`, `read_kept_model` and `read_model`.
     """
-    from ..pipeline.kept_model import KeptModel, read_kept_model
+    from ..pipeline.kept_model import KeptModel
+    from ..pipeline.rebuild import read_kept_model
 
     if (artifact := model_or_artifact(args, doing)) is not None:
         out.step("build again")

@@ -200,24 +200,18 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact, LoadedModel]:
     """Return the artifact that `uma build` makes, and the model with its limit on RAM less the stack."""
     from ..artifact.footprint import footprint
-    from ..pipeline.loading import with_max_ram
-    from ..pipeline.memory_limit import beside_stack, require_ram
-    from ..tuning import build_best
+    from ..pipeline.memory_limit import require_ram
+    from ..tuning import build_best, fit_stack
 
     limit = loaded.options.max_ram
-    artifact = build_best(loaded, members, progress=out.step)
-    if limit is None:
-        return artifact, loaded
-    while True:
-        stack_bytes = artifact.stack_bytes
-        less, before = beside_stack(artifact.record, stack_bytes, limit), artifact.record.rows
-        if less is None:
-            break
-        loaded = with_max_ram(loaded, less)
-        artifact = build_best(loaded, members, progress=out.step)
-        if artifact.record.rows == before:
-            break
-    require_ram(artifact.record, footprint(artifact.record, None, stack_bytes), limit)
+    artifact, loaded = fit_stack(
+        loaded,
+        limit,
+        lambda model: build_best(model, members, progress=out.step),
+        lambda built: (built.record, built.stack_bytes),
+    )
+    if limit is not None:
+        require_ram(artifact.record, footprint(artifact.record, None, artifact.stack_bytes), limit)
     return artifact, loaded
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ..artifact import Artifact
-from ..artifact.model_folder import SavedModel
-from ..errors import ModelError, UmaError
+from ..errors import ModelError
 from ..lowering.build_targets import Members, resolve_targets
 from ..option_values import Limit, check_io, read_strips
 from ..options import BuildOptions
@@ -20,17 +19,16 @@ from ..plugins import PluginHost
 from ..program import Program
 from ..runtime.objects import MODEL_FOLDER
 from ..support import json_record, json_schema
-from ..support.float_environment import default_mode
 from ..support.io_forms import IO_FORMS
 from ..support.json_record import Constraint
 from ..support.weights_forms import WEIGHTS_FORMS
 from .dump import CONSTANTS_FILE, constants_file, parse_dump, print_form
 from .loading import LoadedModel, read_model
 
-__all__ = ["KeptModel", "read_kept_model", "try_kept_model"]
+__all__ = ["HINT", "KeptModel", "parse_kept_model"]
 
 _TEXT, _BUILD, _PLAN = "model.py", "build.json", "plan.json"
-_MENDING = "give the model file instead, with the options that the artifact was built with"
+HINT = "give the model file instead, with the options that the artifact was built with"
 
 
 @dataclass(frozen=True)
@@ -110,43 +108,18 @@ def _json(plain: object) -> bytes:
     return (json.dumps(plain, indent=1) + "\n").encode()
 
 
-def read_kept_model(artifact: Artifact, plugins: PluginHost) -> KeptModel:
-    """Return the model that an artifact was built from. One that was saved is built again, and must give the artifact.
+def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -> KeptModel:
+    """Return the model that the files of the folder ``model`` hold.
 
     Args:
-        artifact: it.
+        files: by name, as `KeptModel.files` returns them.
+        artifact: that was built from it.
         plugins: where its targets come from.
 
     Raises:
-        ModelError: the artifact keeps no model, or a damaged one; or its model does not give the same artifact here.
-        UsageError, PluginError, RequirementError, ToolchainError: as for `uma.build`.
+        ModelError: the files are damaged.
+        UsageError, PluginError, RequirementError: as for `read_model`.
     """
-    source = artifact.built_from
-    if isinstance(source, KeptModel):
-        return source
-    files = {} if source is None else source.files()
-    if not files:
-        what = "the artifact does not keep the model that it was built from"
-        raise ModelError(what, where=artifact.name, hint=_MENDING)
-    with default_mode():
-        kept = _read(files, artifact, plugins)
-        _require_same(kept, artifact)
-    return kept
-
-
-def try_kept_model(artifact: Artifact, plugins: PluginHost) -> tuple[KeptModel | None, str | None]:
-    """Return the result of `read_kept_model`; or None, and why the model that the artifact keeps cannot be built again,
-    None if it keeps none."""
-    source = artifact.built_from
-    try:
-        if source is None or (isinstance(source, SavedModel) and not source.files()):
-            return None, None
-        return read_kept_model(artifact, plugins), None
-    except UmaError as error:
-        return None, error.what
-
-
-def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -> KeptModel:
     where = Path(artifact.name, MODEL_FOLDER)
     try:
         text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
@@ -155,7 +128,7 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
         plan = json.loads(files[_PLAN]) if _PLAN in files else None
     except (KeyError, ValueError, RecursionError) as error:
         what = f"the model that the artifact keeps cannot be read: {error}"
-        raise ModelError(what, where=str(where), hint=_MENDING) from error
+        raise ModelError(what, where=str(where), hint=HINT) from error
     options = json_record.from_json(_Options, plain)
     partition = options.partition if plan is None else SavedPlan.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
@@ -177,23 +150,3 @@ def _read(files: Mapping[str, bytes], artifact: Artifact, plugins: PluginHost) -
         loaded = read_model(form, members, asked)
     asked = replace(loaded.options, hybrid=options.hybrid)
     return KeptModel(replace(loaded, options=asked, notes=options.notes, simplified=options.simplified), members)
-
-
-def _require_same(kept: KeptModel, artifact: Artifact) -> None:
-    """ModelError unless the model gives the files of the artifact."""
-    from .driver import finish_build, start_build  # which make the models that are kept
-
-    build = start_build(kept.loaded, kept.members)
-    again = finish_build(build, kept.loaded)
-    names = sorted(again.files.keys() | artifact.files.keys())
-    different = [name for name in names if again.files.get(name) != artifact.files.get(name)]
-    if not different:
-        return
-    what = f"its model does not give this artifact here: {different[0]!r} differs"
-    versions = {**again.record.plugins, "uma-core": again.record.uma_version}
-    before = {**artifact.record.plugins, "uma-core": artifact.record.uma_version}
-    others = [
-        f"{name} {before[name]} (here {versions.get(name)})" for name in before if versions.get(name) != before[name]
-    ]
-    hint = f"it was built with {', '.join(others)}" if others else "the CPU or the project may be another one"
-    raise ModelError(what, where=artifact.name, hint=f"{hint}; build the model again")

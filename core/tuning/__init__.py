@@ -6,7 +6,7 @@ placements without building anything. `best_build` is
 `uma.build`.
 """
 
-from .best_build import build, build_best
+from .best_build import build, build_best, fit_stack
 from .build_costs import with_costs
 
-__all__ = ["build", "build_best", "with_costs"]
+__all__ = ["build", "build_best", "fit_stack", "with_costs"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
+from ..artifact.record import ArtifactRecord, RowsRecord
 from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..option_values import Limit
 from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import build_loaded, check_stage, lower_loaded
-from ..pipeline.loading import LoadedModel, Model, read_model
-from ..pipeline.memory_limit import require_ram
+from ..pipeline.loading import LoadedModel, Model, read_model, with_max_ram
+from ..pipeline.memory_limit import beside_stack, require_ram
 from ..pipeline.stages import Form
 from ..plugins import default_host
 from ..support.float_environment import default_mode
@@ -22,7 +24,9 @@ from .plan_selection import select_plan
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["build", "build_best"]
+__all__ = ["build", "build_best", "fit_stack"]
+
+_Result = TypeVar("_Result")
 
 
 @overload
@@ -76,6 +80,35 @@ def build(
     if asked.max_ram is not None:
         require_ram(artifact.record, footprint(artifact.record), asked.max_ram)
     return artifact
+
+
+def fit_stack(
+    loaded: LoadedModel,
+    limit: Limit | None,
+    build: Callable[[LoadedModel], _Result],
+    sizes: Callable[[_Result], tuple[ArtifactRecord, int | None]],
+) -> tuple[_Result, LoadedModel]:
+    """Build a model, and again with less RAM for the rest as long as its stack does not fit into the limit.
+
+    Args:
+        loaded: the model.
+        limit: on its RAM with the stack; None for one build.
+        build: builds a model.
+        sizes: returns the record and the stack in bytes of what was built; None for an unknown stack.
+
+    Returns:
+        The last result of ``build``, and the model that it was built from.
+    """
+    rows: RowsRecord | None = None
+    while True:
+        result = build(loaded)
+        if limit is None:
+            return result, loaded
+        record, stack_bytes = sizes(result)
+        rest = beside_stack(record, stack_bytes, limit)
+        if rest is None or record.rows == rows:
+            return result, loaded
+        loaded, rows = with_max_ram(loaded, rest), record.rows
 
 
 def build_best(

@@ -453,7 +453,7 @@ def _load_archive(data: bytes) -> None:
 
 
 def _load_build_options(data: bytes) -> None:
-    from uma.pipeline.kept_model import read_kept_model
+    from uma.pipeline.rebuild import read_kept_model
     from uma.plugins import default_host
 
     path, files = _kept()

@@ -22,7 +22,7 @@ from uma.artifact import Artifact
 from uma.artifact.model_folder import SavedModel, read_sizes
 from uma.errors import InternalError, ModelError, UmaError, UsageError
 from uma.partition import Collage, eager
-from uma.pipeline.kept_model import read_kept_model, try_kept_model
+from uma.pipeline.rebuild import read_kept_model, try_kept_model
 from uma.plugins import PluginHost
 from uma.plugins.host import default_host
 

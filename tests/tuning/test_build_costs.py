@@ -536,3 +536,21 @@ class TestTables:
         (tmp_path / "costs.json").write_text(" " * 11)
         with pytest.raises(UsageError, match="is larger than"):
             CostTable.read(tmp_path / "costs.json")
+
+
+def test_a_partitioner_receives_the_costs() -> None:
+    """Of the plugin, without a table."""
+    told: list[object] = []
+
+    def asking(problem: Problem) -> list[tuple[Any, ...]]:
+        (owner,) = problem.owners
+        region = [next(iter(problem.candidates(owner)))]
+        assert problem.costs is not None
+        price = problem.costs.region(problem, region, "a part")
+        told.append((list(problem.costs.hosts), getattr(price, "ns", None)))
+        return []
+
+    host = PluginHost(lambda: [*toy("npu", "nn.relu", "add", estimate_cost=cycles), *entry_of(HOST)])
+    made = Build("m", with_costs(resolve_targets(["npu", "plain"], host, asking)))
+    made.run(CHAIN, "partition")
+    assert told == [(["plain"], 1000)] and made.placement is not None and made.placement.decision is None
