@@ -25,10 +25,10 @@ from ..support.weights_forms import WEIGHTS_FORMS
 from .dump import CONSTANTS_FILE, constants_file, parse_dump, print_form
 from .loading import LoadedModel, read_model
 
-__all__ = ["HINT", "KeptModel", "parse_kept_model"]
+__all__ = ["KeptModel", "parse_kept_model"]
 
 _TEXT, _BUILD, _PLAN = "model.py", "build.json", "plan.json"
-HINT = "give the model file instead, with the options that the artifact was built with"
+_MENDING = "give the model file instead, with the options that the artifact was built with"
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,12 @@ def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: Pl
         plugins: where its targets come from.
 
     Raises:
-        ModelError: the files are damaged.
+        ModelError: there are no files, or they are damaged.
         UsageError, PluginError, RequirementError: as for `read_model`.
     """
+    if not files:
+        what = "the artifact does not keep the model that it was built from"
+        raise ModelError(what, where=artifact.name, hint=_MENDING)
     where = Path(artifact.name, MODEL_FOLDER)
     try:
         text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
@@ -128,7 +131,7 @@ def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: Pl
         plan = json.loads(files[_PLAN]) if _PLAN in files else None
     except (KeyError, ValueError, RecursionError) as error:
         what = f"the model that the artifact keeps cannot be read: {error}"
-        raise ModelError(what, where=str(where), hint=HINT) from error
+        raise ModelError(what, where=str(where), hint=_MENDING) from error
     options = json_record.from_json(_Options, plain)
     partition = options.partition if plan is None else SavedPlan.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)

@@ -8,7 +8,7 @@ from ..errors import ModelError, UmaError
 from ..plugins import PluginHost
 from ..support.float_environment import default_mode
 from .driver import finish_build, start_build
-from .kept_model import HINT, KeptModel, parse_kept_model
+from .kept_model import KeptModel, parse_kept_model
 
 __all__ = ["read_kept_model", "try_kept_model"]
 
@@ -27,12 +27,8 @@ def read_kept_model(artifact: Artifact, plugins: PluginHost) -> KeptModel:
     source = artifact.built_from
     if isinstance(source, KeptModel):
         return source
-    files = {} if source is None else source.files()
-    if not files:
-        what = "the artifact does not keep the model that it was built from"
-        raise ModelError(what, where=artifact.name, hint=HINT)
     with default_mode():
-        kept = parse_kept_model(files, artifact, plugins)
+        kept = parse_kept_model({} if source is None else source.files(), artifact, plugins)
         _require_same(kept, artifact)
     return kept
 

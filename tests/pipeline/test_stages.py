@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from tests._support.plugins import run
+from tests._support.plugins import installed_host, run
 from tests._support.relay_strategies import modules
 
 from uma.errors import InternalError
 from uma.lowering.loops import simplify_all
+from uma.lowering.region_lowering import RegionLowering
+from uma.options import BuildOptions
 from uma.pipeline import stages
 from uma.pipeline.dump import print_form
+from uma.pipeline.facts import Facts
 from uma.pipeline.loading import load_model
-from uma.pipeline.stages import STAGES, Form
+from uma.pipeline.stages import STAGES, Build, Context, Form, run_stage
 from uma.program import Program
 from uma.program.text import parse_program
 from uma.relay.expr import Call, Function, GlobalVar, TupleGetItem, Var, call
@@ -63,6 +67,23 @@ def test_each_stage_does_its_own() -> None:
     assert kinds["lower"] is kinds["simplify"] is kinds["unroll"] is GlobalVar
     assert isinstance(mains["flatten"].body, Call) and isinstance(mains["flatten"].body.op, GlobalVar)
     assert program.name == "m"
+
+
+def test_stages_are_functions() -> None:
+    """Run by hand they give what a build gives, and the same again for the same input."""
+    members, form, facts = installed_host(), MODULE, Facts()
+    context = Context("m", members, BuildOptions(), None, True, RegionLowering(members))
+    runs: list[tuple[str, IRModule, Context, Form]] = []
+    for stage in STAGES:
+        assert isinstance(form, IRModule)
+        before, given = form, replace(context, facts=facts)
+        form, facts = run_stage(stage, before, given)
+        runs.append((stage, before, given, form))
+    build = Build("m", members)
+    assert form == build.run(MODULE) == build.run(MODULE)
+    assert facts.placement is not None and facts.fused is runs[3][3]
+    for stage, before, given, after in reversed(runs):
+        assert print_form(run_stage(stage, before, given)[0]) == print_form(after)
 
 
 @pytest.mark.parametrize("until", STAGES)

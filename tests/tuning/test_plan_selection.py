@@ -22,7 +22,7 @@ from uma.pipeline.loading import LoadedModel, with_max_ram
 from uma.plugins import PluginHost, default_host
 from uma.relay import TensorType, Var, call
 from uma.support.json_record import to_json
-from uma.tuning import build, measurement, plan_selection, timing_process, with_costs
+from uma.tuning import build, build_best, measurement, plan_selection, timing_process, with_costs
 from uma.tuning.measurement import Measurement
 from uma.tuning.plan_selection import select_plan
 
@@ -108,6 +108,13 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
     found = select_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, condition)))
     names = [name for one in found.trials for name in one.known_as]
     assert "eager, one before two" in names and not {"the host alone", "eager, one alone"} & {*names}
+
+
+def test_a_build_searches_no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It builds the cheapest one; who calls it selects."""
+    monkeypatch.setattr(plan_selection, "run_in_turn", lambda artifacts: [9000.0, 7000.0][: len(artifacts)])
+    assert len(build_loaded(LOADED, host(measure=3)).record.calls) == 3
+    assert len(build_best(LOADED, host(measure=3)).record.calls) == 1
 
 
 def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
