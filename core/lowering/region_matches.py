@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 from ..contract.region import MatchedRegion, RegionMatch, UnmatchedCall
 from ..errors import PluginError
@@ -34,10 +35,15 @@ class Matches:
     """
 
     def __init__(self, members: Members, placement: Placement | None = None) -> None:
-        self._members = members
-        self._taken: dict[Call, tuple[Match, Match]] = {
+        self._members, self._placement = members, placement
+
+    @cached_property
+    def _taken(self) -> dict[Call, tuple[Match, Match]]:
+        """The match of each call in the partitioner's regions: in its function, and in the model."""
+        regions = () if self._placement is None else self._placement.regions.values()
+        return {
             call: (outlined(claim.given, claim.given_nodes, call.op), claim.given)
-            for region in (() if placement is None else placement.regions.values())
+            for region in regions
             for claim, call in zip(region.claims, region.calls, strict=True)
             if isinstance(call.op, Function)
         }

@@ -13,7 +13,7 @@ from ..relay.types import TupleType, Type, tensor_type
 from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
 
-__all__ = ["buffers_of", "calls_of", "kernels_of", "moved"]
+__all__ = ["buffers_of", "calls_of", "find_replacement", "kernels_of"]
 
 
 def calls_of(became: Expr) -> Iterator[Call]:
@@ -25,7 +25,7 @@ def calls_of(became: Expr) -> Iterator[Call]:
             yield part
 
 
-def moved(now: Expr, after: Mapping[Expr, Expr]) -> Expr:
+def find_replacement(now: Expr, after: Mapping[Expr, Expr]) -> Expr:
     """What became of a value, or of what it is another shape of: whoever uses it may see that."""
     while now not in after and is_view(now):
         now = children(now)[0]

@@ -49,7 +49,7 @@ from ..relay.visit import post_order
 from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import Unproven, unproven
-from .buffer_map import calls_of, kernels_of, moved
+from .buffer_map import calls_of, find_replacement, kernels_of
 from .facts import Facts
 from .io import pool_of
 from .line_buffering import Lowered, RowsAsked, RowwiseKernels, choose_rows
@@ -245,7 +245,7 @@ def _flatten(module: IRModule, context: Context) -> tuple[Form, Facts]:
 
     def follow(became: Mapping[Expr, Expr], name: str) -> Mapping[Expr, Expr]:
         after = moves.get(name, {})
-        return {expr: moved(now, after) for expr, now in became.items()}
+        return {expr: find_replacement(now, after) for expr, now in became.items()}
 
     facts = context.facts
     bodies = {name: follow(became, name) for name, became in facts.lowered_bodies.items()}

@@ -37,7 +37,10 @@ from .measurement_request import request_of
 from .region_measurement import RegionRefused, WholeModelPartitioner, measure_region
 from .workers import NoWorkers, WorkerPool
 
-__all__ = ["BuildCosts", "PrefetchingCosts", "Unmeasurable", "build_costs", "with_costs"]
+__all__ = ["BuildCosts", "PrefetchingCosts", "build_costs", "with_costs"]
+
+_UNBUILT = (ModelError, PluginError, ToolchainError)
+"""Errors of a part that cannot be built or run, which others may compute."""
 
 
 class BuildCosts:
@@ -132,23 +135,15 @@ class BuildCosts:
         of = self._of(member.label)
         if (told := self._by_table(name, member)) is not None:
             return told
-        launch = self._launch_ns(member)
-        if of.source == "measured":
-            try:
-                return self._measured(member, problem, claims, name, launch)
-            except Unmeasurable as lost:
-                self._failed.append(f"{name} could not be measured: {lost}")
+        if of.source == "measured" and (price := self._measured(member, problem, claims, name)) is not None:
+            return price
         cost = self._estimated(member, problem, claims)
         if isinstance(cost, list):
             return cost
         if cost is not None:
-            return Price(whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}"), "estimated", launch)
-        if of.source is None:
-            try:
-                return self._measured(member, problem, claims, name, launch)
-            except Unmeasurable as lost:
-                self._failed.append(f"{name} could not be measured: {lost}")
-        return None
+            ns = whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}")
+            return Price(ns, "estimated", self._launch_ns(member))
+        return self._measured(member, problem, claims, name) if of.source is None else None
 
     def _ns_of(self, cost: Cost, member: Member) -> float:
         """The time of an estimate: as it says, unless a table gives a clock for its cycles."""
@@ -187,16 +182,15 @@ class BuildCosts:
         return cost
 
     def _measured(
-        self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str, launch_ns: int
-    ) -> Price | Sequence[Candidate]:
+        self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str
+    ) -> Price | Sequence[Candidate] | None:
         """What a region takes that is built alone and run, in its device's simulator where it has a device; all its
-        candidates where its owner refuses it.
+        candidates where its owner refuses it; None where it cannot be built, or running it has no end.
 
         Raises:
             UsageError: nobody can run such a region here, or count its cycles.
-            Lost: running it has no end, or it cannot be built.
         """
-        member = simulated(member)
+        launch_ns, member = self._launch_ns(member), simulated(member)
         module, became = extract_submodel(problem, [node for claim in claims for node in claim.nodes])
         host = self._members.host
         wanted = [(one.match.pattern.name, frozenset(became[node] for node in one.nodes)) for one in claims]
@@ -208,12 +202,11 @@ class BuildCosts:
             return claims
         except NoWorkers:
             raise
-        except (ModelError, PluginError, ToolchainError) as error:
-            if isinstance(error, NoCompilerError):
+        except (*_UNBUILT, UsageError) as error:
+            if isinstance(error, (NoCompilerError, UsageError)):
                 raise self._untold(member, problem, claims, error.what) from error
-            raise Unmeasurable(error.what) from error
-        except UsageError as error:
-            raise self._untold(member, problem, claims, error.what) from error
+            self._failed.append(f"{name} could not be measured: {error.what}")
+            return None
         ns = self._on_host(found, host.label, member.label if not found.cycles else host.label)
         if not found.cycles:  # it computes on the host: what starts it is in the time
             return Price(whole_ns(ns, name), "measured", self._of(member.label).launch_ns or 0)
@@ -262,16 +255,11 @@ class BuildCosts:
             ran = self._run_kernel(module, member, of.factor is not None)
         except NoWorkers:
             raise
-        except (ModelError, PluginError, ToolchainError) as error:
-            if is_first and isinstance(error, NoCompilerError):
+        except UmaError as error:
+            if is_first and (isinstance(error, NoCompilerError) or not isinstance(error, _UNBUILT)):
                 raise _unmeasured(name, error, _layers_of(problem, nodes)) from error
             if is_first and len(nodes) == 1:
                 raise
-            self._failed.append(f"{name} could not be measured: {error.what}")
-            return None
-        except UmaError as error:
-            if is_first:
-                raise _unmeasured(name, error, _layers_of(problem, nodes)) from error
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
         return Price(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
@@ -341,10 +329,6 @@ class PrefetchingCosts(BuildCosts):
     def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
         self._crew.submit(request_of(module, Members((member,)), or_here=or_here))
         return Measurement(0.0, {})
-
-
-class Unmeasurable(Exception):
-    """A region cannot be measured; says why."""
 
 
 def _unmeasured(name: str, error: UmaError, layers: Sequence[str]) -> UsageError:

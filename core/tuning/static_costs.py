@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..lowering.build_targets import Members
-from ..partition import Candidate, CostTable, Problem, RoundingOptIn
+from ..lowering.build_targets import Member, Members
+from ..partition import Candidate, CostTable, Problem
 from ..partition.cost_provider import Price
 from ..relay.expr import Expr
-from ..relay.module import IRModule
-from .build_costs import BuildCosts, Unmeasurable
-from .measurement import Measurement
+from .build_costs import BuildCosts
 
 __all__ = ["StaticCosts"]
 
@@ -44,5 +42,5 @@ class StaticCosts(BuildCosts):
         told = self._by_table(name, self._members[label])
         return _STAYS if told is None and (label, frozenset(nodes)) in self.given else told
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
-        raise Unmeasurable("nothing is run")
+    def _measured(self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str) -> None:
+        """Return None: nothing is run."""
