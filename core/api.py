@@ -17,11 +17,10 @@ from .lowering.build_targets import Members, TargetLike, resolve_targets
 from .lowering.graph_queries import has_loops
 from .options import BuildKeywords, BuildOptions
 from .partition import Collage
-from .pipeline.driver import build_loaded
-from .pipeline.kept_model import KeptModel, try_kept_model
+from .pipeline.kept_model import KeptModel
 from .pipeline.loading import LoadedModel, Model, read_model
 from .pipeline.memory_limit import require_ram
-from ..pipeline.rebuild import read_kept_model
+from .pipeline.rebuild import read_kept_model, try_kept_model
 from .plugins import PluginHost
 from .program import Program
 from .relay.module import IRModule
@@ -38,7 +37,7 @@ from .targets.kind import COMPOSITE
 from .targets.parsing import COMPOSITE_KIND
 from .targets.project import project_targets
 from .tuning import build_best, with_costs
-from ..verification.dynamic import verify_open
+from .verification.dynamic import verify_open
 from .verification.index_inputs import index_extents
 from .verification.models import verify as compare
 from .verification.reference_runtimes import ORACLES, kept_states
@@ -290,7 +289,7 @@ def resolve_model(
     assert not isinstance(model, Artifact)
     if target is None:
         raise UsageError("a model needs a target", hint='for example target="c"; only an artifact has one already')
-    members = resolve_targets(target, host, options.partition)
+    members = with_costs(resolve_targets(target, host, options.partition))
     return None, KeptModel(read_model(model, members, options), members)
 
 

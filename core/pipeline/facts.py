@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..artifact.record import RowsRecord, StripsRecord
-from ..artifact.record_builder import Work
 from ..lowering.declined_strategies import Decline
-from ..lowering.mac_count import work_of
+from ..lowering.mac_count import Work, work_of
 from ..lowering.sequence import Where
 from ..partition import Placement
 from ..program import Program

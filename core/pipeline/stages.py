@@ -26,7 +26,6 @@ from ..lowering.fuse import fuse, is_view
 from ..lowering.graph_queries import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
 from ..lowering.lower import KnownLoops, lower_tracing
-from ..lowering.mac_count import Work, work_of
 from ..lowering.region_lowering import RegionLowering, label_of, regions_of
 from ..lowering.region_matches import Matches
 from ..lowering.sequence import traced_sequence

@@ -20,7 +20,6 @@ from ..pipeline.driver import finish_build, start_build
 from ..pipeline.kept_model import KeptModel
 from ..pipeline.loading import LoadedModel
 from ..pipeline.memory_limit import require_ram
-from ..pipeline.rebuild import try_kept_model
 from ..support.argument_checks import path_of
 from ..support.html import element, html_of, table
 from ..support.json_record import to_json
