@@ -54,11 +54,6 @@ LAYERS = [
 APART = {"runtime": {"codegen"}, "artifact": {"codegen"}}
 """Lower layers that a layer must not import: models that are not C run, and are saved, without what prints C."""
 
-OPEN_CIRCLE = {
-    *("alone", "contest", "dask_link", "driver", "dump", "kept_model", "loading", "local_workers", "measured"),
-    *("prices", "request", "stages", "workers"),
-}
-"""Modules of pipeline that import each other in a circle: to be emptied, never extended."""
 
 ANY = "*"
 """A layer whose name is only known when the program runs."""
@@ -224,22 +219,8 @@ def import_circle(graph: Mapping[str, set[str]]) -> list[str]:
 def test_no_files_import_each_other_in_a_circle() -> None:
     files = sorted(CORE.rglob("*.py"))
     graph = import_graph({file.relative_to(CORE).as_posix(): file.read_text(encoding="utf-8") for file in files})
-    listed = {f"pipeline/{name}.py" for name in OPEN_CIRCLE}
-    circle = import_circle({path: used - listed if path in listed else used for path, used in graph.items()})
+    circle = import_circle(graph)
     assert not circle, " -> ".join(reversed(circle))
-    ended = [path for path in sorted(listed) if path not in reachable(graph, path, listed)]
-    assert not ended, f"in no circle any more, so remove them from OPEN_CIRCLE: {', '.join(ended)}"
-
-
-def reachable(graph: Mapping[str, set[str]], start: str, among: set[str]) -> set[str]:
-    """The modules that `start` imports, directly or by way of others of `among`."""
-    modules: set[str] = set()
-    waiting = [start]
-    while waiting:
-        used = graph.get(waiting.pop(), set()) & among - modules
-        modules |= used
-        waiting += used
-    return modules
 
 
 @pytest.mark.parametrize(
