@@ -1,7 +1,8 @@
 """Packing of blocks that live for a while into as little address space as possible.
 
 Dynamic storage allocation with known lives is NP-hard, so several greedy placements are tried, then an exact search
-and a local one. All of it is deterministic and bounded by an amount of work, not of time.
+and a heuristic in C; without a C compiler, more greedy placements. All of it is deterministic and bounded by an amount
+of work, not of time.
 """
 
 from __future__ import annotations
@@ -9,19 +10,31 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from .branch_and_bound import Problem, Search, attempt
-from .ejection import Eject, EngineSource, eject, lower_peak
 from .greedy_by_start import alternate, lowest, place_over_time, tightest
-from .problem import NONE, Block, Budget, Overlaps, lower_bound, near_lists, pairs_of, round_up
-from .restart_search import improve_packing
+from .problem import (
+    NONE,
+    Block,
+    Budget,
+    EngineSource,
+    Overlaps,
+    Problem,
+    Search,
+    lower_bound,
+    near_lists,
+    pairs_of,
+    round_up,
+)
 
 __all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
 
 _MAX_PAIRS = 600_000
 """With more overlapping pairs than this, listing them costs more than it gains: placing in order of time must do."""
 
-_FASTER = 100
-"""How much more work an engine is given."""
+_WORK_FACTOR = 100
+"""How much faster the compiled searches are than greedy placement: their work is multiplied by it."""
+
+_PLACEMENTS = 60
+"""How often blocks are placed in variants of one order."""
 
 _OPEN_END = 1 << 62
 
@@ -35,8 +48,8 @@ class Packer:
         grain: the smallest alignment.
         budget: how much work may be done; shared by packers that compete.
         overlaps: which blocks that live together may overlap, and how far; all others are apart.
-        engine: gives machine code that searches as `attempt` does, for longer than is done here. It is asked where the
-            search here has ended without a proof: only there the result depends on it.
+        engine: returns the compiled searches. It is called only if the best greedy placement is above the bound: only
+            then does the result depend on it.
 
     Attributes:
         offsets: of each block, in the best packing so far.
@@ -53,6 +66,7 @@ class Packer:
         overlaps: Overlaps = NONE,
         engine: EngineSource | None = None,
     ) -> None:
+        self.problem = Problem(blocks, grain, overlaps)
         self.blocks = blocks
         self.bound = bound
         self.grain = grain
@@ -60,10 +74,9 @@ class Packer:
         self.offsets: list[int] = []
         self.peak = _OPEN_END
         self._near: list[list[int]] = []
-        self.overlaps = overlaps
         self.engine = engine
         self.is_proven = False
-        self._pairs = pairs_of(blocks, overlaps)
+        self._pairs = self.problem.pairs
 
     def greedy(self) -> None:
         """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap; with
@@ -85,43 +98,49 @@ class Packer:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: by branch and bound, then, in machine code, by longer branch and bound and by
-        ejection; where there is no machine code, by ejection here.
+        """Improve the best packing: by a short exact search, a long one and a heuristic in C; without an engine by greedy
+        placements in other orders.
 
         Args:
             spare: work that stays in the budget.
         """
-        if self._done() or not self._near:
-            return
         available = max(0, self.budget.work - spare)
-        problem = Problem(self.blocks, self.overlaps, self.grain, self._near)
-        self.budget.work -= available // 2 - self._bound_branches(problem, attempt, available // 2)
-        if self._done():
+        if self._done() or not self._near or not available:
             return
         engine = None if self.engine is None else self.engine()
         if engine is None:
-            rest = max(0, self.budget.work - spare)
-            self.budget.work -= rest - self._eject(problem, eject, rest)
-        else:
-            self._bound_branches(problem, engine.attempt, _FASTER * available * 3 // 4)
-            self._eject(problem, engine.eject, _FASTER * available // 4)
+            self._reorder(spare)
+            return
+        self.budget.work -= self._run(engine.exact, available // 2)
+        self._run(engine.exact, _WORK_FACTOR * available * 3 // 4)
+        self._run(engine.heuristic, _WORK_FACTOR * available // 4)
 
-    def _bound_branches(self, problem: Problem, search: Search, work: int) -> int:
-        """Have exact searches find a better packing, or prove that there is none; what is left of the work."""
-        if self._done() or work <= 0:
-            return work
-        best, remaining = improve_packing(problem, search, self.peak, self.bound, work)
-        self._keep(None if best.offsets is None else list(best.offsets))
-        self.is_proven = best.is_proven
-        return remaining
-
-    def _eject(self, problem: Problem, eject: Eject, work: int) -> int:
-        """Have the best packing lowered; what is left of the work."""
+    def _run(self, search: Search, work: int) -> int:
+        """Keep the packing of ``search``; return the work that was used."""
         if self._done():
-            return work
-        offsets, remaining = lower_peak(problem, eject, self.offsets, self.bound, work)
-        self._keep(list(offsets))
-        return remaining
+            return 0
+        packing = search(self.problem, self.offsets, self.bound, work)
+        self._keep(list(packing.offsets))
+        self.is_proven = packing.is_optimal
+        return work - packing.work
+
+    def _reorder(self, spare: int) -> None:
+        """Place again and again, each time with the blocks that ended at the peak earlier in the order.
+
+        After Joslin and Clements, "Squeaky Wheel Optimization" (1999).
+        """
+        by_end = sorted(range(len(self.blocks)), key=lambda i: (-self.blocks[i].end, -self.blocks[i].start, i))
+        for order in (by_end, *self._orders()):
+            for _ in range(_PLACEMENTS):
+                offsets = self._place(order, False, _OPEN_END)
+                assert offsets is not None
+                self._keep(offsets)
+                if self._done() or self.budget.work <= spare:
+                    return
+                peak = self._top(offsets)
+                for i in [i for i in order if offsets[i] + self.blocks[i].size == peak]:
+                    position = order.index(i)
+                    order.insert(position // 2, order.pop(position))
 
     def _done(self) -> bool:
         return self.is_proven or self.peak <= self.bound

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from types import MappingProxyType
 
@@ -11,8 +12,13 @@ __all__ = [
     "NONE",
     "Block",
     "Budget",
+    "Engine",
+    "EngineSource",
     "Overlaps",
+    "Packing",
     "Pairs",
+    "Problem",
+    "Search",
     "distance_apart",
     "lower_bound",
     "near_lists",
@@ -54,6 +60,51 @@ class Budget:
 
 NONE: Overlaps = MappingProxyType({})
 """No block may overlap another."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Blocks to pack, the smallest alignment, and which blocks may overlap, and how far; all others are apart."""
+
+    blocks: Sequence[Block]
+    grain: int
+    overlaps: Overlaps
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return pairs_of(self.blocks, self.overlaps)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Result of a search.
+
+    Args:
+        offsets: the byte offset of each block.
+        is_optimal: whether the search proved that no packing has a lower peak.
+        work: the unused part of its work.
+    """
+
+    offsets: Sequence[int]
+    is_optimal: bool
+    work: int
+
+
+Search = Callable[[Problem, Sequence[int], int, int], Packing]
+"""Lowers the peak of a packing. Arguments: the problem, the offsets of a packing, a peak to stop at, and the work, in
+blocks that are read."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Compiled searches."""
+
+    exact: Search
+    heuristic: Search
+
+
+EngineSource = Callable[[], Engine | None]
+"""Returns an engine if there is one; called when a search is needed."""
 
 
 def round_up(offset: int, alignment: int) -> int:

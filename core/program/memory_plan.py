@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ModelError
-from ..packing.ejection import EngineSource
 from ..packing.offsets import Block, Budget, Packer, lower_bound, round_up
+from ..packing.problem import EngineSource
 from .constants import lay_out
 from .control_flow import condition_uses, extended
 from .overlap_constraints import between_chains, overlap_pairs

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from uma.packing.branch_and_bound import Problem
-from uma.packing.ejection import EngineSource, eject, lower_peak
 from uma.packing.greedy_by_start import alternate, lowest, place_over_time, tightest
 from uma.packing.offsets import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
+from uma.packing.problem import EngineSource
 from uma.toolchain.packing_engine import packing_engine
 
 
@@ -108,7 +107,7 @@ def network(count: int, seed: int) -> list[Block]:
 
 
 def packed(
-    blocks: Sequence[Block], overlaps: Overlaps, work: int = 3_000_000, engine: EngineSource | None = None
+    blocks: Sequence[Block], overlaps: Overlaps, work: int = 3_000_000, engine: EngineSource | None = packing_engine
 ) -> tuple[Packer, int]:
     grain = min(block.alignment for block in blocks)
     bound = lower_bound(blocks, grain, overlaps)
@@ -164,12 +163,6 @@ def test_the_largest_block_is_a_bound() -> None:
     assert packer.peak == check(blocks, {(1, 0): 1120}, packer.offsets) == bound == 1800
 
 
-def test_what_no_packing_is_below_is_not_looked_for() -> None:
-    """Below the size of its largest block no packing can be; to look for one would be no work, for ever."""
-    blocks = [Block(0, 1, 8, 1), Block(2, 2, 4, 1)]
-    assert lower_peak(Problem(blocks, {}, 1), eject, [0, 0], 0, 1000) == ([0, 0], 1000)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("paired", [False, True])
 def test_eight_blocks_are_packed_as_small_as_can_be(paired: bool) -> None:
@@ -189,7 +182,7 @@ def test_a_proof_that_nothing_is_smaller() -> None:
     [(30, 1.005), *(pytest.param(*one, marks=pytest.mark.soak) for one in ((100, 1.005), (300, 1.005), (1000, 1.005)))],
 )
 def test_random_lives_are_packed_to_what_is_live_at_once(count: int, most: float) -> None:
-    found = [packed(network(count, seed), {}, engine=packing_engine) for seed in range(8)]
+    found = [packed(network(count, seed), {}) for seed in range(8)]
     assert sum(packer.peak / bound for packer, bound in found) <= most * len(found)
 
 
@@ -197,5 +190,5 @@ def test_random_lives_are_packed_to_what_is_live_at_once(count: int, most: float
 @pytest.mark.parametrize(("count", "most"), [(100, 1.005), (200, 1.03), (400, 1.04)])
 def test_blocks_with_nearly_no_room_between(count: int, most: float) -> None:
     """The optimum is at most the rectangle that they were cut from, and mostly that."""
-    found = [packed(cut(count, seed, 40), {}, engine=packing_engine) for seed in range(50, 54)]
+    found = [packed(cut(count, seed, 40), {}) for seed in range(50, 54)]
     assert sum(packer.peak / bound for packer, bound in found) <= most * len(found)

@@ -1,19 +1,14 @@
-"""Packing below a limit by ejection, after Nagata and Bräysy, "A powerful route minimization heuristic for the vehicle
-routing problem with time windows" (2009).
-
-What does not fit below the limit is taken away. One after the other these blocks are put back where those in their way
-weigh least, which are taken away for it. A block that was hard to put back weighs more from then on.
-"""
+"""The heuristic of core/toolchain/heuristic_packing.c in Python: its oracle. The C file explains it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 
-from .branch_and_bound import Problem, Search
+from tests._support.branch_and_bound import Problem
 
-__all__ = ["Eject", "Ejected", "Engine", "EngineSource", "eject", "lower_peak"]
+__all__ = ["Ejected", "eject", "lower_peak"]
 
 _PARTS = 4
 """The work is for so many tries without success."""
@@ -42,35 +37,11 @@ class Ejected:
     work: int
 
 
-Eject = Callable[[Problem, Sequence[int], int, int, int], Ejected]
-"""What does as `eject` does, for the same arguments."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Machine code that searches.
-
-    Args:
-        attempt: does as `exact.attempt`, for the same arguments.
-        eject: does as `eject`, for the same arguments.
-    """
-
-    attempt: Search
-    eject: Eject
-
-
-EngineSource = Callable[[], Engine | None]
-"""Gives an engine where there is one; asked once it is needed."""
-
-
-def lower_peak(
-    problem: Problem, eject: Eject, offsets: Sequence[int], bound: int, work: int
-) -> tuple[Sequence[int], int]:
+def lower_peak(problem: Problem, offsets: Sequence[int], bound: int, work: int) -> tuple[Sequence[int], int]:
     """A packing as low as the work allows, from one that there is, and what is left of the work.
 
     Args:
         problem: what to pack.
-        eject: what does a try.
         offsets: of a packing.
         bound: good enough to stop at, as is the size of the largest block.
         work: how much may be done.

@@ -1,26 +1,15 @@
-"""Exact packing by branch and bound, after Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
-Hardware-Accelerated Machine Learning" (ASPLOS 2023), with blocks that may overlap by a distance.
-
-Pushed down as far as they go, the blocks of a packing lie at 0 or on others. So blocks are placed in the order of
-their offsets, each at its floor: the lowest offset that those below leave it. Time is cut into sections, one for each
-set of blocks that live together and is not part of another. A branch ends where
-
-* what is left of a section does not fit between its lowest floor and the peak to beat,
-* a block's floor is lower than the last offset: it would have had to come before (and may still, once its floor rises),
-* another block would fit entirely below the one to be placed: placed there, it is in nobody's way,
-* of two blocks alike, the later one would come first, or of two at one offset.
-"""
+"""The exact search of core/toolchain/exact_packing.c in Python: its oracle. The C file explains it."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .problem import Block, Overlaps, near_lists, pairs_of, round_up, shared_bytes
+from uma.packing.problem import Block, Overlaps, near_lists, pairs_of, round_up, shared_bytes
 
-__all__ = ["Attempt", "Problem", "Search", "attempt"]
+__all__ = ["Attempt", "Problem", "attempt"]
 
 
 @dataclass(frozen=True)
@@ -93,10 +82,6 @@ class Problem:
             [(j, block.size) for j in near] + [(j, apart) for j, apart, _ in pairs]
             for block, near, pairs in zip(self.blocks, self.near, self.pairs, strict=True)
         ]
-
-
-Search = Callable[[Problem, Sequence[int], int, int], Attempt]
-"""What does as `attempt` does, for the same arguments."""
 
 
 def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Attempt:

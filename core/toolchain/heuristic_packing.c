@@ -1,16 +1,21 @@
-/* One try of core/program/ejection.py, decision for decision: the same arguments give the same result and do the same
-   work. Gives 1 with a packing, 0 where the work ended, -2 without memory. */
+/* Packing below a limit by ejection, after Nagata and Bräysy, "A powerful route minimization heuristic for the vehicle
+   routing problem with time windows" (2009). The tests compare it with tests/_support/ejection.py, which does the same
+   work and returns the same result.
+
+   Blocks that end above the limit are taken away. One after the other these are put back where the blocks in their way
+   weigh least, which are taken away instead. A block that was hard to put back weighs more from then on. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "packing.h"
+
 typedef int64_t number;
 
-struct blocks {
-    number count;
-    const number *size, *mask, *start, *end, *weight; /* by block; mask is the alignment less 1 */
-    const number *pair_at, *pair, *below, *above;     /* by block: those that it may overlap, and how far apart then */
-};
+enum { PARTS = 4 };          /* the work suffices for so many tries without success */
+enum { STEP = 5 };           /* a try lowers the peak by this part of its distance to the bound, less if tries fail */
+enum { MOVES = 2 };          /* how many others are moved after a block took others away */
+enum { FULL_WEIGHT = 1000 };
 
 struct placed {
     number key, start, end, block;
@@ -25,8 +30,8 @@ struct high {
 };
 
 struct try {
-    const struct blocks *blocks;
-    number *offset, *weight, placed, limit;
+    const struct packing *blocks;
+    number *offset, *base, *weight, placed, limit; /* base: the weights at first */
     uint64_t state;
     struct placed *by_offset, *by_end; /* what is placed, sorted by where it begins, and by where it ends */
     struct span *spans;
@@ -88,7 +93,7 @@ static void take(struct try *t, number i)
 /* Where block i is in the way of one that is placed, sorted by where that begins; the number of such spans. */
 static number spans(struct try *t, number i)
 {
-    const struct blocks *b = t->blocks;
+    const struct packing *b = t->blocks;
     number start = b->start[i], end = b->end[i], size = b->size[i], count = 0;
     for (number k = b->pair_at[i]; k < b->pair_at[i + 1]; ++k) {
         t->is_pair[b->pair[k]] = 1;
@@ -120,7 +125,7 @@ static number spans(struct try *t, number i)
 /* The ends of the same spans, sorted. */
 static void highs(struct try *t, number i)
 {
-    const struct blocks *b = t->blocks;
+    const struct packing *b = t->blocks;
     number start = b->start[i], end = b->end[i], count = 0;
     for (number k = b->pair_at[i]; k < b->pair_at[i + 1]; ++k) {
         t->is_pair[b->pair[k]] = 1;
@@ -211,7 +216,7 @@ static number elsewhere(struct try *t, number i, number offset)
 
 static number run(struct try *t, number *waiting, number waits, number *work)
 {
-    const struct blocks *b = t->blocks;
+    const struct packing *b = t->blocks;
     while (waits > 0) {
         if (*work <= 0) {
             return 0;
@@ -234,8 +239,8 @@ static number run(struct try *t, number *waiting, number waits, number *work)
         }
         put(t, i, offset);
         if (cost) {
-            t->weight[i] += b->weight[i];
-            for (int moved = 0; moved < 2; ++moved) {
+            t->weight[i] += t->base[i];
+            for (int turn = 0; turn < MOVES; ++turn) {
                 number other = draw(t, b->count);
                 if (t->offset[other] >= 0) {
                     number there = t->offset[other];
@@ -249,33 +254,84 @@ static number run(struct try *t, number *waiting, number waits, number *work)
     return 1;
 }
 
-/* `offset`: a packing with any peak, and then one below `limit`. */
-number uma_eject(const struct blocks *b, number *offset, number limit, number *work, number seed)
+/* What it costs to take blocks away: those that take up more memory for longer are harder to put back. */
+static void set_weights(const struct packing *b, number *weight)
+{
+    number most = 1;
+    for (number i = 0; i < b->count; ++i) {
+        weight[i] = b->size[i] * (b->end[i] - b->start[i] + 1);
+        most = weight[i] > most ? weight[i] : most;
+    }
+    for (number i = 0; i < b->count; ++i) {
+        number rest = weight[i], square = rest / most, root = 0;
+        for (number scale = 1; scale < FULL_WEIGHT * FULL_WEIGHT; scale *= 10) { /* by digits, so that none is too large */
+            rest = rest % most * 10;
+            square = 10 * square + rest / most;
+        }
+        while ((root + 1) * (root + 1) <= square) {
+            ++root;
+        }
+        weight[i] = 1 + root;
+    }
+}
+
+/* Make a packing with a peak below `limit` of one with any peak: 1 with one in t->offset, 0 if the work ended. */
+static number eject(struct try *t, number *waiting, number limit, number *work, number seed)
+{
+    const struct packing *b = t->blocks;
+    number waits = 0;
+    t->limit = limit;
+    t->state = (uint64_t)seed;
+    t->placed = 0;
+    for (number i = 0; i < b->count; ++i) {
+        number at = t->offset[i];
+        t->weight[i] = t->base[i];
+        t->offset[i] = -1;
+        if (at + b->size[i] >= limit) {
+            waiting[waits++] = i;
+        } else {
+            put(t, i, at);
+        }
+    }
+    return run(t, waiting, waits, work);
+}
+
+number uma_pack_by_ejection(const struct packing *b, number bound, number *work, number *offset)
 {
     size_t n = (size_t)b->count;
-    struct try t = {b, offset, NULL, 0, limit, (uint64_t)seed, NULL, NULL, NULL, NULL, NULL};
-    number *waiting = malloc(sizeof(number) * n), waits = 0, result = -2;
-    t.weight = malloc(sizeof(number) * n);
+    struct try t;
+    number *numbers = malloc(sizeof(number) * 4 * n);
+    number peak = 0, share = STEP, total = *work, result = -1;
+    memset(&t, 0, sizeof t);
+    t.blocks = b;
     t.by_offset = malloc(sizeof(struct placed) * n);
     t.by_end = malloc(sizeof(struct placed) * n);
     t.spans = malloc(sizeof(struct span) * (n + 1)); /* scans write one behind what they keep */
     t.highs = malloc(sizeof(struct high) * (n + 1));
     t.is_pair = calloc(n, 1);
-    if (waiting && t.weight && t.by_offset && t.by_end && t.spans && t.highs && t.is_pair) {
-        int fits = 1;
+    if (numbers && t.by_offset && t.by_end && t.spans && t.highs && t.is_pair) {
+        t.offset = numbers, t.base = numbers + n, t.weight = numbers + 2 * n;
+        set_weights(b, t.base);
         for (number i = 0; i < b->count; ++i) {
-            number at = offset[i];
-            t.weight[i] = b->weight[i];
-            fits = fits && b->size[i] < limit;
-            offset[i] = -1;
-            if (at + b->size[i] >= limit) {
-                waiting[waits++] = i;
-            } else {
-                put(&t, i, at);
-            }
+            peak = offset[i] + b->size[i] > peak ? offset[i] + b->size[i] : peak;
+            bound = b->size[i] > bound ? b->size[i] : bound; /* and so every limit is above every block's size */
         }
-        result = fits ? run(&t, waiting, waits, work) : 0;
+        for (number seed = 0; *work > 0 && peak > bound; ++seed) {
+            number allowance = *work < total / PARTS + 1 ? *work : total / PARTS + 1, remaining = allowance;
+            memcpy(t.offset, offset, sizeof(number) * n);
+            if (eject(&t, numbers + 3 * n, peak - (peak - bound) / share, &remaining, seed)) {
+                memcpy(offset, t.offset, sizeof(number) * n);
+                share = STEP, peak = 0;
+                for (number i = 0; i < b->count; ++i) {
+                    peak = offset[i] + b->size[i] > peak ? offset[i] + b->size[i] : peak;
+                }
+            } else {
+                share *= 2;
+            }
+            *work -= allowance - remaining;
+        }
+        result = 0;
     }
-    free(waiting), free(t.weight), free(t.by_offset), free(t.by_end), free(t.spans), free(t.highs), free(t.is_pair);
+    free(numbers), free(t.by_offset), free(t.by_end), free(t.spans), free(t.highs), free(t.is_pair);
     return result;
 }

@@ -1,11 +1,12 @@
-"""Many short exact searches, each of which learns from where those before it failed."""
+"""Many short exact searches, each of which learns from where those before it failed: oracle of
+`uma_pack_exactly` in core/toolchain/exact_packing.c."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
 
-from .branch_and_bound import Problem, Search
+from tests._support.branch_and_bound import Problem, attempt
 
 __all__ = ["BestPacking", "improve_packing"]
 
@@ -49,7 +50,7 @@ class BestPacking:
         return self.peak <= self.bound
 
 
-def improve_packing(problem: Problem, search: Search, peak: int, bound: int, work: int) -> tuple[BestPacking, int]:
+def improve_packing(problem: Problem, peak: int, bound: int, work: int) -> tuple[BestPacking, int]:
     """A packing below ``peak``, as low as the work allows, and what is left of the work.
 
     Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
@@ -59,7 +60,6 @@ def improve_packing(problem: Problem, search: Search, peak: int, bound: int, wor
 
     Args:
         problem: what to pack.
-        search: what does a search.
         peak: to be beaten.
         bound: good enough to stop at.
         work: how much may be done.
@@ -80,7 +80,7 @@ def improve_packing(problem: Problem, search: Search, peak: int, bound: int, wor
         is_long = turn % _EVERY == 0
         allowance = min(work, max(short, later if turn else first) if is_long else short)
         limit = best.peak if is_long else aim + 1
-        tried = search(problem, rank, limit, allowance)
+        tried = attempt(problem, rank, limit, allowance)
         work -= allowance - tried.work
         turn += 1
         if tried.offsets is not None:
