@@ -98,8 +98,8 @@ class Packer:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: by a short exact search, a long one and a heuristic in C; without an engine by greedy
-        placements in other orders.
+        """Improve the best packing: by a short exact search, a long one and a heuristic in C; without an engine by
+        greedy placements in other orders.
 
         Args:
             spare: work that stays in the budget.
