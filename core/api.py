@@ -42,7 +42,7 @@ from .verification.index_inputs import index_extents
 from .verification.models import verify as compare
 from .verification.reference_runtimes import ORACLES, kept_states
 from .verification.results import Verification
-from .verification.samples import SAMPLES_EMULATED, check_count, data_set, filled
+from .verification.samples import SAMPLES_EMULATED, check_count, data_set, filled, open_samples
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,28 +163,17 @@ def verify_loaded(
     """
     declared = artifact.record.inputs
     open_shapes = OpenShapes.of(artifact.name, declared, artifact.record.outputs)
-    if open_shapes is not None:
-        if isinstance(loaded.form, Program) or has_loops(loaded.form):
-            what = "a form with open extents that was lowered already cannot be verified"
-            raise UsageError(what, hint="verify the model's file")
-        make = None
-        if against != "builtin":
-            make = against, partial(ORACLES[against], file, [row.shape for row in declared], [], loaded.constants)
-        return verify_open(
-            loaded,
-            artifact,
-            members,
-            open_shapes,
-            inputs,
-            make,
-            progress or (lambda what: None),
-            step_limit_s,
-        )
-    given = data_set(dict(inputs), declared, artifact.record.outputs, where)
-    if samples is None and artifact.emulator is not None:
-        samples = max(SAMPLES_EMULATED, len(given))
+    if open_shapes is not None and (isinstance(loaded.form, Program) or has_loops(loaded.form)):
+        what = "a form with open extents that was lowered already cannot be verified"
+        raise UsageError(what, hint="verify the model's file")
     extents = index_extents(loaded.form) if isinstance(loaded.form, IRModule) else {}
-    fed = list(filled(given, declared, samples, extents))
+    if open_shapes is not None:
+        fed = open_samples(declared, open_shapes, inputs, extents)
+    else:
+        given = data_set(dict(inputs), declared, artifact.record.outputs, where)
+        if samples is None and artifact.emulator is not None:
+            samples = max(SAMPLES_EMULATED, len(given))
+        fed = list(filled(given, declared, samples, extents))
     oracle = None
     if against != "builtin":
         assert file is not None

@@ -20,7 +20,7 @@ from ..relay.op import Bounds
 from ..relay.types import TupleType
 from ..relay.visit import post_order
 from .operand_ranges import ranges
-from .results import KernelCheck, KernelChecks, Overrun, PartSkipped, StepStop
+from .results import KernelCheck, Overrun, PartSkipped, StepStop
 from .stepwise_model import Inspected, Unit
 
 if TYPE_CHECKING:
@@ -59,12 +59,10 @@ class Parts:
 
     Attributes:
         skipped: what no owner takes alone, with the reason.
-        checks: of the results of the others.
     """
 
     def __init__(self, inspected: Inspected, members: Members, isolation: Isolation) -> None:
         self._of = inspected
-        self.checks = KernelChecks()
         self.skipped: list[PartSkipped] = []
         self._parts: list[_Part] = []
         for unit in inspected.units:
@@ -104,19 +102,19 @@ class Parts:
                 assert not isinstance(value, tuple)
                 inputs[name] = value  # type: ignore[assignment]  # an array then
         self._inspected.run(inputs, {}, sample)
-        self._inspected.check(self.checks, sample)
+        self._inspected.check(sample)
 
     def drive(self) -> None:
         """Run each match by itself, at the ends of its operands' ranges."""
         if self._inspected is not None:
-            self._inspected.drive(self.checks)
+            self._inspected.drive()
 
     @property
     def found(self) -> tuple[KernelCheck, ...]:
         """The results of the matches, under the names of their regions."""
         return tuple(
             replace(check, kernel=self._regions[check.kernel])
-            for check in self.checks.all
+            for check in (() if self._inspected is None else self._inspected.checks.all)
             if check.kernel in self._regions
         )
 

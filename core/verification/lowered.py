@@ -1,53 +1,34 @@
-"""Verification of a form that was lowered already: each step of the compiled program beside the interpreter of loops.
+"""A form that was lowered already, run step by step: each step compared with the interpreter of loops.
 
 There are no ops left that references could be asked for. What loops mean the interpreter says, slowly: every step is
-given what the compiled program had as its inputs, for as many samples as a bound of work allows. The outputs of the
-artifact must be those of the steps.
+given what the compiled program had as its inputs, for as many samples as a bound of work allows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..artifact import Artifact
-from ..errors import UsageError
 from ..lowering.build_targets import Members
-from ..options import BuildOptions
-from ..pipeline.driver import make_artifact
-from ..pipeline.line_buffering import RowsAsked
 from ..pipeline.loading import LoadedModel
-from ..pipeline.stages import Build
-from ..program import Call, Loop, Program, Wait, plan, raised
+from ..program import Call, Loop, Wait, raised
 from ..program.control_flow import Ways
 from ..program.program import arguments
 from ..tir.form.interp import interpret
 from ..tir.form.nodes import Copy, Exec, For, If, PrimFunc, Stmt
 from ..tir.form.visit import child_statements, operands, walk
 from ..tir.proofs.intervals import Bounds
-from .results import (
-    Bound,
-    Difference,
-    KernelCheck,
-    KernelChecks,
-    OutputChecks,
-    Overrun,
-    Sides,
-    Skipped,
-    StepStop,
-    Verification,
-)
+from .results import Bound, Difference, KernelCheck, Sides, Skipped
 from .rounding_error import CONFIDENCE, unit_roundoff
-from .samples import Sample
-from .stepwise_model import runs_of
+from .stepwise_model import StepwiseModel, build_stepwise
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..runtime.model_process import Isolation, Written
+    from ..runtime.model_process import Isolation
 
-__all__ = ["interpreted_work", "verify_lowered"]
+__all__ = ["InterpretedModel", "interpreted_work"]
 
 _MAX_WORK = 10**8
 """Operations that the interpreter is asked for in all: about half a minute."""
@@ -56,210 +37,104 @@ _MAX_TURNS = 20
 """Of all loops together that are run step by step for one sample."""
 
 
-def verify_lowered(
-    loaded: LoadedModel,
-    artifact: Artifact,
-    members: Members,
-    samples: Sequence[Sample],
-    isolation: Isolation,
-    tell: Callable[[str], None],
-) -> Verification:
-    """Compare every step of the compiled program with what the interpreter says.
+class InterpretedModel(StepwiseModel):
+    """A program, or a module of loops, whose steps are compared with the interpreter.
 
     Args:
-        loaded: a program, or a module of loops.
-        artifact: what `build_loaded` made of it.
-        members: what it was built for.
-        samples: what to feed; of a model with states the frames of one stream.
-        isolation: the process that the compiled program runs in.
-        tell: told of each part of the work that begins.
-
-    Raises:
-        UsageError: the artifact is for another machine.
+        loaded: the form.
+        members: what it is built for.
+        isolation: the process that it runs in.
     """
-    if not artifact.is_native:
-        what = "a form that was lowered already is compared on this machine only"
-        raise UsageError(what, hint="verify the model's file, or build for this machine")
-    return _Steps(loaded, artifact, members, isolation).run(samples, tell)
 
-
-class _Steps:
-    """A program compiled with memory for every value of its own, run step by step."""
-
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        artifact: Artifact,
-        members: Members,
-        isolation: Isolation,
-    ) -> None:
-        rows = RowsAsked.of(members, loaded.options.max_ram)
-        program = Build(loaded.name, members, reuse=False, options=BuildOptions(io=loaded.options.io), rows=rows).run(
-            loaded.form
-        )
-        assert isinstance(program, Program)
-        program = raised(program)  # what runs row by row leaves little to compare
-        self.program, self.members = program, members
-        self.memory = plan(program, reuse=False, guarded=True)
-        stepwise = make_artifact(program, self.memory, members, stepwise=True)
-        self.runs = runs_of(stepwise, isolation, program, self.memory.offsets)
-        self.whole = runs_of(artifact, isolation)
-        self.buffers = {buffer.name: buffer for buffer in program.buffers}
-        self.work = {
+    def __init__(self, loaded: LoadedModel, members: Members, isolation: Isolation) -> None:
+        program = raised(build_stepwise(loaded, members)[1])  # what runs row by row leaves little to compare
+        super().__init__(program, members, isolation)
+        self._work = {
             name: interpreted_work(function.whole().body, Bounds({}))
             for name, function in program.functions.items()
             if isinstance(function, PrimFunc)
         }
-        self.left = _MAX_WORK
-        self.checks = KernelChecks()
-        self.outputs = OutputChecks()
-        self.compared: set[int] = set()
-        self.overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
-        self.stops: list[StepStop] = []
+        self._remaining_work = _MAX_WORK
+        self._compared: set[int] = set()
 
-    def run(self, samples: Sequence[Sample], tell: Callable[[str], None]) -> Verification:
-        for runs in (self.runs, self.whole):
-            runs.reset()
-        for number, sample in enumerate(samples):
-            tell(f"{sample.name}, {number + 1} of {len(samples)}")
-            if not self.feed(sample) or not self.feed_whole(sample, number):
-                break
-        skipped = [
-            Skipped(step.device or step.host, step.layers, self.reason(position))
+    def run(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> bool:
+        """As `StepwiseModel.run`, step by step; each step is compared at once, for as many samples as `_MAX_WORK`
+        allows. After a step that crashes or hangs nothing is run."""
+        if self.stops:
+            return False
+        self._prepare(inputs, states)
+        self._states = self.runs.states  # steps read those that earlier steps wrote
+        ways, position, turns = Ways(self.program.steps), 0, 0
+        while (at := position) < len(self.program.steps):
+            step = self.program.steps[at]
+            turns += isinstance(step, Loop)
+            if isinstance(step, Loop) and turns > _MAX_TURNS:  # its other iterations at once, not compared
+                position = ways.blocks[at].end + 1
+                if self._noting(self.runs.run(list(range(at, position))), sample) is not None:
+                    return False
+                continue
+            position = ways.next(at, lambda name: bool(self._array(name).reshape(())))
+            if isinstance(step, (Call, Wait)) and not self._step(at, sample):
+                return False
+        return True
+
+    def check(self, sample: str) -> None:
+        self.skipped = tuple(
+            Skipped(step.device or step.host, step.layers, self._reason(step))
             for position, step in self.program.calls
-            if position not in self.compared
-        ]
-        names = tuple(sample.name for sample in samples)
-        states = bool(self.program.states)
-        overruns = tuple(self.overruns.values())
-        found = self.checks.all, tuple(skipped), self.outputs.all, names, states, (), overruns, tuple(self.stops)
-        return Verification(*found)
+            if position not in self._compared
+        )
 
-    def reason(self, position: int) -> str:
-        step = self.program.steps[position]
-        assert isinstance(step, Call)
+    def bounds(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Bound]:
+        """As `StepwiseModel.bounds`: both do the same operations, all of which count, in another order."""
+        count = sum(self._work.get(step.function, 0) for _, step in self.program.calls)
+        return {name: _bound(count, array) for name, array in arrays.items()}
+
+    def _reason(self, step: Call) -> str:
         if not isinstance(self.program.functions[step.function], PrimFunc):
             return "what is no loops has no interpreter"
         return "its loops take the interpreter too long" if not self.stops else "the run ended before it"
 
-    def feed(self, sample: Sample) -> bool:
-        """Run the steps one by one; False where one of them crashed."""
-        import numpy as np
+    def _has_time(self, step: Call) -> bool:
+        return self._work[step.function] <= self._remaining_work
 
-        for name, array in sample.inputs.items():
-            np.copyto(self.runs.inputs[name], array)
-        ways, position, looped = Ways(self.program.steps), 0, 0
-        while (at := position) < len(self.program.steps):
-            step = self.program.steps[at]
-            if isinstance(step, Loop):
-                looped += 1
-                if looped > _MAX_TURNS:  # what is left of it at once
-                    position = ways.blocks[at].end + 1
-                    if not self.run_block(list(range(at, position)), sample):
-                        return False
-                    continue
-            position = ways.next(at, lambda name: bool(self.array(name).reshape(())))
-            if not isinstance(step, (Call, Wait)):
-                continue
-            if not self.step(at, step, sample):
-                return False
-        return True
-
-    def run_block(self, block: list[int], sample: Sample) -> bool:
-        """Run the steps of a loop, which are not compared; False where one of them crashed."""
-        outcome = self.runs.run(block)
-        if not isinstance(outcome, list):
-            self.stops.append(StepStop(outcome.step, "loop", (), None, outcome.reason, sample.name))
-        return isinstance(outcome, list)
-
-    def step(self, position: int, step: Call | Wait, sample: Sample) -> bool:
-        """Run one step, and compare what it gives; False where it crashed."""
+    def _step(self, position: int, sample: str) -> bool:
+        """Run one step, and compare its results; False if it crashed."""
+        step = self.program.steps[position]
         function = self.program.functions[step.function] if isinstance(step, Call) else None
-        given: dict[str, np.ndarray] = {}
-        if isinstance(step, Call) and isinstance(function, PrimFunc) and self.work[step.function] <= self.left:
-            self.left -= self.work[step.function]
-            for param, name in arguments(self.program, step):
-                if param.role in ("input", "constant"):
-                    given[param.buffer.name] = self.array(name).reshape(param.buffer.shape).copy()
-        else:
-            function = None
-        outcome = self.runs.run([position])
-        kernel = step.function if isinstance(step, Call) else f"wait_{step.queue}"
-        layers = step.layers if isinstance(step, Call) else ()
-        label = step.device or (step.host if isinstance(step, Call) else None)
-        if not isinstance(outcome, list):
-            self.stops.append(StepStop(position, kernel, layers, label, outcome.reason, sample.name))
-            return False
-        for row in outcome:
-            made = Overrun(position, kernel, layers, label, _beside(row), sample.name)
-            self.overruns.setdefault((position, row.below, row.above), made)
-        if isinstance(step, Call) and isinstance(function, PrimFunc):
-            self.compared.add(position)
-            expected = interpret(function, given)
-            for param, name in arguments(self.program, step):
-                if param.role == "output":
-                    got = self.array(name).reshape(param.buffer.shape)
-                    wanted = expected[param.buffer.name]
-
-                    def check(
-                        difference: Difference, got: np.ndarray = got, wanted: np.ndarray = wanted
-                    ) -> KernelCheck:
-                        sides = None if difference.ok else Sides(tuple(given.values()), got.copy(), wanted)
-                        return KernelCheck(kernel, label, layers, difference, sides, sample.name)
-
-                    # The interpreter does the same operations in the same order, but for functions and contractions.
-                    terms = self.work[step.function] / max(wanted.size, 1)
-                    bound = Bound(CONFIDENCE * math.sqrt(terms) * unit_roundoff(wanted.dtype.name))
-                    self.checks.add(f"{position} {name}", got, wanted, bound, check)
-        return True
-
-    def feed_whole(self, sample: Sample, number: int) -> bool:
-        """Run the artifact; False where it crashed."""
-        import numpy as np
-
-        for name, array in sample.inputs.items():
-            np.copyto(self.whole.inputs[name], array)
-        outcome = self.whole.run()
-        if not isinstance(outcome, list):
-            self.stops.append(StepStop(None, "", (), None, outcome.reason, sample.name))
-            return False
-        outputs = _copied(self.whole.outputs), _copied(self.runs.outputs)
-        self.outputs.add(*outputs, "inspected", self.bounds(outputs[0]), frame=number)
-        states = _copied(self.whole.states), _copied(self.runs.states)
-        self.outputs.add(*states, "inspected", self.bounds(states[0]), "state", number)
-        return True
-
-    def bounds(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Bound]:
-        """How far outputs or states may be off that differ by the order of operations: all operations count."""
-        count = sum(self.work.get(step.function, 0) for _, step in self.program.calls)
-        relative = CONFIDENCE * math.sqrt(count)
-        sizes = {name: max(array.size, 1) for name, array in arrays.items()}
-        return {
-            name: Bound(relative / math.sqrt(sizes[name]) * unit_roundoff(array.dtype.name))
-            for name, array in arrays.items()
+        if not isinstance(step, Call) or not isinstance(function, PrimFunc) or not self._has_time(step):
+            return self._noting(self.runs.run([position]), sample) is None
+        inputs = {
+            param.buffer.name: self._array(name).reshape(param.buffer.shape).copy()
+            for param, name in arguments(self.program, step)
+            if param.role in ("input", "constant")
         }
+        if self._noting(self.runs.run([position]), sample) is not None:
+            return False
+        self._remaining_work -= self._work[step.function]
+        self._compared.add(position)
+        results = interpret(function, inputs)
+        for param, name in arguments(self.program, step):
+            if param.role == "output":
+                got, expected = self._array(name).reshape(param.buffer.shape), results[param.buffer.name]
 
-    def array(self, name: str) -> np.ndarray:
-        """What a buffer holds now."""
-        import numpy as np
+                def check(
+                    difference: Difference, got: np.ndarray = got, expected: np.ndarray = expected
+                ) -> KernelCheck:
+                    sides = None if difference.ok else Sides(tuple(inputs.values()), got.copy(), expected)
+                    label = step.device or step.host
+                    return KernelCheck(step.function, label, step.layers, difference, sides, sample)
 
-        buffer = self.buffers[name]
-        if buffer.role == "constant":
-            return np.frombuffer(buffer.data or b"", buffer.dtype)
-        tables = {"input": self.runs.inputs, "output": self.runs.outputs, "state": self.runs.states}
-        if buffer.role in tables:
-            return tables[buffer.role][buffer.tensor or buffer.name]
-        offset = self.memory.offsets[name]
-        return self.runs.arena[offset : offset + buffer.nbytes].view(buffer.dtype)
-
-
-def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array.copy() for name, array in arrays.items()}
+                # The interpreter does the same operations in the same order, but for functions and contractions.
+                bound = _bound(self._work[step.function], expected)
+                self.checks.add(f"{position} {name}", got, expected, bound, check)
+        return True
 
 
-def _beside(row: Written) -> str:
-    between = f"between {row.below or 'nothing'} and {row.above or 'nothing'}"
-    return f"{row.count} byte{'s' if row.count > 1 else ''} {between}"
+def _bound(operations: int, array: np.ndarray) -> Bound:
+    """Return how far the elements of ``array`` may be off that so many operations computed."""
+    terms = operations / max(array.size, 1)
+    return Bound(CONFIDENCE * math.sqrt(terms) * unit_roundoff(array.dtype.name))
 
 
 def interpreted_work(stmt: Stmt, known: Bounds) -> int:

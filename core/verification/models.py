@@ -21,7 +21,10 @@ Requantisation that a host does in floats is proven anew to give what is asked o
 A region that several matches were merged into is compared as a whole; and each match by itself, lowered as a region of
 its own, where its owner takes it so.
 
-A form that was lowered already has no ops: its steps are compared with the interpreter of loops, in `verify_loops`.
+A form that was lowered already has no ops: its steps are compared with the interpreter of loops, in `lowered`.
+
+A model with dynamic dimensions is compared at several values of them. What lies behind the dimensions in memory is not
+compared, and kernels are not driven to the ends of their operands' ranges: that is done in a build with fixed shapes.
 
 All of it runs in a process of its own, as drivers, libraries and simulators are foreign code: a crash or a hang is a
 result, and so is a write beside the buffers, between which bytes of nobody's are looked at after each step.
@@ -31,7 +34,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
 from ..contract.passes import PHASES
@@ -40,30 +44,32 @@ from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
 from ..pipeline.loading import LoadedModel
 from ..program import Program
+from ..relay.dimension_binding import with_extents
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.transform.float_requantisation import check_forms
+from .comparison import Arrays, Comparison, copy_arrays
 from .exact_outputs import ExactCheck, compare_exactly, exact_outputs
 from .isolated_matches import Parts
-from .lowered import verify_lowered
+from .lowered import InterpretedModel
 from .pass_drift import ToleranceChecks
 from .reference_runtimes import Oracle
-from .results import Bound, KernelChecks, OutputChecks, StepStop, Verification
+from .results import Bound, OutputChecks, Verification
 from .rounding_drift import ConsentChecks, Drifts
 from .rounding_error import relative_bounds, rounding_bounds
-from .samples import Sample, Score, rolled
-from .stepwise_model import Inspected, runs_of
+from .samples import Sample, rolled
+from .stepwise_model import Inspected
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..partition import Placement
     from ..pipeline.passes import Tolerated
-    from ..runtime.model_process import Isolation, Stopped
+    from ..runtime.model_process import Isolation
+    from ..runtime.open_shapes import OpenShapes
+    from ..runtime.tensors import TensorInfo
 
 __all__ = ["verify"]
-
-Role = Literal["output", "state"]
 
 _FRAMES = 3
 """How many runs of a model with states are looked at, at least, before it is reset, and run once more."""
@@ -87,47 +93,75 @@ def verify(
         members: what it was built for.
         inputs: samples, or one as arrays by the model's own names of its inputs. Those of a model with states are
             frames of one stream; if there are few, some that have the first one's elements in another order follow.
+            Those of a model with dynamic dimensions have the shapes of the runs.
         oracle: name of another runtime, and what makes the model ready to run there from the beginning.
         progress: told of each part of the work that begins.
         step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
 
     Raises:
         UsageError: the model is a form that was lowered already, and is to be compared with another runtime, or built
-            for another machine.
+            for another machine; or it has dynamic dimensions, and a pass may change its results.
         ModelError: an input does not fit.
         DeviceError: a device reported a fault.
         ToolchainError: the model cannot be compiled or loaded, or no process started.
     """
     from ..runtime.model_process import STEP_LIMIT_S, Isolation
+    from ..runtime.open_shapes import OpenShapes
 
     form, tell = loaded.form, progress or (lambda what: None)
     is_lowered = isinstance(form, Program) or has_loops(form)
     if is_lowered and oracle is not None:
         raise UsageError(f"{oracle[0]} does not run a form that was lowered already", hint="verify the model's file")
+    if is_lowered and not artifact.is_native:
+        what = "a form that was lowered already is compared on this machine only"
+        raise UsageError(what, hint="verify the model's file, or build for this machine")
     peer = None if oracle is None else (oracle[0], oracle[1]())
-    samples = _checked(inputs, artifact)
+    open_shapes = OpenShapes.of(artifact.name, artifact.record.inputs, artifact.record.outputs)
+    if open_shapes is not None and loaded.tolerate:
+        what = f"pass {loaded.tolerate[0]}, which may change results, is compared at one extent alone"
+        raise UsageError(what, hint="--shape NAME=NUMBER")
+    samples = _checked(inputs, artifact, open_shapes)
     tell("compile without reuse of memory")
     with Isolation(STEP_LIMIT_S if step_limit_s is None else step_limit_s) as isolation:
+        comparison: Comparison
         if is_lowered:
-            return verify_lowered(loaded, artifact, members, samples, isolation, tell)
-        return _Comparison(loaded, artifact, members, isolation, tell).run(samples, peer)
+            model = InterpretedModel(loaded, members, isolation)
+            comparison = Comparison(loaded, artifact, members, isolation, tell, model)
+        else:
+            comparison = _ReferenceComparison(loaded, artifact, members, isolation, tell, open_shapes)
+        return comparison.run(samples, peer)
 
 
-def _checked(inputs: Mapping[str, np.ndarray] | Sequence[Sample], artifact: Artifact) -> list[Sample]:
-    """The samples, of the types that the model takes; of a model with states enough of them."""
-    from ..runtime.tensors import TensorInfo, checked_inputs
+def _declared_inputs(artifact: Artifact) -> list[TensorInfo]:
+    """Return the inputs that the C takes."""
+    from ..runtime.tensors import TensorInfo
 
-    record = artifact.record
-    wanted = [TensorInfo(row.name, row.dtype, row.shape) for row in record.inputs]
-    given = [Sample("as given", inputs)] if isinstance(inputs, Mapping) else list(inputs)
-    samples = [Sample(one.name, checked_inputs(one.inputs, wanted, artifact.name), one.labels) for one in given]
-    if record.state is not None and len(samples) < _FRAMES:
+    return [TensorInfo(row.name, row.dtype, row.shape) for row in artifact.record.inputs]
+
+
+def _checked(
+    inputs: Mapping[str, np.ndarray] | Sequence[Sample], artifact: Artifact, open_shapes: OpenShapes | None
+) -> list[Sample]:
+    """Return the samples, of the types that the model takes; of a model with states enough of them.
+
+    Those of a model with dynamic dimensions are checked when they are widened.
+    """
+    from ..runtime.tensors import checked_inputs
+
+    samples = [Sample("as given", inputs)] if isinstance(inputs, Mapping) else list(inputs)
+    if open_shapes is not None:
+        return samples
+    declared = _declared_inputs(artifact)
+    samples = [Sample(one.name, checked_inputs(one.inputs, declared, artifact.name), one.labels) for one in samples]
+    if artifact.record.state is not None and len(samples) < _FRAMES:
         samples += rolled(samples[0], _FRAMES)[len(samples) :]
     return samples
 
 
-class _Comparison:
-    """One verification under way."""
+class _ReferenceComparison(Comparison):
+    """A verification against the references of the model's ops."""
+
+    model: Inspected
 
     def __init__(
         self,
@@ -136,80 +170,90 @@ class _Comparison:
         members: Members,
         isolation: Isolation,
         tell: Callable[[str], None],
+        open_shapes: OpenShapes | None,
     ) -> None:
         assert isinstance(loaded.form, IRModule)
-        self.loaded, self.form, self.members, self.isolation, self.tell = loaded, loaded.form, members, isolation, tell
-        self.inspected = Inspected(loaded, members, isolation)
-        if any(unit.label == member.label for unit in self.inspected.units for member in members.accelerators):
+        self.form, self.open_shapes, self.declared = loaded.form, open_shapes, _declared_inputs(artifact)
+        self.signature = self.form.signature or Signature.from_function(self.form.main)
+        model = Inspected(loaded, members, isolation)
+        super().__init__(loaded, artifact, members, isolation, tell, model)
+        if any(unit.label == member.label for unit in model.units for member in members.accelerators):
             tell("compile the matches of merged regions by themselves")
-        self.parts = Parts(self.inspected, members, isolation)
-        self.runs = runs_of(artifact, isolation)
-        self.checks, self.score, self.drifts = KernelChecks(), Score(), Drifts()
-        self.consented = ConsentChecks(self.inspected)
-        self.tolerated = ToleranceChecks(self.inspected.tolerated)
-        self.outputs = OutputChecks()
+        self.parts = Parts(model, members, isolation) if open_shapes is None else None
+        self.drifts, self.consented, self.tolerated = Drifts(), ConsentChecks(model), ToleranceChecks(model.tolerated)
+        self._fixed: dict[tuple[int, ...], IRModule] = {}
         self._relative: dict[int, tuple[float, ...]] = {}
-        self._own_states: dict[str, np.ndarray] = {}
-        self.stops: list[StepStop] = []
+        self._own_states: Arrays = {}
 
-    def run(self, samples: Sequence[Sample], oracle: tuple[str, Oracle] | None) -> Verification:
-        """Feed the samples, then drive the kernels one by one."""
-        runs, inspected = self.runs, self.inspected
-        self._ended(runs.reset(), "the start")
-        states = _copied(runs.states)
-        first: dict[str, np.ndarray] = {}
-        for number, sample in enumerate(samples):
-            self.tell(f"{sample.name}, {number + 1} of {len(samples)}")
-            before = _copied(runs.states)
-            whole = inspected.run(sample.inputs, before, sample.name)
-            inspected.check(self.checks, sample.name)
-            if whole:
-                self.parts.check(sample.name)
-                self.consented.check(sample.name)
-            got = self._fed(sample) if whole else None
-            if got is None:
-                if not states:
-                    continue
-                break  # what the next frame begins with, nobody knows
-            after = _copied(runs.states)
-            found, found_states = inspected.results()
-            given = list(sample.inputs.values())
-            references = self._references(self.form, given, before)
-            bounds, state_bounds = references.bounds(got)
-            self.outputs.add(got, found, "inspected", bounds, frame=number)
-            self.outputs.add(after, found_states, "inspected", state_bounds, "state", number)
-            said = self._check_meaning(references, before, got, after, number, sample.name)
-            if oracle is not None:
-                theirs = dict(zip(got, oracle[1](given), strict=True))
-                exact = self._exact(references.given, said, theirs)
-                self.outputs.add(said, theirs, oracle[0], bounds, frame=number, exact=exact)
-            self.score.add(sample, got)
-            first = first or got
-        if first and not self.stops and not inspected.stops:
-            self._repeat(samples, states, first)
-        self.tell("drive each kernel by itself")
-        inspected.drive(self.checks)
-        self.parts.drive()
-        return Verification(
-            self.checks.all,
-            inspected.skipped,
-            self.outputs.all,
-            tuple(sample.name for sample in samples),
-            bool(states),
-            self.score.all,
-            (*inspected.overruns, *self.parts.overruns),
-            (*inspected.stops, *self.parts.stops, *self.stops),
-            self.parts.found,
-            tuple(self.parts.skipped),
-            tuple(check_forms(inspected.fused)),
-            self.consented.all,
-            self.drifts.all,
-            self.tolerated.all,
+    def widen(self, sample: Sample) -> Arrays:
+        if self.open_shapes is None:
+            return sample.inputs
+        from ..runtime.tensors import checked_inputs
+
+        inputs = checked_inputs(sample.inputs, self.declared, self.loaded.name, self.open_shapes)
+        self.model.extents = {symbol.name: int(inputs[name][0]) for name, symbol in self.open_shapes.symbols.items()}
+        return inputs
+
+    def narrow(self, outputs: Arrays, inputs: Arrays) -> Arrays:
+        return outputs if self.open_shapes is None else self.open_shapes.cut(outputs, inputs)
+
+    def check_regions(self, sample: str) -> None:
+        if self.parts is not None:
+            self.parts.check(sample)
+            self.consented.check(sample)
+
+    def check_outputs(
+        self,
+        sample: Sample,
+        frame: int,
+        inputs: Arrays,
+        before: Arrays,
+        outputs: Arrays,
+        oracle: tuple[str, Oracle] | None,
+    ) -> None:
+        after = copy_arrays(self.runs.states)
+        arrays = {**inputs, **sample.inputs}
+        references = self._references(self._bind(self.form), [arrays[name] for name in inputs], before)
+        bounds, state_bounds = references.bounds(outputs)
+        self.check_stepwise(inputs, outputs, bounds, state_bounds, frame)
+        said = self._check_meaning(references, before, outputs, after, frame, sample.name)
+        if oracle is not None:
+            theirs = dict(zip(outputs, oracle[1](list(sample.inputs.values())), strict=True))
+            exact = self._exact(references.given, said, theirs)
+            self.outputs.add(said, theirs, oracle[0], bounds, frame=frame, exact=exact)
+
+    def drive(self) -> None:
+        if self.parts is not None:
+            self.tell("drive each kernel by itself")
+            self.model.drive()
+            self.parts.drive()
+
+    def result(self, samples: tuple[str, ...], is_streaming: bool) -> Verification:
+        whole, parts = super().result(samples, is_streaming), self.parts
+        if parts is None:
+            return whole
+        return replace(
+            whole,
+            overruns=(*whole.overruns, *parts.overruns),
+            stops=(*self.model.stops, *parts.stops, *self.stops),
+            parts=parts.found,
+            parts_skipped=tuple(parts.skipped),
+            forms=tuple(check_forms(self.model.fused)),
+            consented=self.consented.all,
+            drifts=self.drifts.all,
+            tolerated=self.tolerated.all,
         )
 
-    def _exact(
-        self, given: Mapping[str, np.ndarray], said: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]
-    ) -> Callable[[str, float], ExactCheck | None] | None:
+    def _bind(self, form: IRModule) -> IRModule:
+        """Return ``form`` with the dimensions of the last run."""
+        if self.open_shapes is None:
+            return form
+        key = tuple(self.model.extents.values())
+        if key not in self._fixed:
+            self._fixed[key] = with_extents(form, self.model.extents)
+        return self._fixed[key]
+
+    def _exact(self, given: Arrays, said: Arrays, theirs: Arrays) -> Callable[[str, float], ExactCheck | None] | None:
         """Gives whose value is exact in an output that differs, where the model has floats between quantisations.
 
         Args:
@@ -217,7 +261,7 @@ class _Comparison:
             said, theirs: the outputs here and in another runtime.
         """
         literal = self.loaded.literal
-        if literal is None:
+        if literal is None or self.open_shapes is not None:
             return None
         signature = literal.signature or Signature.from_function(literal.main)
         results = functools.cache(lambda: exact_outputs(literal, given))
@@ -231,26 +275,26 @@ class _Comparison:
 
         return exact
 
-    def _references(
-        self, form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]
-    ) -> _References:
+    def _references(self, form: IRModule, inputs: Sequence[np.ndarray], states: Arrays) -> _References:
         if id(form) not in self._relative:
             self._relative[id(form)] = relative_bounds(form)
-        return _References(form, inputs, states, self._relative[id(form)])
+        signature = self.signature if self.open_shapes is not None else form.signature
+        signature = signature or Signature.from_function(form.main)
+        return _References(form, signature, inputs, states, self._relative[id(form)])
 
     def _check_meaning(
         self,
         said: _References,
-        before: Mapping[str, np.ndarray],
-        got: Mapping[str, np.ndarray],
-        after: Mapping[str, np.ndarray],
+        before: Arrays,
+        got: Arrays,
+        after: Arrays,
         frame: int,
         sample: str,
-    ) -> Mapping[str, np.ndarray]:
+    ) -> Arrays:
         """Compare outputs and new states with the references of the model; gives the outputs that another runtime
         should give: the artifact's, unless something in it is rounded otherwise by consent."""
-        placement = self.inspected.placement
-        if not (self.consented.all or self.tolerated.all) or placement is None:
+        placement = self.model.placement
+        if self.open_shapes is not None or placement is None or not (self.consented.all or self.tolerated.all):
             said.check(self.outputs, got, after, frame)
             return got
         known = {id(self.form): said}
@@ -260,7 +304,7 @@ class _Comparison:
                 known[id(form)] = self._references(form, said.inputs, before)
             return known[id(form)]
 
-        equals, last = _unchanged(self.form, placement, self.inspected.tolerated)
+        equals, last = _unchanged(self.form, placement, self.model.tolerated)
         references(last).check(self.outputs, got, after, frame, "consented")
         for earlier, later in equals:
             references(earlier).check(self.outputs, *references(later).named(got, after), frame, "canonical")
@@ -274,48 +318,6 @@ class _Comparison:
         own = self._references(self.form, said.inputs, self._own_states or before).named(got, after)
         self._own_states = dict(own[1])
         return own[0]
-
-    def _fed(self, sample: Sample) -> dict[str, np.ndarray] | None:
-        """The outputs of the artifact; None where it has crashed."""
-        import numpy as np
-
-        if self.stops:
-            return None
-        for name, array in sample.inputs.items():
-            np.copyto(self.runs.inputs[name], array)
-        states = _copied(self.runs.states)
-        outcome = self.runs.run()
-        if not isinstance(outcome, list):
-            self._ended(outcome, sample.name)
-            self._name_stop(sample, states)
-            return None
-        return _copied(self.runs.outputs)
-
-    def _ended(self, outcome: Stopped | None, sample: str) -> None:
-        """Note that the artifact crashed or hung, if it did."""
-        if outcome is not None:
-            self.stops.append(StepStop(None, "", (), None, outcome.reason, sample))
-
-    def _name_stop(self, sample: Sample, states: Mapping[str, np.ndarray]) -> None:
-        """Find out which step of the artifact crashes, by running the same steps with the same plan of memory."""
-        again = Inspected(self.loaded, self.members, self.isolation, reuse=True)
-        again.locate(sample.inputs, states, sample.name)
-        if again.stops and again.stops[0].step is not None:
-            self.stops[:] = again.stops[:1]
-
-    def _repeat(
-        self, samples: Sequence[Sample], states: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
-    ) -> None:
-        """The first run once more."""
-        self.tell("reset, and run the first frame again" if states else "run the first sample again")
-        if states:
-            self._ended(self.runs.reset(), "a reset")
-            after = _copied(self.runs.states)
-            self.outputs.add(after, states, "first run", {}, "state", len(samples))
-        got = self._fed(samples[0])
-        if got is not None:
-            self.outputs.add(got, first, "first run", {}, frame=len(samples))
-        self._ended(self.runs.finish(), "the end")
 
 
 def _unchanged(
@@ -341,15 +343,12 @@ def _unchanged(
     return pairs, current
 
 
-def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array.copy() for name, array in arrays.items()}
-
-
 class _References:
     """The outputs, and the new values of the states, that the references of the model's ops give.
 
     Args:
-        form: the model.
+        form: the model, with fixed dimensions.
+        signature: of the model.
         inputs, states: its inputs in order, and its states before the run by name.
         relative: for each result of ``main``, how far it may be off by rounding, relative to its range.
     """
@@ -357,12 +356,13 @@ class _References:
     def __init__(
         self,
         form: IRModule,
+        signature: Signature,
         inputs: Sequence[np.ndarray],
-        states: Mapping[str, np.ndarray],
+        states: Arrays,
         relative: Sequence[float],
     ) -> None:
         main = form.main
-        self._signature = form.signature or Signature.from_function(main)
+        self._signature = signature
         params = self._signature.of_inputs(main.params)
         self.inputs = inputs
         self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}
@@ -379,9 +379,9 @@ class _References:
         return results[0], {name: results[1][name] for name in states}
 
     def _places(self, outputs: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
-        """Where outputs and new states are among the results."""
-        found = dict(zip(outputs, self._signature.of_outputs(range(len(self._results))), strict=True))
-        return found, {state.name: state.output for state in self._signature.states}
+        """Where outputs and new states are among the results, the last of which may be dimensions."""
+        places = dict(zip(outputs, self._signature.of_outputs(range(len(self._results))), strict=False))
+        return places, {state.name: state.output for state in self._signature.states}
 
     def bounds(self, outputs: Iterable[str]) -> tuple[dict[str, Bound], dict[str, Bound]]:
         """How far outputs, and new states, may be off, by name."""
@@ -391,8 +391,8 @@ class _References:
     def check(
         self,
         checks: OutputChecks,
-        got: Mapping[str, np.ndarray],
-        states: Mapping[str, np.ndarray],
+        got: Arrays,
+        states: Arrays,
         frame: int,
         against: str = "references",
     ) -> None:

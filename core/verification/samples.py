@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ..artifact.random_inputs import random_inputs
 from ..errors import ModelError, UsageError
 from ..targets.values import suggest
 from .results import Accuracy
@@ -15,8 +16,20 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..artifact import TensorRecord
+    from ..runtime.open_shapes import OpenShapes
 
-__all__ = ["LABELS", "SAMPLES", "SAMPLES_EMULATED", "Sample", "Score", "check_count", "data_set", "filled", "rolled"]
+__all__ = [
+    "LABELS",
+    "SAMPLES",
+    "SAMPLES_EMULATED",
+    "Sample",
+    "Score",
+    "check_count",
+    "data_set",
+    "filled",
+    "open_samples",
+    "rolled",
+]
 
 SAMPLES = 8
 """How many are fed where nobody says: one of each kind, and three random ones."""
@@ -75,6 +88,36 @@ def filled(
             yield Sample(sample.name, arrays, sample.labels)
         elif declared or number == 0:
             yield Sample(f"random {number}" if kind == "random" else kind, arrays)
+
+
+def open_samples(
+    declared: Sequence[TensorRecord],
+    open_shapes: OpenShapes,
+    given: Mapping[str, np.ndarray],
+    extents: Mapping[str, int],
+) -> list[Sample]:
+    """Return random samples of a model with dynamic dimensions, at the least, a middle and the largest value of each.
+
+    Args:
+        declared: the inputs, as the record of an artifact has them.
+        open_shapes: the model's.
+        given: arrays by name, of one sample that comes first; inputs that it lacks are random. None if empty.
+        extents: of inputs that are indices, as for `filled`.
+
+    Raises:
+        ModelError: a given array does not fit.
+    """
+    samples = [random_inputs(declared, given, below=extents)] if given else []
+    for seed, part in enumerate((0.0, 0.5, 1.0)):
+        values = {one.name: int(one.low + part * (one.high - one.low)) for one in open_shapes.symbols.values()}
+        samples.append(random_inputs(declared, extents=values, below=extents, seed=seed))
+    named = []
+    for number, arrays in enumerate(samples):
+        values = open_shapes.extents({name: array.shape for name, array in arrays.items()}, {})
+        name = ", ".join(f"{name} = {value}" for name, value in values.items())
+        inputs = {row.name: arrays[row.name] for row in declared if row.name in arrays}
+        named.append(Sample(name or f"sample {number}", inputs))
+    return named
 
 
 def _generated(row: TensorRecord, kind: str, seed: int, extent: int | None) -> np.ndarray:

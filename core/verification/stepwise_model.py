@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..runtime.model_process import EmulatedRuns, IsolatedModel, Isolation, Stopped, Written
 
-__all__ = ["Inspected", "Unit", "runs_of"]
+__all__ = ["Inspected", "StepwiseModel", "Unit", "build_stepwise", "runs_of"]
 
 
 _UNTOUCHED = 0x5A
@@ -94,57 +94,52 @@ def runs_of(
     return artifact.isolated(isolation, arena, state)
 
 
-class Inspected:
-    """A model compiled with memory for every value of its own.
+def build_stepwise(loaded: LoadedModel, members: Members, *, reuse: bool = False) -> tuple[Build, Program]:
+    """Return the program of a model in which every value has memory, and how it was built.
 
     Args:
         loaded: the model.
         members: what it is built for.
+        reuse: give values the memory that they have in the artifact.
+    """
+    options = loaded.options
+    # Single steps are run of what is no block of rows.
+    rows = RowsAsked() if reuse else RowsAsked.of(members, options.max_ram, least=options.strips is not None)
+    build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
+    program = build.run(loaded.form)
+    assert isinstance(program, Program)
+    return build, program
+
+
+class StepwiseModel:
+    """A program compiled with memory for every value, of which single steps can be run.
+
+    Args:
+        program: the program.
+        members: what it is compiled for.
         isolation: the process that it runs in.
         reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
             crashes is known.
-        known: bounds of its inputs, by name, where they are better than those of their types.
 
     Attributes:
-        placement: what went where; None where the model was lowered already.
-        tolerated: what passes did that may change results, in order.
-        units: in the order in which they are computed.
-        inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
-        skipped: those that nothing can stand beside.
-        ranges: what is proven of the values of the model's ``main``.
-        extents: what the open extents of its module are in the run, by their symbols; a run is given inputs as the C
-            takes them.
-        overruns: what was written beside buffers, each once.
+        checks: of the results of its steps.
+        skipped: the calls without a reference.
+        overruns: bytes written beside buffers, each once.
         stops: the steps that crashed or hung, each once.
     """
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        members: Members,
-        isolation: Isolation,
-        *,
-        reuse: bool = False,
-        known: Mapping[str, Bounds] = MappingProxyType({}),
-    ) -> None:
-        options = loaded.options
-        # Single steps are run of what is no block of rows.
-        rows = RowsAsked() if reuse else RowsAsked.of(members, options.max_ram, least=options.strips is not None)
-        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
-        program = build.run(loaded.form)
-        assert isinstance(program, Program) and build.fused is not None
-        self.program, self.fused, self.placement = program, build.fused, build.placement
+    def __init__(self, program: Program, members: Members, isolation: Isolation, *, reuse: bool = False) -> None:
+        self.program, self._members = program, build.fused, build.placement
         self.tolerated = build.facts.tolerated
         self.buffers_of = build.facts.buffers_of
         self._members = members
-        self.memory = plan(self.program, reuse=reuse, guarded=True, engine=packing_engine)
-        artifact = make_artifact(self.program, self.memory, members, stepwise=True)
+        self.memory = plan(program, reuse=reuse, guarded=True, engine=packing_engine)
+        artifact = make_artifact(program, self.memory, members, stepwise=True)
         self._calls = artifact.record.calls
         self.is_native = artifact.is_native
-        self.runs = runs_of(artifact, isolation, self.program, self.memory.offsets)
-        self._buffers = {buffer.name: buffer for buffer in self.program.buffers}
-        self._finished = finish_positions(self.program)
-        self._steps_of = StepsOf(self.program)
+        self.runs = runs_of(artifact, isolation, program, self.memory.offsets)
+        self._buffers = {buffer.name: buffer for buffer in program.buffers}
+        self._finished = finish_positions(program)
         self._constants = self._constant_arrays()
         rewriters = " and ".join(f"pass {name}" for name in build.facts.rewriters)
         reason = f"{rewriters} put something else in its place"
@@ -154,56 +149,36 @@ class Inspected:
             found, skipped = self._units(function, buffers_of, reason)
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
-        self.extents: Mapping[str, int] = {}
-        self._cuts = cut_symbols(post_order(self.fused.main.body))
-        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
-        has_open = any(map(is_open, main.params))
-        self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
-        self._seen: dict[str, tuple[float, float]] = {}
-        self._bounds: dict[Unit, tuple[float, ...]] = {}
-        self._broken: set[Unit] = set()
-        self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
+        self.extents: Mapping[str, np.ndarray] = {}
         self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
+        self.checks = KernelChecks()
+        self.skipped: tuple[Skipped, ...] = ()
         self.stops: list[StepStop] = []
 
     @property
     def overruns(self) -> tuple[Overrun, ...]:
         return tuple(self._overruns.values())
 
-    # --- running ---------------------------------------------------------------------------------------------------
-
     def run(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> bool:
-        """Run the model, and say whether all of it ran. Where a step crashes or hangs, what it should have given stands
-        for what it gave, and the rest runs.
+        """Run the model, note a step that crashes or hangs, and return whether all of it ran.
 
         Args:
-            inputs: by name.
-            states: what they are before the run, by name.
-            sample: what is fed, for the user.
+            inputs: by name, as the C takes them.
+            states: their values before the run, by name.
+            sample: the name of the inputs.
         """
-        if not self._broken and not self._dead:
-            self._prepare(inputs, states)
-            stopped = self._noting(self.runs.run(), sample)
-            if stopped is None:
-                return True
-        if self._dead:
-            return False
         self._prepare(inputs, states)
-        for unit in self.units:
-            if unit not in self._broken:
-                self._noting(self.runs.run(unit.steps), sample)
-            if unit in self._broken:
-                self._put(unit.results, self._whole(unit, self._expected(unit, self.operands(unit))))
-        owned = {step for unit in self.units for step in unit.steps}
-        rest = [step for step in range(len(self.program.steps)) if step not in owned]
-        if rest:
-            self._noting(self.runs.run(rest), sample)
-        return False
+        return self._noting(self.runs.run(), sample) is None
 
-    def locate(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> None:
-        """Run the model, whatever its plan of memory, and note a step that crashes or hangs."""
-        self._prepare(inputs, states)
-        self._noting(self.runs.run(), sample)
+    def check(self, sample: str) -> None:
+        """Compare the results of the last run, of ``sample``, with their references."""
+
+    def drive(self) -> None:
+        """Run each kernel by itself, on operands at the ends of their ranges, and compare its results."""
+
+    def bounds(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Bound]:
+        """Return how far outputs or states of the artifact may differ from those of this model, by name."""
+        return {}
 
     def results(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The outputs and the new states of the last run, by name."""
@@ -221,7 +196,7 @@ class Inspected:
             self.runs.reset()
         for name, array in states.items():
             np.copyto(self.runs.states[name], array)
-        self._old_states = dict(states)
+        self._states = dict(states)
         if self.is_native:
             for buffer in self.program.role("intermediate"):
                 self._bytes(buffer.name)[:] = _UNTOUCHED  # what the run before left there is no result
@@ -234,11 +209,7 @@ class Inspected:
                 self._overruns.setdefault(key, self._overrun(row, sample))
             return None
         step = outcome.step
-        flying = [] if step is None else self._under_way(step)
-        units = [unit for unit in self.units if step in unit.steps or set(flying) & set(unit.steps)]
-        self._broken.update(units)
-        self._dead = self._dead or not units
-        place = self._place(step, flying)
+        place = self._place(step, [] if step is None else self._under_way(step))
         if all((stop.step, stop.kernel) != (step, place[0]) for stop in self.stops):
             self.stops.append(StepStop(step, *place, outcome.reason, sample))
         return outcome
@@ -280,11 +251,131 @@ class Inspected:
         text = f"{row.count} byte{'s' if row.count > 1 else ''} {beside}{far}"
         return Overrun(row.step, kernel, layers, target, text, sample)
 
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def _constant_arrays(self) -> dict[str, np.ndarray]:
+        import numpy as np
+
+        return {
+            buffer.name: np.frombuffer(buffer.data or b"", buffer.dtype).reshape(buffer.shape)
+            for buffer in self.program.role("constant")
+        }
+
+    def _bytes(self, name: str) -> np.ndarray:
+        """The bytes of a buffer."""
+        import numpy as np
+
+        return self._array(name).reshape(-1).view(np.uint8)
+
+    def _array(self, name: str) -> np.ndarray:
+        """A buffer's value; of a state the one before the run."""
+        buffer = self._buffers[name]
+        if buffer.role == "constant":
+            return self._constants[name]
+        tables = {"input": self.runs.inputs, "output": self.runs.outputs, "state": self._states}
+        if buffer.role in tables:
+            return tables[buffer.role][buffer.tensor or buffer.name]
+        offset = self.memory.offsets[name]
+        return self.runs.arena[offset : offset + buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
+
+    def _put(self, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        import numpy as np
+
+        for name, array in zip(names, arrays, strict=True):
+            buffer = self._buffers[name]
+            if buffer.role == "state":
+                held = buffer.tensor or buffer.name
+                self._states[held] = array.reshape(buffer.shape)
+                np.copyto(self.runs.states[held], array.reshape(buffer.shape))
+            else:
+                np.copyto(self._array(name), array.reshape(buffer.shape))
+
+
+class Inspected(StepwiseModel):
+    """A model, whose kernels and regions are compared with the references of their ops.
+
+    Args:
+        loaded: the model.
+        members: what it is built for.
+        isolation: the process that it runs in.
+        known: bounds of its inputs, by name, where they are better than those of their types.
+
+    Attributes:
+        placement: what went where; None where the model was lowered already.
+        tolerated: what passes did that may change results, in order.
+        units: in the order in which they are computed.
+        inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
+        ranges: what is proven of the values of the model's ``main``.
+        extents: what the open extents of its module are in the run, by their symbols; a run is given inputs as the C
+            takes them.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        members: Members,
+        isolation: Isolation,
+        *,
+        known: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:
+        build, program = build_stepwise(loaded, members)
+        assert build.fused is not None
+        super().__init__(program, members, isolation)
+        self.fused, self.placement = build.fused, build.placement
+        self.tolerated = build.tolerated
+        self.buffers_of = build.buffers_of
+        self._steps_of = StepsOf(self.program)
+        rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
+        reason = f"{rewriters} put something else in its place"
+        self.units, self.skipped = self._units(self.fused.main, build.buffers_of, reason)
+        self.inner: tuple[Unit, ...] = ()
+        for function, buffers_of in build.sites if self.is_native else ():
+            found, skipped = self._units(function, buffers_of, reason)
+            self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
+        main = self.fused.main
+        self.extents: Mapping[str, int] = {}
+        self._cuts = cut_symbols(post_order(self.fused.main.body))
+        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
+        has_open = any(map(is_open, main.params))
+        self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._bounds: dict[Unit, tuple[float, ...]] = {}
+        self._broken: set[Unit] = set()
+        self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> bool:
+        """As `StepwiseModel.run`. After a step that crashes or hangs the others run: the references of its unit replace
+        its results."""
+        if not self._broken and not self._dead and super().run(inputs, states, sample):
+            return True
+        if self._dead:
+            return False
+        self._prepare(inputs, states)
+        for unit in self.units:
+            if unit not in self._broken:
+                self._noting(self.runs.run(unit.steps), sample)
+            if unit in self._broken:
+                self._put(unit.results, self._whole(unit, self._expected(unit, self.operands(unit))))
+        owned = {step for unit in self.units for step in unit.steps}
+        rest = [step for step in range(len(self.program.steps)) if step not in owned]
+        if rest:
+            self._noting(self.runs.run(rest), sample)
+        return False
+
+    def _noting(self, outcome: Stopped | list[Written], sample: str) -> Stopped | None:
+        stopped = super()._noting(outcome, sample)
+        if stopped is not None:
+            steps = {stopped.step, *([] if stopped.step is None else self._under_way(stopped.step))}
+            units = [unit for unit in self.units if steps & set(unit.steps)]
+            self._broken.update(units)
+            self._dead = self._dead or not units
+        return stopped
+
     # --- comparing -------------------------------------------------------------------------------------------------
 
-    def check(self, checks: KernelChecks, sample: str) -> None:
-        """Add to ``checks`` all results of kernels and regions in the last run, which was fed ``sample``, beside their
-        references."""
+    def check(self, sample: str) -> None:
         import numpy as np
 
         if self._dead:
@@ -298,15 +389,15 @@ class Inspected:
                     low, high = self._seen.get(buffers[0], (finite.min().item(), finite.max().item()))
                     self._seen[buffers[0]] = min(low, finite.min().item()), max(high, finite.max().item())
             if unit not in self._broken:
-                self._compare(unit, inputs, checks, sample)
+                self._compare(unit, inputs, sample)
         for unit in self.inner:
             if not all((self._bytes(name) == _UNTOUCHED).all() for name in unit.results):  # it was run
-                self._compare(unit, self.operands(unit), checks, sample)
-        self._check_copies(checks, sample)
+                self._compare(unit, self.operands(unit), sample)
+        self._check_copies(sample)
 
-    def drive(self, checks: KernelChecks) -> None:
-        """Run each kernel and region by itself, on operands at the ends of their ranges: of integers what is proven
-        for every input of the model, of floats and of indices what samples had."""
+    def drive(self) -> None:
+        """As `StepwiseModel.drive`: integers reach what is proven for every input of the model, floats and indices the
+        ends of what samples had."""
         import numpy as np
 
         from .operand_ranges import directed
@@ -332,7 +423,7 @@ class Inspected:
                 inputs = tuple(np.array(array) for array in self.operands(unit))
                 sample = f"operands: {kind}"
                 if self._noting(self.runs.run(unit.steps), sample) is None:
-                    self._compare(unit, inputs, checks, sample, driven=True)
+                    self._compare(unit, inputs, sample, driven=True)
 
     def operands(self, unit: Unit) -> tuple[np.ndarray, ...]:
         """What a unit was given."""
@@ -351,9 +442,7 @@ class Inspected:
         assert buffers is not None
         return self._cut(self._array(buffers[0]), expr.tensor)
 
-    def _compare(
-        self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str, *, driven: bool = False
-    ) -> None:
+    def _compare(self, unit: Unit, inputs: tuple[np.ndarray, ...], sample: str, *, driven: bool = False) -> None:
         """Add the results of a unit that was given ``inputs``, beside what they should be."""
         given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
@@ -371,7 +460,7 @@ class Inspected:
                     sides = Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
                 return KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
 
-            checks.add(unit.results[number], got, expected, bounds[number], check, driven=driven)
+            self.checks.add(unit.results[number], got, expected, bounds[number], check, driven=driven)
 
     def _relative(self, unit: Unit) -> tuple[float, ...]:
         """How far each result of a unit may be off by rounding, relative to its range."""
@@ -414,7 +503,7 @@ class Inspected:
             made.append(whole)
         return made
 
-    def _check_copies(self, checks: KernelChecks, sample: str) -> None:
+    def _check_copies(self, sample: str) -> None:
         """Add the outputs for which no op stands: copies of what is an input, a constant or another output."""
         main = self.fused.main
         signature = self.fused.signature or Signature.from_function(main)
@@ -438,7 +527,7 @@ class Inspected:
                     sides = None if difference.ok else Sides((), got.copy(), expected.copy())
                     return KernelCheck(step.function, None, step.layers, difference, sides, sample)
 
-                checks.add(f"copy {output.name}", got, expected, Bound(), check)
+                self.checks.add(f"copy {output.name}", got, expected, Bound(), check)
 
     def _ends(self, expr: Expr, buffer: str) -> tuple[float, float] | None:
         """The lowest and the highest value that an operand is given; None where nobody knows."""
@@ -446,45 +535,6 @@ class Inspected:
         if isinstance(bounds, Bounds):
             return bounds.low, bounds.high
         return self._seen.get(buffer)
-
-    # --- memory ----------------------------------------------------------------------------------------------------
-
-    def _constant_arrays(self) -> dict[str, np.ndarray]:
-        import numpy as np
-
-        return {
-            buffer.name: np.frombuffer(buffer.data or b"", buffer.dtype).reshape(buffer.shape)
-            for buffer in self.program.role("constant")
-        }
-
-    def _bytes(self, name: str) -> np.ndarray:
-        """The bytes of a buffer."""
-        import numpy as np
-
-        return self._array(name).reshape(-1).view(np.uint8)
-
-    def _array(self, name: str) -> np.ndarray:
-        """A buffer's value; of a state the one before the run."""
-        buffer = self._buffers[name]
-        if buffer.role == "constant":
-            return self._constants[name]
-        tables = {"input": self.runs.inputs, "output": self.runs.outputs, "state": self._old_states}
-        if buffer.role in tables:
-            return tables[buffer.role][buffer.tensor or buffer.name]
-        offset = self.memory.offsets[name]
-        return self.runs.arena[offset : offset + buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
-
-    def _put(self, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
-        import numpy as np
-
-        for name, array in zip(names, arrays, strict=True):
-            buffer = self._buffers[name]
-            if buffer.role == "state":
-                held = buffer.tensor or buffer.name
-                self._old_states[held] = array.reshape(buffer.shape)
-                np.copyto(self.runs.states[held], array.reshape(buffer.shape))
-            else:
-                np.copyto(self._array(name), array.reshape(buffer.shape))
 
     # --- units -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests._support.small_models import NET, Uma
@@ -12,7 +12,9 @@ from tests._support.small_models import NET, Uma
 from uma.codegen import kernel
 from uma.codegen.expressions import Printer
 from uma.errors import UsageError
+from uma.program import Program
 from uma.verification import lowered
+from uma.verification.models import verify
 
 STREAM = """\
 signature(inputs=[tensor('x'), tensor('before')], outputs=[tensor('y'), tensor('after')])
@@ -42,7 +44,7 @@ def test_what_is_right(uma: Uma, stage: str) -> None:
     assert record["equal"] is True and record["skipped"] == []
     assert {row["compared"] for row in record["kernels"]} == {2}
     assert [row["layers"] for row in record["kernels"]][-1] == ["head/softmax"]
-    assert {row["against"] for row in record["outputs"]} == {"inspected"}
+    assert {row["against"] for row in record["outputs"]} == {"inspected", "first run"}
 
 
 def test_c_that_is_not_what_the_loops_mean(uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +72,9 @@ def test_another_runtime_does_not_run_it(uma: Uma) -> None:
 
 def test_an_emulator_does_not_run_single_steps() -> None:
     elsewhere: Any = SimpleNamespace(is_native=False)
-    nothing: Any = None
+    program, nothing = Program.__new__(Program), cast("Any", None)
     with pytest.raises(UsageError, match="a form that was lowered already is compared on this machine only"):
-        lowered.verify_lowered(nothing, elsewhere, nothing, [], nothing, print)
+        verify(cast("Any", SimpleNamespace(form=program)), elsewhere, nothing, {})
 
 
 def test_states(uma: Uma, tmp_path: Path) -> None:
@@ -84,4 +86,5 @@ def test_states(uma: Uma, tmp_path: Path) -> None:
     done = uma("verify", "texts/9-sequence.py", "--target", "c -opt=1", "--samples", 3, "--json")
     assert done.code == 0, done.err
     assert {row["compared"] for row in done.json["kernels"]} == {3}
-    assert [row["name"] for row in done.json["outputs"] if row["role"] == "state"] == ["before"]
+    states = [(row["name"], row["against"]) for row in done.json["outputs"] if row["role"] == "state"]
+    assert states == [("before", "inspected"), ("before", "first run")]
