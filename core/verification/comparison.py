@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
@@ -18,12 +19,33 @@ if TYPE_CHECKING:
     from ..runtime.model_process import Isolation, Stopped
     from .reference_runtimes import Oracle
 
-__all__ = ["Arrays", "Comparison", "copy_arrays"]
+__all__ = ["Arrays", "Comparison", "Run", "copy_arrays"]
 
 Arrays = Mapping[str, "np.ndarray"]
 """Arrays by the names of inputs, outputs or states."""
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of the artifact.
+
+    Args:
+        sample: the inputs as a caller passes them.
+        frame: the number of the run.
+        inputs: the inputs as the C takes them.
+        before, after: the states before and after it.
+        outputs: its outputs as a caller receives them.
+    """
+
+    sample: Sample
+    frame: int
+    inputs: Arrays
+    before: Arrays
+    outputs: Arrays
+    after: Arrays
+
+
+@dataclass(eq=False)
 class Comparison:
     """A verification in progress.
 
@@ -34,47 +56,45 @@ class Comparison:
         isolation: the process that everything runs in.
         tell: receives the name of each part of the work that begins.
         model: the model of which single steps can be run.
+        oracle: another runtime, and its name.
     """
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        artifact: Artifact,
-        members: Members,
-        isolation: Isolation,
-        tell: Callable[[str], None],
-        model: StepwiseModel,
-    ) -> None:
-        self.loaded, self.members, self.isolation, self.tell, self.model = loaded, members, isolation, tell, model
-        self.runs = runs_of(artifact, isolation)
+    loaded: LoadedModel
+    artifact: Artifact
+    members: Members
+    isolation: Isolation
+    tell: Callable[[str], None]
+    model: StepwiseModel
+    oracle: tuple[str, Oracle] | None
+
+    def __post_init__(self) -> None:
+        self.runs = runs_of(self.artifact, self.isolation)
         self.outputs, self.score = OutputChecks(), Score()
         self.stops: list[StepStop] = []
 
-    def run(self, samples: Sequence[Sample], oracle: tuple[str, Oracle] | None) -> Verification:
+    def run(self, samples: Sequence[Sample]) -> Verification:
         """Run all samples, then the first one again, then each kernel by itself.
 
         Args:
             samples: inputs; of a model with states the frames of one stream.
-            oracle: another runtime, and its name.
         """
         self._note_stop(self.runs.reset(), "the start")
         initial = copy_arrays(self.runs.states)
         first: Arrays = {}
-        for number, sample in enumerate(samples):
-            self.tell(f"{sample.name}, {number + 1} of {len(samples)}")
+        for frame, sample in enumerate(samples):
+            self.tell(f"{sample.name}, {frame + 1} of {len(samples)}")
             inputs, before = self.widen(sample), copy_arrays(self.runs.states)
             is_complete = self.model.run(inputs, before, sample.name)
             self.model.check(sample.name)
             if is_complete:
                 self.check_regions(sample.name)
             outputs = self._run_whole(inputs, sample.name) if is_complete else None
-            if outputs is None:
-                if not initial:
-                    continue
+            if outputs is not None:
+                self.check_outputs(Run(sample, frame, inputs, before, outputs, copy_arrays(self.runs.states)))
+                self.score.add(sample, outputs)
+                first = first or outputs
+            elif initial:
                 break  # the states that the next frame begins with are unknown
-            self.check_outputs(sample, number, inputs, before, outputs, oracle)
-            self.score.add(sample, outputs)
-            first = first or outputs
         if first and not self.stops and not self.model.stops:
             self._repeat(samples[0], len(samples), initial, first)
         self.drive()
@@ -89,40 +109,17 @@ class Comparison:
         return outputs
 
     def check_regions(self, sample: str) -> None:
-        """Compare what only a run without stops shows."""
+        """Compare parts of kernels after a run without stops."""
 
-    def check_outputs(
-        self,
-        sample: Sample,
-        frame: int,
-        inputs: Arrays,
-        before: Arrays,
-        outputs: Arrays,
-        oracle: tuple[str, Oracle] | None,
-    ) -> None:
-        """Compare outputs and new states of the artifact.
+    def check_outputs(self, run: Run) -> None:
+        """Compare outputs and new states of the artifact."""
+        self.check_stepwise(run, self.model.bounds(run.outputs), self.model.bounds(run.after))
 
-        Args:
-            sample, inputs: what was run; the inputs as `widen` returned them.
-            frame: its number.
-            before: the states before the run.
-            outputs: of the artifact.
-            oracle: as for `run`.
-        """
-        self.check_stepwise(inputs, outputs, self.model.bounds(outputs), self.model.bounds(self.runs.states), frame)
-
-    def check_stepwise(
-        self,
-        inputs: Arrays,
-        outputs: Arrays,
-        bounds: Mapping[str, Bound],
-        state_bounds: Mapping[str, Bound],
-        frame: int,
-    ) -> None:
+    def check_stepwise(self, run: Run, bounds: Mapping[str, Bound], state_bounds: Mapping[str, Bound]) -> None:
         """Compare outputs and new states with those of the steps."""
         results, states = self.model.results()
-        self.outputs.add(outputs, self.narrow(results, inputs), "inspected", bounds, frame=frame)
-        self.outputs.add(copy_arrays(self.runs.states), states, "inspected", state_bounds, "state", frame)
+        self.outputs.add(run.outputs, self.narrow(results, run.inputs), "inspected", bounds, frame=run.frame)
+        self.outputs.add(run.after, states, "inspected", state_bounds, "state", run.frame)
 
     def drive(self) -> None:
         """Run kernels by themselves."""

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
@@ -48,7 +48,7 @@ from ..relay.dimension_binding import with_extents
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.transform.float_requantisation import check_forms
-from .comparison import Arrays, Comparison, copy_arrays
+from .comparison import Arrays, Comparison, Run
 from .exact_outputs import ExactCheck, compare_exactly, exact_outputs
 from .isolated_matches import Parts
 from .lowered import InterpretedModel
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
     from ..partition import Placement
     from ..pipeline.passes import Tolerated
-    from ..runtime.model_process import Isolation
     from ..runtime.open_shapes import OpenShapes
     from ..runtime.tensors import TensorInfo
 
@@ -123,13 +122,10 @@ def verify(
     samples = _checked(inputs, artifact, open_shapes)
     tell("compile without reuse of memory")
     with Isolation(STEP_LIMIT_S if step_limit_s is None else step_limit_s) as isolation:
-        comparison: Comparison
+        build = loaded, artifact, members, isolation, tell
         if is_lowered:
-            model = InterpretedModel(loaded, members, isolation)
-            comparison = Comparison(loaded, artifact, members, isolation, tell, model)
-        else:
-            comparison = _ReferenceComparison(loaded, artifact, members, isolation, tell, open_shapes)
-        return comparison.run(samples, peer)
+            return Comparison(*build, InterpretedModel(loaded, members, isolation), peer).run(samples)
+        return _ReferenceComparison(*build, Inspected(loaded, members, isolation), peer, open_shapes).run(samples)
 
 
 def _declared_inputs(artifact: Artifact) -> list[TensorInfo]:
@@ -158,28 +154,24 @@ def _checked(
     return samples
 
 
+@dataclass(eq=False)
 class _ReferenceComparison(Comparison):
-    """A verification against the references of the model's ops."""
+    """A verification against the references of the model's ops.
+
+    Args:
+        open_shapes: the model's dynamic dimensions; None if all are fixed.
+    """
 
     model: Inspected
+    open_shapes: OpenShapes | None
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        artifact: Artifact,
-        members: Members,
-        isolation: Isolation,
-        tell: Callable[[str], None],
-        open_shapes: OpenShapes | None,
-    ) -> None:
-        assert isinstance(loaded.form, IRModule)
-        self.form, self.open_shapes, self.declared = loaded.form, open_shapes, _declared_inputs(artifact)
-        self.signature = self.form.signature or Signature.from_function(self.form.main)
-        model = Inspected(loaded, members, isolation)
-        super().__init__(loaded, artifact, members, isolation, tell, model)
-        if any(unit.label == member.label for unit in model.units for member in members.accelerators):
-            tell("compile the matches of merged regions by themselves")
-        self.parts = Parts(model, members, isolation) if open_shapes is None else None
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert isinstance(self.loaded.form, IRModule)
+        model, self.form = self.model, self.loaded.form
+        if any(unit.label == member.label for unit in model.units for member in self.members.accelerators):
+            self.tell("compile the matches of merged regions by themselves")
+        self.parts = Parts(model, self.members, self.isolation) if self.open_shapes is None else None
         self.drifts, self.consented, self.tolerated = Drifts(), ConsentChecks(model), ToleranceChecks(model.tolerated)
         self._fixed: dict[tuple[int, ...], IRModule] = {}
         self._relative: dict[int, tuple[float, ...]] = {}
@@ -190,7 +182,7 @@ class _ReferenceComparison(Comparison):
             return sample.inputs
         from ..runtime.tensors import checked_inputs
 
-        inputs = checked_inputs(sample.inputs, self.declared, self.loaded.name, self.open_shapes)
+        inputs = checked_inputs(sample.inputs, _declared_inputs(self.artifact), self.artifact.name, self.open_shapes)
         self.model.extents = {symbol.name: int(inputs[name][0]) for name, symbol in self.open_shapes.symbols.items()}
         return inputs
 
@@ -202,25 +194,17 @@ class _ReferenceComparison(Comparison):
             self.parts.check(sample)
             self.consented.check(sample)
 
-    def check_outputs(
-        self,
-        sample: Sample,
-        frame: int,
-        inputs: Arrays,
-        before: Arrays,
-        outputs: Arrays,
-        oracle: tuple[str, Oracle] | None,
-    ) -> None:
-        after = copy_arrays(self.runs.states)
-        arrays = {**inputs, **sample.inputs}
-        references = self._references(self._bind(self.form), [arrays[name] for name in inputs], before)
-        bounds, state_bounds = references.bounds(outputs)
-        self.check_stepwise(inputs, outputs, bounds, state_bounds, frame)
-        said = self._check_meaning(references, before, outputs, after, frame, sample.name)
-        if oracle is not None:
-            theirs = dict(zip(outputs, oracle[1](list(sample.inputs.values())), strict=True))
+    def check_outputs(self, run: Run) -> None:
+        arrays = {**run.inputs, **run.sample.inputs}
+        references = self._references(self._bind(self.form), [arrays[name] for name in run.inputs], run.before)
+        bounds, state_bounds = references.bounds(run.outputs)
+        self.check_stepwise(run, bounds, state_bounds)
+        said = self._check_meaning(references, run)
+        if self.oracle is not None:
+            against, oracle = self.oracle
+            theirs = dict(zip(run.outputs, oracle(list(run.sample.inputs.values())), strict=True))
             exact = self._exact(references.given, said, theirs)
-            self.outputs.add(said, theirs, oracle[0], bounds, frame=frame, exact=exact)
+            self.outputs.add(said, theirs, against, bounds, frame=run.frame, exact=exact)
 
     def drive(self) -> None:
         if self.parts is not None:
@@ -278,44 +262,39 @@ class _ReferenceComparison(Comparison):
     def _references(self, form: IRModule, inputs: Sequence[np.ndarray], states: Arrays) -> _References:
         if id(form) not in self._relative:
             self._relative[id(form)] = relative_bounds(form)
-        signature = self.signature if self.open_shapes is not None else form.signature
+        signature = (self.form if self.open_shapes is not None else form).signature
         signature = signature or Signature.from_function(form.main)
         return _References(form, signature, inputs, states, self._relative[id(form)])
 
-    def _check_meaning(
-        self,
-        said: _References,
-        before: Arrays,
-        got: Arrays,
-        after: Arrays,
-        frame: int,
-        sample: str,
-    ) -> Arrays:
-        """Compare outputs and new states with the references of the model; gives the outputs that another runtime
-        should give: the artifact's, unless something in it is rounded otherwise by consent."""
-        placement = self.model.placement
+    def _check_meaning(self, said: _References, run: Run) -> Arrays:
+        """Compare outputs and new states with the references of the model.
+
+        Return the outputs that another runtime should have: the artifact's, unless something in it is rounded
+        otherwise by opt-in.
+        """
+        placement, outputs, states = self.model.placement, run.outputs, run.after
         if self.open_shapes is not None or placement is None or not (self.consented.all or self.tolerated.all):
-            said.check(self.outputs, got, after, frame)
-            return got
+            said.check(self.outputs, outputs, states, run.frame)
+            return outputs
         known = {id(self.form): said}
 
         def references(form: IRModule) -> _References:
             if id(form) not in known:
-                known[id(form)] = self._references(form, said.inputs, before)
+                known[id(form)] = self._references(form, said.inputs, run.before)
             return known[id(form)]
 
         equals, last = _unchanged(self.form, placement, self.model.tolerated)
-        references(last).check(self.outputs, got, after, frame, "consented")
+        references(last).check(self.outputs, outputs, states, run.frame, "consented")
         for earlier, later in equals:
-            references(earlier).check(self.outputs, *references(later).named(got, after), frame, "canonical")
-        self.tolerated.check(said.given, sample)
-        outputs, states = said.named(got, after)
-        self.drifts.add("output", got, outputs)
-        self.drifts.add("state", after, states)
-        if not before:
-            return outputs
+            references(earlier).check(self.outputs, *references(later).named(outputs, states), run.frame, "canonical")
+        self.tolerated.check(said.given, run.sample.name)
+        expected, expected_states = said.named(outputs, states)
+        self.drifts.add("output", outputs, expected)
+        self.drifts.add("state", states, expected_states)
+        if not run.before:
+            return expected
         # Another runtime keeps its own states: those of a model in which nothing was rounded otherwise.
-        own = self._references(self.form, said.inputs, self._own_states or before).named(got, after)
+        own = self._references(self.form, said.inputs, self._own_states or run.before).named(outputs, states)
         self._own_states = dict(own[1])
         return own[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,11 @@ class Unit:
     results: tuple[str, ...]
     steps: tuple[int, ...]
     buffers_of: BuffersOf
+
+    @cached_property
+    def relative_bounds(self) -> tuple[float, ...]:
+        """How far each result may be off by rounding, relative to its range."""
+        return relative_bounds(self.function)
 
 
 def runs_of(
@@ -149,7 +155,7 @@ class StepwiseModel:
             found, skipped = self._units(function, buffers_of, reason)
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
-        self.extents: Mapping[str, np.ndarray] = {}
+        self.extents: dict[str, np.ndarray] = {}
         self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
         self.checks = KernelChecks()
         self.skipped: tuple[Skipped, ...] = ()
@@ -240,6 +246,7 @@ class StepwiseModel:
                     self._buffers[name].tensor or name: param.role for param, name in arguments(self.program, step)
                 }
                 roles |= {name: param.role for param, name in arguments(self.program, step)}
+        between = f"between {row.below or 'nothing'} and {row.above or 'nothing'}"
         if row.below in roles and (row.above not in roles or row.behind <= row.before):
             beside = f"behind its {roles[row.below]}"
             far = f", {row.behind} bytes from its end" if row.behind else ""
@@ -247,8 +254,8 @@ class StepwiseModel:
             beside = f"before its {roles[row.above]}"
             far = f", up to {row.before} bytes from its beginning" if row.before else ""
         else:
-            beside, far = f"between {row.below or 'nothing'} and {row.above or 'nothing'}, neither of which is its", ""
-        text = f"{row.count} byte{'s' if row.count > 1 else ''} {beside}{far}"
+            beside, far, between = between, "", "neither of which is its"
+        text = f"{row.count} byte{'s' if row.count > 1 else ''} {beside}{far} ({between})"
         return Overrun(row.step, kernel, layers, target, text, sample)
 
     # --- memory ----------------------------------------------------------------------------------------------------
@@ -339,7 +346,6 @@ class Inspected(StepwiseModel):
         has_open = any(map(is_open, main.params))
         self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
         self._seen: dict[str, tuple[float, float]] = {}
-        self._bounds: dict[Unit, tuple[float, ...]] = {}
         self._broken: set[Unit] = set()
         self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
 
@@ -448,7 +454,7 @@ class Inspected(StepwiseModel):
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
         computed = self._computed()
         results = evaluate(function, given, computed)
-        bounds = rounding_bounds(self._relative(unit), function, given, results, computed)
+        bounds = rounding_bounds(unit.relative_bounds, function, given, results, computed)
         for number, expected in enumerate(results):
             got = self._array(unit.results[number])
             got = self._cut(got, types[number]) if types[number].is_open else got
@@ -461,12 +467,6 @@ class Inspected(StepwiseModel):
                 return KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
 
             self.checks.add(unit.results[number], got, expected, bounds[number], check, driven=driven)
-
-    def _relative(self, unit: Unit) -> tuple[float, ...]:
-        """How far each result of a unit may be off by rounding, relative to its range."""
-        if unit not in self._bounds:
-            self._bounds[unit] = relative_bounds(unit.function)
-        return self._bounds[unit]
 
     def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         names = (param.name for param in unit.function.params)
