@@ -203,7 +203,7 @@ class _ReferenceComparison(Comparison):
         if self.oracle is not None:
             against, oracle = self.oracle
             theirs = dict(zip(run.outputs, oracle(list(run.sample.inputs.values())), strict=True))
-            exact = self._exact(references.given, said, theirs)
+            exact = self._exact(references.arrays, said, theirs)
             self.outputs.add(said, theirs, against, bounds, frame=run.frame, exact=exact)
 
     def drive(self) -> None:
@@ -237,24 +237,24 @@ class _ReferenceComparison(Comparison):
             self._fixed[key] = with_extents(form, self.model.extents)
         return self._fixed[key]
 
-    def _exact(self, given: Arrays, said: Arrays, theirs: Arrays) -> Callable[[str, float], ExactCheck | None] | None:
+    def _exact(self, values: Arrays, said: Arrays, theirs: Arrays) -> Callable[[str, float], ExactCheck | None] | None:
         """Gives whose value is exact in an output that differs, where the model has floats between quantisations.
 
         Args:
-            given: the inputs and states of the run, by the names of the parameters.
+            values: the inputs and states of the run, by the names of the parameters.
             said, theirs: the outputs here and in another runtime.
         """
         literal = self.loaded.literal
         if literal is None or self.open_shapes is not None:
             return None
         signature = literal.signature or Signature.from_function(literal.main)
-        results = functools.cache(lambda: exact_outputs(literal, given))
+        results = functools.cache(lambda: exact_outputs(literal, values))
 
         def exact(name: str, tolerance: float) -> ExactCheck | None:
-            known = results()
-            if known is None:
+            exact_results = results()
+            if exact_results is None:
                 return None
-            outputs = dict(zip(said, signature.of_outputs(known), strict=True))
+            outputs = dict(zip(said, signature.of_outputs(exact_results), strict=True))
             return compare_exactly(said[name], theirs[name], outputs[name], tolerance)
 
         return exact
@@ -276,27 +276,27 @@ class _ReferenceComparison(Comparison):
         if self.open_shapes is not None or placement is None or not (self.consented.all or self.tolerated.all):
             said.check(self.outputs, outputs, states, run.frame)
             return outputs
-        known = {id(self.form): said}
+        by_form = {id(self.form): said}
 
         def references(form: IRModule) -> _References:
-            if id(form) not in known:
-                known[id(form)] = self._references(form, said.inputs, run.before)
-            return known[id(form)]
+            if id(form) not in by_form:
+                by_form[id(form)] = self._references(form, said.inputs, run.before)
+            return by_form[id(form)]
 
         equals, last = _unchanged(self.form, placement, self.model.tolerated)
         references(last).check(self.outputs, outputs, states, run.frame, "consented")
         for earlier, later in equals:
             references(earlier).check(self.outputs, *references(later).named(outputs, states), run.frame, "canonical")
-        self.tolerated.check(said.given, run.sample.name)
+        self.tolerated.check(said.arrays, run.sample.name)
         expected, expected_states = said.named(outputs, states)
         self.drifts.add("output", outputs, expected)
         self.drifts.add("state", states, expected_states)
         if not run.before:
             return expected
         # Another runtime keeps its own states: those of a model in which nothing was rounded otherwise.
-        own = self._references(self.form, said.inputs, self._own_states or run.before).named(outputs, states)
-        self._own_states = dict(own[1])
-        return own[0]
+        unrounded = self._references(self.form, said.inputs, self._own_states or run.before).named(outputs, states)
+        self._own_states = dict(unrounded[1])
+        return unrounded[0]
 
 
 def _unchanged(
@@ -344,10 +344,10 @@ class _References:
         self._signature = signature
         params = self._signature.of_inputs(main.params)
         self.inputs = inputs
-        self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}
-        self.given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
-        self._results = evaluate(form, self.given)
-        self._bounds = rounding_bounds(relative, form, self.given, self._results)
+        self.arrays = {param.name: array for param, array in zip(params, inputs, strict=True)}
+        self.arrays |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
+        self._results = evaluate(form, self.arrays)
+        self._bounds = rounding_bounds(relative, form, self.arrays, self._results)
 
     def named(
         self, outputs: Iterable[str], states: Iterable[str]

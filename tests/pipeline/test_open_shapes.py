@@ -278,6 +278,7 @@ def test_verification_compares_layers_and_outputs_at_several_extents() -> None:
     assert found.samples == ("tokens = 5", "tokens = 1", "tokens = 3", "tokens = 6")
     assert not found.skipped and len(found.kernels) > 10
     assert {kernel.compared for kernel in found.kernels} == {4}
+    assert {check.against for check in found.outputs} == {"inspected", "references", "first run"}
 
 
 @pytest.mark.parametrize("wrong", ["tanh", pytest.param("sigmoid", marks=pytest.mark.soak)])
