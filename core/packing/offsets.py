@@ -19,6 +19,7 @@ from .problem import (
     Overlaps,
     Problem,
     Search,
+    live_blocks,
     lower_bound,
     near_lists,
     pairs_of,
@@ -191,9 +192,6 @@ class Packer:
         self.budget.work -= work
         return offsets
 
-    def _by_start(self) -> list[int]:
-        return sorted(range(len(self.blocks)), key=lambda i: (self.blocks[i].start, i))
-
     def _count_pairs(self) -> int:
         starts = sorted(block.start for block in self.blocks)
         ends = sorted(block.end for block in self.blocks)
@@ -218,12 +216,8 @@ class Packer:
         """For each block, the bytes live at the worst step of its life, as far as steps at which blocks start tell."""
         blocks = self.blocks
         pressure = [0] * len(blocks)
-        live: list[int] = []
-        for i in self._by_start():
-            start = blocks[i].start
-            live = [other for other in live if blocks[other].end >= start]
-            live.append(i)
-            total = sum(blocks[other].size for other in live)
-            for other in live:
+        for i, live in live_blocks(blocks):
+            total = blocks[i].size + sum(blocks[other].size for other in live)
+            for other in (i, *live):
                 pressure[other] = max(pressure[other], total)
         return pressure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -20,6 +20,7 @@ __all__ = [
     "Problem",
     "Search",
     "distance_apart",
+    "live_blocks",
     "lower_bound",
     "near_lists",
     "pairs_of",
@@ -174,17 +175,22 @@ def pairs_of(blocks: Sequence[Block], overlaps: Overlaps) -> Pairs:
     return pairs
 
 
+def live_blocks(blocks: Sequence[Block]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each block, in the order of their starts, with the earlier ones that are live when it starts."""
+    live: list[int] = []
+    for i in sorted(range(len(blocks)), key=lambda i: (blocks[i].start, i)):
+        live = [other for other in live if blocks[other].end >= blocks[i].start]
+        yield i, live
+        live.append(i)
+
+
 def near_lists(blocks: Sequence[Block], pairs: Pairs) -> list[list[int]]:
     """For each block those that live with it and must be apart from it."""
     near: list[list[int]] = [[] for _ in blocks]
-    live: list[int] = []
-    for i in sorted(range(len(blocks)), key=lambda i: (blocks[i].start, i)):
-        start = blocks[i].start
-        live = [other for other in live if blocks[other].end >= start]
+    for i, live in live_blocks(blocks):
         for other in live:
             near[other].append(i)
         near[i].extend(live)
-        live.append(i)
     for i, block_pairs in enumerate(pairs):
         if block_pairs:
             excepted = {other for other, _, _ in block_pairs}
