@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests._support.small_models import NET, Uma
@@ -71,10 +71,11 @@ def test_another_runtime_does_not_run_it(uma: Uma) -> None:
 
 
 def test_an_emulator_does_not_run_single_steps() -> None:
-    elsewhere: Any = SimpleNamespace(is_native=False)
-    program, nothing = Program.__new__(Program), cast("Any", None)
+    artifact: Any = SimpleNamespace(is_native=False)
+    loaded: Any = SimpleNamespace(form=Program.__new__(Program))
+    members: Any = None
     with pytest.raises(UsageError, match="a form that was lowered already is compared on this machine only"):
-        verify(cast("Any", SimpleNamespace(form=program)), elsewhere, nothing, {})
+        verify(loaded, artifact, members, {})
 
 
 def test_states(uma: Uma, tmp_path: Path) -> None:
