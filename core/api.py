@@ -37,7 +37,6 @@ from .targets.kind import COMPOSITE
 from .targets.parsing import COMPOSITE_KIND
 from .targets.project import project_targets
 from .tuning import build_best, with_costs
-from .verification.dynamic import verify_open
 from .verification.index_inputs import index_extents
 from .verification.models import verify as compare
 from .verification.reference_runtimes import ORACLES, kept_states

@@ -135,10 +135,7 @@ class StepwiseModel:
     """
 
     def __init__(self, program: Program, members: Members, isolation: Isolation, *, reuse: bool = False) -> None:
-        self.program, self._members = program, build.fused, build.placement
-        self.tolerated = build.facts.tolerated
-        self.buffers_of = build.facts.buffers_of
-        self._members = members
+        self.program, self._members = program, members
         self.memory = plan(program, reuse=reuse, guarded=True, engine=packing_engine)
         artifact = make_artifact(program, self.memory, members, stepwise=True)
         self._calls = artifact.record.calls
@@ -147,15 +144,7 @@ class StepwiseModel:
         self._buffers = {buffer.name: buffer for buffer in program.buffers}
         self._finished = finish_positions(program)
         self._constants = self._constant_arrays()
-        rewriters = " and ".join(f"pass {name}" for name in build.facts.rewriters)
-        reason = f"{rewriters} put something else in its place"
-        self.units, self.skipped = self._units(self.fused.main, build.facts.buffers_of, reason)
-        self.inner: tuple[Unit, ...] = ()
-        for function, buffers_of in build.facts.sites if artifact.is_native else ():
-            found, skipped = self._units(function, buffers_of, reason)
-            self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
-        main = self.fused.main
-        self.extents: dict[str, np.ndarray] = {}
+        self._states: dict[str, np.ndarray] = {}
         self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
         self.checks = KernelChecks()
         self.skipped: tuple[Skipped, ...] = ()
@@ -329,14 +318,14 @@ class Inspected(StepwiseModel):
         assert build.fused is not None
         super().__init__(program, members, isolation)
         self.fused, self.placement = build.fused, build.placement
-        self.tolerated = build.tolerated
-        self.buffers_of = build.buffers_of
+        self.tolerated = build.facts.tolerated
+        self.buffers_of = build.facts.buffers_of
         self._steps_of = StepsOf(self.program)
-        rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
+        rewriters = " and ".join(f"pass {name}" for name in build.facts.rewriters)
         reason = f"{rewriters} put something else in its place"
-        self.units, self.skipped = self._units(self.fused.main, build.buffers_of, reason)
+        self.units, self.skipped = self._units(self.fused.main, build.facts.buffers_of, reason)
         self.inner: tuple[Unit, ...] = ()
-        for function, buffers_of in build.sites if self.is_native else ():
+        for function, buffers_of in build.facts.sites if self.is_native else ():
             found, skipped = self._units(function, buffers_of, reason)
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
