@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +14,7 @@ from .support.c_text import c_identifier
 from .support.formatting import format_value
 from .support.import_budget import IMPORT_LIMIT
 from .support.io_forms import IO_FORMS, IoForm
+from .support.opt_ins import OPT_INS, split_key
 from .support.weights_forms import WEIGHTS_FORMS, WeightsForm
 from .targets.values import shown
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .frontends.fixed_inputs import Fixed
     from .plugins import PluginHost
 
-__all__ = ["Limit", "StripsAsked"]
+__all__ = ["Allowed", "Limit", "StripsAsked"]
 
 Shapes: TypeAlias = "Mapping[str, AskedShape]"
 """Shapes by input name, or extents by dimension name."""
@@ -31,12 +32,11 @@ Pins: TypeAlias = Mapping[str, str]
 """Labels of targets by layer names or patterns of these (``*``, ``?``, ``[...]``; case-sensitive). Where several match
 one layer, the last applies."""
 
-Requantize: TypeAlias = "str | Mapping[str, str]"
-"""``fixed-point`` for all layers; or ``fixed-point`` or ``float`` by layer names or patterns of these (``*``, ``?``,
-``[...]``). Where several match one layer, the last applies."""
-
-Tolerate: TypeAlias = "str | Iterable[str]"
-"""Passes as ``label.pass``, or patterns of these (``*``, ``?``, ``[...]``): one, or several."""
+Allow: TypeAlias = Mapping[str, str]
+"""Opt-ins to results that differ from the model's arithmetic: ``fixed-point`` or ``float`` under ``rounding`` or
+``rounding:LAYER``, ``litert`` or ``float`` under ``hybrid``, ``declared`` or ``off`` under the name of a pass,
+``LABEL.PASS``. Layers and passes may be patterns (``*``, ``?``, ``[...]``; case-sensitive). Where several match, the
+last applies."""
 
 LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
 """The limits by the names of flags and settings, and the factor of K for each; M is K of K, G is K of M."""
@@ -73,6 +73,41 @@ class StripsAsked:
 
     count: int
     end: str | None = None
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The opt-ins to results that differ from the model's arithmetic.
+
+    Args:
+        entries: values by keys; see `Allow`.
+    """
+
+    entries: Mapping[str, str] = field(default_factory=dict)
+
+    def rules(self, subject: str) -> tuple[tuple[str, bool], ...]:
+        """Return names or patterns of layers or passes, ``*`` for all, and whether they have the opt-in.
+
+        Args:
+            subject: ``rounding``, ``hybrid`` or ``pass``.
+        """
+        parts = [(*split_key(key), value == OPT_INS[subject][0]) for key, value in self.entries.items()]
+        return tuple((pattern, is_allowed) for name, pattern, is_allowed in parts if name == subject)
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether hybrid layers are computed as LiteRT does; else their weights are dequantised."""
+        return ("*", True) in self.rules("hybrid")
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names or patterns of the passes that may change results."""
+        return tuple(pattern for pattern, is_allowed in self.rules("pass") if is_allowed)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The entries as ``--allow`` has them: ``rounding=fixed-point``."""
+        return tuple(f"{key}={value}" for key, value in self.entries.items())
 
 
 def parse_amount(text: str, name: str) -> int:
@@ -126,13 +161,19 @@ def read_strips(value: object) -> StripsAsked | None:
     return StripsAsked(count, parts[2])
 
 
-def check_hybrid(value: object) -> str | None:
-    """Return ``value``, one of `HYBRID` or None for the default; UsageError for another value."""
-    from .frontends.model import HYBRID
-
-    if value is not None and (not isinstance(value, str) or value not in HYBRID):
-        raise UsageError(f"hybrid layers are not computed as {shown(value)}", hint=f"one of {', '.join(HYBRID)}")
-    return value
+def check_allow(value: object) -> Allowed:
+    """Return the opt-ins for a mapping, see `Allow`, or None for none; UsageError for another value."""
+    if isinstance(value, Allowed):
+        return value
+    entries = {} if value is None else value
+    if not isinstance(entries, Mapping) or not all(isinstance(key, str) for key in entries):
+        what = f"allow is {format_value(value)}, not a mapping of texts"
+        raise UsageError(what, hint='for example {"rounding": "fixed-point"}')
+    for key, choice in entries.items():
+        choices = OPT_INS[split_key(key)[0]]
+        if choice not in choices:
+            raise UsageError(f"{shown(choice)} is not a value of {key} in allow", hint=f"one of {', '.join(choices)}")
+    return Allowed(entries)
 
 
 def check_io(value: object) -> IoForm | None:

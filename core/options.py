@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import UsageError
 from .option_values import (
+    Allow,
+    Allowed,
     Limit,
     Pins,
-    Requantize,
     Shapes,
     StripsAsked,
-    Tolerate,
+    check_allow,
     check_constants,
     check_dump,
-    check_hybrid,
     check_import_limit,
     check_io,
     check_name,
@@ -35,6 +35,8 @@ from .option_values import (
 )
 from .support.import_budget import IMPORT_LIMIT
 from .support.io_forms import IO_FORMS, IoForm
+from .support.opt_ins import REPLACED
+from .support.project_file import ProjectError, find_project
 from .support.weights_forms import WEIGHTS_FORMS, WeightsForm
 from .targets.values import suggest
 
@@ -72,7 +74,11 @@ class Flag:
 
 
 def _option(
-    default: Any, flag: Flag | None, check: Callable[[Any], Any] | None = None, commands: Sequence[str] = _COMMANDS
+    default: Any,
+    flag: Flag | None,
+    check: Callable[[Any], Any] | None = None,
+    commands: Sequence[str] = _COMMANDS,
+    in_project: bool = False,
 ) -> Any:
     """Return a field of `BuildOptions`.
 
@@ -81,8 +87,10 @@ def _option(
         flag: for the command line; None for an option of Python alone.
         check: returns the value in its final form, or raises UsageError.
         commands: those in which it has an effect.
+        in_project: whether ``[tool.uma]`` may have it.
     """
-    return field(default=default, metadata={"flag": flag, "check": check, "commands": tuple(commands)})
+    metadata = {"flag": flag, "check": check, "commands": tuple(commands), "in_project": in_project}
+    return field(default=default, metadata=metadata)
 
 
 class BuildKeywords(TypedDict, total=False):
@@ -93,9 +101,7 @@ class BuildKeywords(TypedDict, total=False):
     states: Mapping[str, str] | None
     constants: Mapping[str, Fixed] | None
     pins: Pins | None
-    requantize: Requantize | None
-    tolerate: Tolerate
-    hybrid: str | None
+    allow: Allow | None
     import_limit: int
     io: IoForm | None
     strips: int | str | None
@@ -125,14 +131,13 @@ class BuildOptions:
             may be what shapes depend on.
         pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
             are named by their labels. Of several that are about one layer the last counts.
-        requantize: ``fixed-point`` lets accelerators take layers with float scales in fixed points of their own, which
-            round otherwise; ``{"conv*": "fixed-point"}`` says so of some layers, by their names or by patterns of
-            these, ``float`` takes it back. By default all is computed as the model says.
-        tolerate: plugins' passes that may change results within the tolerance that they declare, as ``label.pass`` or
-            patterns of these. By default none of them is run.
-        hybrid: how layers of float32 with weights of integers, as TFLite files have them, are computed: ``float``
-            dequantises the weights, ``litert`` quantises the data when the model runs, as LiteRT does. By default
-            ``float``.
+        allow: opt-ins to results that differ from the model's arithmetic; none by default.
+            ``{"rounding": "fixed-point"}`` lets accelerators run layers with float scales in fixed points of their
+            own, which round differently; ``{"rounding:conv*": "fixed-point"}`` lets them run some layers so, by name or
+            pattern. ``{"hybrid": "litert"}`` quantises the data of hybrid layers (float32 data, int8 weights) when the
+            model runs, as LiteRT does; without it the weights are dequantised. ``{"npu.round_weights": "declared"}``
+            runs a plugin's pass that changes results, by ``LABEL.PASS`` or a pattern, within the tolerance that it
+            declares. ``float`` or ``off`` reverts an entry.
         import_limit: bytes of constants that the import of a model file may make, and scalar operations that it may do,
             for each byte of the file and of the tensors that it declares; the constants that a text form or a module
             has are its own.
@@ -206,36 +211,20 @@ class BuildOptions:
             repeated=True,
         ),
     )
-    requantize: Requantize | None = _option(
-        None,
+    allow: Allowed = _option(
+        Allowed(),
         Flag(
-            "fixed-point: offer layers with float scales to accelerators in fixed points of their own, which round "
-            "otherwise, by steps that are bounded beforehand; 'conv*=fixed-point' says so of some layers, float takes "
-            "it back; may be repeated, the last that fits a layer counts",
-            "[LAYER=]HOW",
+            "allow results that differ from the model's arithmetic: rounding=fixed-point, or "
+            "rounding:LAYER=fixed-point, lets accelerators round layers with float scales in their own fixed points; "
+            "hybrid=litert quantises the data of hybrid TFLite layers (float data, int8 weights) as LiteRT does; "
+            "LABEL.PASS=declared runs a plugin's pass within the tolerance that it declares; the values float and off "
+            "revert it; may be repeated, the last that matches a layer or pass applies",
+            "WHAT=HOW",
             "numerics",
             repeated=True,
         ),
-    )
-    tolerate: Tolerate = _option(
-        (),
-        Flag(
-            "let a plugin's pass change results within the tolerance that it declares; 'npu.*' lets all of that "
-            "target; may be repeated",
-            "LABEL.PASS",
-            "numerics",
-            repeated=True,
-        ),
-    )
-    hybrid: str | None = _option(
-        None,
-        Flag(
-            "how layers of float32 with weights of integers, as TFLite files have them, are computed: float (the "
-            "default) dequantises the weights, litert quantises the data when the model runs, as LiteRT does",
-            "HOW",
-            "numerics",
-        ),
-        check_hybrid,
+        check_allow,
+        in_project=True,
     )
     import_limit: int = _option(
         IMPORT_LIMIT,
@@ -258,6 +247,7 @@ class BuildOptions:
             choices=IO_FORMS,
         ),
         check_io,
+        in_project=True,
     )
     strips: StripsAsked | None = _option(
         None,
@@ -321,6 +311,10 @@ class BuildOptions:
         """
         known = {one.name: one.metadata["commands"] for one in dataclasses.fields(cls)}
         for name in keywords:
+            if name in REPLACED:
+                key, value = REPLACED[name]
+                what = f"the option {name} of uma.{command} was replaced by allow"
+                raise UsageError(what, hint=f'write allow={{"{key}": "{value}"}}')
             if name not in known:
                 hint = f"{suggest(name, known)}options: {', '.join(known)}"
                 raise UsageError(f"uma.{command} has no option {name!r}", hint=hint)
@@ -338,6 +332,23 @@ class BuildOptions:
             is_empty = value is None or (isinstance(value, (list, tuple, Mapping)) and not value)
             if one.name != "plugins" and not is_empty and value is not one.default and value != one.default:
                 yield one.name
+
+
+def project_options() -> dict[str, Any]:
+    """Return the options that the project sets in ``[tool.uma]``, in their final form, by name.
+
+    Raises:
+        ProjectError: as `find_project`; or a value is wrong.
+    """
+    project = find_project()
+    options: dict[str, Any] = {}
+    for one in dataclasses.fields(BuildOptions):
+        if project is not None and one.metadata["in_project"] and one.name in project.settings:
+            try:
+                options[one.name] = one.metadata["check"](project.settings[one.name])
+            except UsageError as error:
+                raise ProjectError(error.what, where=f"{project.path}, in [tool.uma]", hint=error.hint) from error
+    return options
 
 
 def flags(command: str = "build") -> Iterator[tuple[str, str, Flag]]:

@@ -11,21 +11,25 @@ from typing import Annotated, Literal
 
 from ..contract.passes import PHASES
 from ..program.program import ROLES
+from ..support.formatting import format_difference
 from ..support.io_forms import IoForm
 from ..support.json_record import Constraint
 from ..support.machines import Machine
+from ..support.opt_ins import OPT_INS
 from ..support.rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES
 
 __all__ = [
     "METADATA_FILE",
     "SCHEMA_VERSION",
+    "AllowedRecord",
     "ArtifactRecord",
     "BufferRecord",
     "CallRecord",
     "ClockRecord",
     "CompileRecord",
     "DeviceRecord",
+    "DifferenceRecord",
     "FaultRecord",
     "FileRecord",
     "HostRecord",
@@ -33,8 +37,6 @@ __all__ = [
     "MemoryRecord",
     "PartsRecord",
     "QuantizationRecord",
-    "RequantizeRecord",
-    "RequantizedRecord",
     "StateRecord",
     "TensorRecord",
 ]
@@ -42,7 +44,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[11] = 11
+SCHEMA_VERSION: Literal[12] = 12
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -312,32 +314,56 @@ class CompileRecord:
 
 
 @dataclass(frozen=True)
-class RequantizedRecord:
-    """What an accelerator rounds otherwise than the model says."""
+class DifferenceRecord:
+    """Results that may differ from the model's arithmetic, by an opt-in of the user."""
 
-    layers: Annotated[tuple[str, ...], "The model's layers that it computes."]
-    device: Annotated[Identifier, "The label of the accelerator."]
-    what: Annotated[str, "What is rounded.", Constraint(enum=("requantisation", "addition", "average"))]
-    rounding: Annotated[str, "How, as the graph form calls it.", Constraint(enum=ROUNDINGS)]
-    bound: Annotated[Position, "How many steps a result may be off, for the same operands."]
+    opt_in: Annotated[str, "The key of the opt-in: rounding, hybrid, or the pass: npu.round_weights."]
+    what: Annotated[
+        str,
+        "What differs.",
+        Constraint(
+            enum=(
+                "requantisation",
+                "addition",
+                "average",
+                "hybrid layers",
+                "results of the model",
+                "results of each region",
+            )
+        ),
+    ]
+    how: Annotated[
+        str,
+        "The rounding, as the graph form calls it; the phase of the pass; or litert.",
+        Constraint(enum=(*ROUNDINGS, *PHASES, OPT_INS["hybrid"][0])),
+    ]
+    layers: Annotated[tuple[str, ...], "The model's layers; empty for a pass."]
+    device: Annotated[Identifier | None, "The label of the target whose plugin causes it; null for hybrid layers."]
+    plugin: Annotated[str | None, "Distribution and version of that plugin."]
+    steps: Annotated[
+        Position | None, "The bound of integers, in steps, for the same operands; null where there is none."
+    ]
+    relative: Annotated[
+        float | None,
+        "The bound of floats, as a part of the largest element, for the same operands; null where there is none.",
+    ]
+
+    @property
+    def bound(self) -> str:
+        """The bound in words."""
+        if self.steps is None and self.relative is None:
+            return "not bounded"
+        return format_difference(self.steps or 0, self.relative or 0.0)
 
 
 @dataclass(frozen=True)
-class RequantizeRecord:
-    """What the user consented to."""
+class AllowedRecord:
+    """The user's opt-ins to results that differ from the model's arithmetic, and their effect."""
 
-    said: Annotated[tuple[str, ...], "As it was said: fixed-point, LAYER=fixed-point.", Constraint(min_items=1)]
-    layers: Annotated[tuple[RequantizedRecord, ...], "What came of it; all else is computed as the model says."]
-
-
-@dataclass(frozen=True)
-class ToleratedRecord:
-    """A plugin's pass that changed what the model says, by consent."""
-
-    name: Annotated[str, "The label of its target and its name: npu.round_weights."]
-    phase: Annotated[str, "When it ran.", Constraint(enum=PHASES)]
-    steps: Annotated[Position, "How many steps an integer may be off, for the same inputs."]
-    relative: Annotated[float, "How far off a float may be, as a part of the largest element."]
+    options: Annotated[tuple[str, ...], "The opt-ins, as --allow has them: rounding=fixed-point."] = ()
+    differences: Annotated[
+        tuple[DifferenceRecord, ...], "What differs; everything else is computed as the model says."
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -410,7 +436,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[11], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[12], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[
@@ -433,16 +459,8 @@ class ArtifactRecord:
     buffers: Annotated[tuple[BufferRecord, ...], "Where everything is in memory, and when."]
     devices: Annotated[tuple[DeviceRecord, ...], "The accelerators that it runs on, in the order of the C interface."]
     calls: Annotated[tuple[CallRecord, ...], "What one run does, in order."]
-    requantize: Annotated[
-        RequantizeRecord | None,
-        "What is rounded otherwise than the model says, by consent; null where nothing may be.",
-    ]
-    tolerated: Annotated[
-        tuple[ToleratedRecord, ...], "The passes that changed what the model says within a tolerance, by consent."
-    ]
-    hybrid: Annotated[
-        Annotated[str, Constraint(pattern="^litert$")] | None,
-        "As what layers of float32 with weights of integers are computed; null where the weights are dequantised.",
+    allowed: Annotated[
+        AllowedRecord, "The opt-ins to results that differ from the model's arithmetic, and their effect."
     ]
     compile: Annotated[
         CompileRecord,

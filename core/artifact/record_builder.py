@@ -24,12 +24,10 @@ from .record import (
     MemoryRecord,
     PartsRecord,
     QuantizationRecord,
-    RequantizedRecord,
-    RequantizeRecord,
     TensorRecord,
 )
 
-__all__ = ["buffer_records", "call_records", "device_record", "requantize_record", "tensor_records"]
+__all__ = ["buffer_records", "call_records", "device_record", "tensor_records"]
 
 
 def tensor_records(
@@ -185,15 +183,3 @@ def device_record(device: Device, program: Program, plan: Plan) -> DeviceRecord:
             for name, memory in sorted(program.memories(device.label).items())
         ),
     )
-
-
-def requantize_record(placement: Placement | None) -> RequantizeRecord | None:
-    """What is rounded otherwise than a model says; None where nothing may be.
-
-    Args:
-        placement: where its ops went; None where it was lowered already.
-    """
-    if placement is None or placement.consent is None:
-        return None
-    rows = (RequantizedRecord(o.layers, o.owner, o.what, o.rounding, o.bound) for o in placement.consented)
-    return RequantizeRecord(placement.consent.said, tuple(rows))

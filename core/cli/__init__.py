@@ -88,8 +88,12 @@ class _Parser(argparse.ArgumentParser):
         for known in (name, dashed, dashed.removesuffix("s"), f"{dashed}s"):
             if known in self._option_string_actions:
                 return f"{known}{equals}{value}"
+        from ..support.opt_ins import REPLACED
         from ..targets.values import shown, suggest
 
+        if (option := dashed.removeprefix("--")) in REPLACED:
+            hint = "write --allow {}={}".format(*REPLACED[option])
+            raise UsageError(f"the flag {dashed} was replaced by --allow", hint=hint)
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
         commands = [parser.prog for parser in _parsers() if dashed in parser._option_string_actions]
         if commands:

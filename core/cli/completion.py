@@ -112,29 +112,20 @@ def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
     return [f"{layer}={target.name}" for target in config.targets]
 
 
-def _requantized(prefix: str, args: argparse.Namespace) -> list[str]:
-    """How layers may be requantised, behind the name of one if there is one."""
-    from ..pipeline.requantize import REQUANTIZE
-
-    layer, sign, _ = prefix.rpartition("=")
-    return [f"{layer}{sign}{how}" for how in REQUANTIZE]
-
-
-def _tolerated(prefix: str, args: argparse.Namespace) -> list[str]:
-    """The passes of the targets that were given that declare a tolerance."""
+def _allowed(prefix: str, args: argparse.Namespace) -> list[str]:
+    """The values of an opt-in; or all opt-ins, those to passes of the targets that were given among them."""
     from ..lowering.build_targets import resolve_targets
-    from ..pipeline.tolerate import passes_with_tolerance
+    from ..pipeline.numerics import passes_with_tolerance
     from ..plugins import default_host
+    from ..support.opt_ins import OPT_INS, split_key
     from .shared_options import target_text
 
-    members = resolve_targets([target_text(text) for text in args.target or ()], default_host())
-    return [step.name for step in passes_with_tolerance(members)]
-
-
-def _hybrid(prefix: str, args: argparse.Namespace) -> Iterable[str]:
-    from ..frontends import HYBRID
-
-    return HYBRID
+    key, sign, _ = prefix.rpartition("=")
+    keys = [key] if sign else ["rounding", "hybrid"]
+    if not sign and args.target:
+        members = resolve_targets([target_text(text) for text in args.target], default_host())
+        keys += [step.name for step in passes_with_tolerance(members)]
+    return [f"{key}={value}" for key in keys for value in OPT_INS[split_key(key)[0]]]
 
 
 def _plugins(prefix: str, args: argparse.Namespace) -> list[str]:
@@ -181,9 +172,7 @@ _COMPLETERS: dict[str, Completer] = {
     "explain": _targets,
     "kind": _names,
     "pin": _pins,
-    "requantize": _requantized,
-    "tolerate": _tolerated,
-    "hybrid": _hybrid,
+    "allow": _allowed,
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "only": _checks,

@@ -11,11 +11,10 @@ from ..support.json_record import to_json
 from ..targets.values import shorten
 from .declined_strategies import say_declined
 from .limits import add_limit_argument
+from .numerics_output import say_allowed
 from .output import Output
 from .partition_options import known_costs, say_cautions
-from .pass_drift import say_passes
 from .plan import say_plan
-from .rounding_drift import say_consent
 from .shared_options import add_model_or_artifact, add_output_arguments, read_kept
 
 if TYPE_CHECKING:
@@ -169,8 +168,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.columns(
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
-    say_consent(found, out)
-    say_passes(found, out)
+    say_allowed(found, out)
     for line in end_of_proofs(found.brought):
         out.line(line)
     if found.memory is not None:

@@ -19,7 +19,7 @@ from ..targets.values import shorten
 
 __all__ = ["SCHEMA_VERSION", "Output", "own_stdout"]
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["forms_of_kind", "forms_of_target", "kind_forms_record", "target_forms_record"]
 
 _QUANTISED = "uma quantize makes models for it with"
-_FIXED = "with --requantize fixed-point it is offered"
+_FIXED = "with --allow rounding=fixed-point it is offered"
 _FOLLOWS = "what its attributes decide: uma targets --explain STRING shows it"
 
 

@@ -118,7 +118,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     head = ("output", "same class", "largest difference", "mean difference", "signal to noise")
     out.columns(head, [_told(one) for one in made.agreement])
     consent = made.offloaded_with_consent
-    more = "" if consent is None else f", {format_percent(consent)} with --requantize fixed-point"
+    more = "" if consent is None else f", {format_percent(consent)} with --allow rounding=fixed-point"
     if members.accelerators:
         out.line(
             f"accelerators have {format_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
@@ -175,4 +175,4 @@ def _build_command(args: argparse.Namespace, output: Path, consent: bool) -> str
     for option in ("target", "shape", "disable_plugin"):
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
-    return shlex.join([*words, "--requantize", "fixed-point"] if consent else words)
+    return shlex.join([*words, "--allow", "rounding=fixed-point"] if consent else words)

@@ -8,11 +8,13 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
-from ..options import BuildOptions, Flag, flags
+from ..options import BuildOptions, Flag, flags, project_options
+from ..support.opt_ins import split_key
 from ..support.regular_files import open_plain, unreadable
 from .partition_options import add_partition_arguments, partitioner_of
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ..artifact import Artifact, TensorRecord
     from ..frontends.dynamic_shapes import AskedShape
     from ..lowering.build_targets import Members
+    from ..option_values import Allowed
     from ..pipeline.kept_model import KeptModel
     from ..pipeline.loading import LoadedModel
     from ..plugins import PluginHost
@@ -212,18 +215,17 @@ def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
         UsageError: a flag or a setting of the project is malformed.
         ModelError: a file of ``--constant`` does not hold one array.
     """
-    from ..pipeline.io import project_io
     from .limits import max_ram
 
+    project = project_options()
     values = {name: getattr(args, argument) for name, argument, _ in flags(args.command)}
     values |= {
         "shapes": shapes(args),
         "states": states(args),
         "constants": _constants(args),
         "pins": _pins(args),
-        "requantize": _requantize(args, members),
-        "hybrid": _hybrid(args),
-        "io": args.io or project_io(),
+        "allow": _allow(args, members, project.get("allow")),
+        "io": args.io or project.get("io"),
     }
     if "max_ram" in args and getattr(args, "stop_after", None) is None:
         values["max_ram"] = max_ram(args)
@@ -380,43 +382,37 @@ def _pins(args: argparse.Namespace) -> dict[str, str]:
     return _pairs("pin", "a layer and a label", "LAYER=LABEL", (text.rpartition("=") for text in args.pin))
 
 
-def _requantize(args: argparse.Namespace, members: Members) -> dict[str, str] | None:
-    """How ``--requantize`` lets layers be requantised, by patterns of their names; else as the project says, where an
-    accelerator can make use of it.
+def _allow(args: argparse.Namespace, members: Members, project: Allowed | None) -> dict[str, str]:
+    """The opt-ins that ``--allow`` gives; and those of the project that the build can use, unless ``--allow`` gives any
+    of the same subject.
 
     Raises:
-        UsageError: one is malformed, or a pattern has two; or the project's setting is.
+        UsageError: one is malformed, or given twice.
     """
-    from ..pipeline.requantize import project_requantize
-
-    if not args.requantize:
-        how = project_requantize()
-        can = how is not None and any(member.fixed_point is not None for member in members.accelerators)
-        return {"*": how} if how is not None and can else None
-    # A layer's name may have a = in it, what is said of it has none.
-    parts = (text.rpartition("=") if "=" in text else ("*", "=", text) for text in args.requantize)
-    return _pairs("requantize", "a layer and how to requantise it", "fixed-point, or LAYER=fixed-point", parts)
+    # A layer's name may have a = in it, a value has none.
+    parts = (text.rpartition("=") for text in args.allow)
+    entries = _pairs("allow", "an opt-in and its value", "rounding=fixed-point or LABEL.PASS=declared", parts)
+    subjects = {split_key(key)[0] for key in entries}
+    others = {} if project is None else project.entries
+    others = {key: value for key, value in others.items() if split_key(key)[0] not in subjects}
+    return {**{key: value for key, value in others.items() if _can_use(key, args, members)}, **entries}
 
 
-def _hybrid(args: argparse.Namespace) -> str | None:
-    """How ``--hybrid`` has layers computed; else as the project says, where the model is a TFLite file.
-
-    Raises:
-        UsageError: the project's setting is wrong.
-    """
+def _can_use(key: str, args: argparse.Namespace, members: Members) -> bool:
+    """Whether an opt-in applies to the targets, or to the format of the model file."""
     from ..frontends import is_tflite
-    from ..pipeline.hybrid import project_hybrid
+    from ..pipeline.numerics import passes_with_tolerance
 
-    if args.hybrid is not None:
-        return str(args.hybrid)
-    how = project_hybrid()
-    if how is None:
-        return None
+    subject, pattern = split_key(key)
+    if subject == "rounding":
+        return any(member.fixed_point is not None for member in members.accelerators)
+    if subject == "pass":
+        return any(fnmatchcase(step.name, pattern) for step in passes_with_tolerance(members))
     try:
         with open_plain(args.model) as file:
-            return how if is_tflite(file.read(8)) else None
-    except (OSError, ValueError):  # which is told of where the model is read
-        return None
+            return is_tflite(file.read(8))
+    except (OSError, ValueError):  # reported where the model is read
+        return False
 
 
 def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, str]]) -> dict[str, str]:

@@ -12,10 +12,9 @@ from ..errors import UsageError, VerificationError
 from ..support.json_record import to_json
 from ..targets.values import shorten
 from .limits import add_limit_argument
+from .numerics_output import describe_check, say_checks
 from .output import Output
 from .partition_options import say_cautions
-from .pass_drift import say_tolerated
-from .rounding_drift import say_requantized
 from .shared_options import (
     add_input_arguments,
     add_model_or_artifact,
@@ -155,8 +154,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
-    say_requantized(found, out)
-    say_tolerated(found, out)
+    say_checks(found, out)
     compared = [check.difference for check in (*found.kernels, *found.parts)]
     compared += [check.difference for check in found.outputs]
     if any(difference.tolerance and difference.largest for difference in compared):
@@ -184,9 +182,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "skipped": found.skipped,
             "outputs": checks,
             "forms": found.forms,
-            "requantized": found.consented,
+            "allowed": found.allowed,
             "drifts": found.drifts,
-            "tolerated": found.tolerated,
             "overruns": found.overruns,
             "stops": found.stops,
             "accuracy": found.accuracy,
@@ -273,18 +270,16 @@ def _error(
             attr, how = ("narrow", "in few operations") if form.form == "short" else ("form", "in floats")
             what = f"layer {shorten(', '.join(form.layers), 200)} is requantised {how} without proof: {of}"
             return VerificationError(what, hint=f"without the attribute `{attr}` it is requantised in integers")
-    for beyond in found.consented:
-        if not beyond.ok:
-            off = f"{beyond.largest} step{'s' * (beyond.largest > 1)} off from what the model says"
-            what = f"layer {shorten(', '.join(beyond.layers), 200)} is {off}, where it may be {beyond.bound}"
-            return VerificationError(what, where=f"a match of region {beyond.region}, sample {beyond.sample!r}")
-    for one in found.tolerated:
+    for one in found.allowed:
         if not one.ok:
-            off = f"is off by {one.largest}, where it declares {one.tolerance}"
-            place = f"{f'region {one.region}' if one.region else 'the results of the model'}, sample {one.sample!r}"
-            what = f"pass {one.step} of {one.phase}, of plugin {one.plugin}, {off}"
-            mend = f"without --tolerate {one.step} it is not run; tell its author"
-            return VerificationError(what, where=place, hint=mend)
+            allowed = one.bound
+            region = f"region {one.region}" if one.region else f"the {allowed.what}"
+            subject, place = f"pass {allowed.opt_in} of {allowed.how}", region
+            if one.layers:
+                subject, place = describe_check(one), f"a match of {region}"
+            what = f"{subject}, of plugin {allowed.plugin}, is off by {one.largest}, where it may be {allowed.bound}"
+            hint = f"results do not differ without --allow {allowed.opt_in}; report this to the plugin's author"
+            return VerificationError(what, where=f"{place}, sample {one.sample!r}", hint=hint)
     wrong = [check for check in found.kernels if not check.difference.ok]
     parts = [part for part in found.parts if not part.difference.ok]
     for part in parts:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import PluginError
+from ..support.formatting import format_difference
 from ..targets.kind import shown
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class Tolerance:
             raise PluginError("a tolerance of nothing", hint="leave tolerance out where no result changes")
 
     def __str__(self) -> str:
-        told = [f"{self.steps} step{'s' * (self.steps > 1)}"] if self.steps else []
-        return " or ".join([*told, f"{self.relative:g} of the largest element"] if self.relative else told)
+        return format_difference(self.steps, self.relative)
 
 
 @dataclass(frozen=True)

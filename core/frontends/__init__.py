@@ -12,9 +12,9 @@ from ..support.import_budget import IMPORT_LIMIT
 from ..support.regular_files import open_plain, size_of, unreadable
 from .dynamic_shapes import AskedShape, read_extent
 from .fixed_inputs import Fixed
-from .model import HYBRID, MAX_FILE_BYTES, ImportedModel
+from .model import MAX_FILE_BYTES, ImportedModel
 
-__all__ = ["HYBRID", "ImportedModel", "import_model", "is_tflite"]
+__all__ = ["ImportedModel", "import_model", "is_tflite"]
 
 
 def import_model(
@@ -24,7 +24,7 @@ def import_model(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
-    hybrid: str = HYBRID[0],
+    hybrid: bool = False,
     import_limit: int = IMPORT_LIMIT,
 ) -> ImportedModel:
     """Import a model file, TFLite or ONNX, told by its content.
@@ -38,7 +38,8 @@ def import_model(
         constants: values that inputs are fixed to, which are inputs no more: arrays of their type, or numbers that fill
             them.
         custom: finds importers of operators that are not the core's.
-        hybrid: one of `HYBRID`; but for the first it is for TFLite files only.
+        hybrid: whether to compute layers with float32 data and int8 weights as LiteRT does, which quantises the data
+            when the model runs; of TFLite files only. Otherwise the weights are dequantised.
         import_limit: bytes of constants, and scalar operations, for each byte of the model: see
             `uma.support.import_budget`.
 
@@ -81,7 +82,7 @@ def _import(
     constants: Mapping[str, Fixed],
     custom: FindImporter,
     folder: Path | None,
-    hybrid: str,
+    hybrid: bool,
     import_limit: int,
 ) -> ImportedModel:
     if not data:
@@ -99,8 +100,8 @@ def _import(
             hybrid=hybrid,
             import_limit=import_limit,
         )
-    if hybrid != HYBRID[0]:
-        raise UsageError(f"hybrid={hybrid!r} is for TFLite files, and this is none", hint="leave it out")
+    if hybrid:
+        raise UsageError("allow hybrid=litert is for TFLite files, and this is none", hint="leave it out")
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.

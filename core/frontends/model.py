@@ -13,11 +13,7 @@ from ..relay.module import IRModule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HYBRID", "MAX_FILE_BYTES", "ImportedModel", "clean_text", "distinct_names", "variable_names"]
-
-HYBRID = ("float", "litert")
-"""How layers of float32 whose weights are integers are computed: with the weights dequantised, or as LiteRT does, which
-quantises their data when the model runs."""
+__all__ = ["MAX_FILE_BYTES", "ImportedModel", "clean_text", "distinct_names", "variable_names"]
 
 MAX_FILE_BYTES = 2**31 - 1
 """Of a model file, and of those that it keeps beside it."""
@@ -34,6 +30,7 @@ class ImportedModel:
         constants: inputs of the file that were fixed to a value, by name.
         simplified: what the import folded and dropped, in sentences.
         literal: the module with the floats that the file has between quantisations, where ``module`` has integers.
+        hybrid_layers: the layers with float32 data and int8 weights that are computed as LiteRT does.
     """
 
     module: IRModule
@@ -41,6 +38,7 @@ class ImportedModel:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     simplified: tuple[str, ...] = ()
     literal: IRModule | None = None
+    hybrid_layers: tuple[str, ...] = ()
 
 
 def clean_text(text: str) -> str:

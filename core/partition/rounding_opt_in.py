@@ -15,12 +15,10 @@ class RoundingOptIn:
     Args:
         everything: whether all may of which nothing else is said.
         layers: of single layers whether they may.
-        said: how it was said, for people: ``fixed-point``, ``conv1=fixed-point``.
     """
 
     everything: bool = True
     layers: Mapping[str, bool] = field(default_factory=dict)
-    said: tuple[str, ...] = ("fixed-point",)
 
     def covers(self, layers: Iterable[str]) -> bool:
         """Whether an op of these layers may be rounded otherwise: none of them is kept as it is, and one is named,

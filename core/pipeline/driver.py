@@ -10,11 +10,11 @@ from types import MappingProxyType
 from ..artifact import Artifact
 from ..artifact.record import (
     SCHEMA_VERSION,
+    AllowedRecord,
     ArtifactRecord,
     CompileRecord,
     HostRecord,
     LibraryRecord,
-    RequantizeRecord,
     RowsRecord,
     StateRecord,
     StripsRecord,
@@ -27,6 +27,7 @@ from ..artifact.record_builder import (
     requantize_record,
     tensor_records,
 )
+from ..artifact.record_builder import Work, buffer_records, call_records, device_record, tensor_records
 from ..codegen.model import emit_model
 from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
@@ -49,6 +50,7 @@ from .kept_model import KeptModel
 from .line_buffering import RowsAsked
 from .loading import LoadedModel, model_digest
 from .machine_code import machine_code
+from .numerics import list_differences
 from .origins import origins_of
 from .stages import STAGES, Build, Form
 
@@ -174,7 +176,7 @@ def finish_build(
         memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
-    work, consent = build.facts.work(program), requantize_record(build.placement)
+    differences = list_differences(build.facts, loaded.placement)
     rows = tuple(
         ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
         for one in build.facts.tolerated
@@ -189,10 +191,8 @@ def finish_build(
             None if build.placement is None else build.placement.decision,
         ),
         weights=loaded.options.weights,
-        work=work,
-        consent=consent,
-        tolerated=rows,
-        hybrid=loaded.hybrid,
+        work=build.work(program),
+        allowed=AllowedRecord(loaded.options.allow.texts, differences),
         rows=build.facts.rows,
         strips=build.facts.strips,
     )
@@ -211,9 +211,7 @@ def make_artifact(
     weights: WeightsForm = "assembly",
     stepwise: bool = False,
     work: Mapping[int, Work] = MappingProxyType({}),
-    consent: RequantizeRecord | None = None,
-    tolerated: tuple[ToleratedRecord, ...] = (),
-    hybrid: str | None = None,
+    allowed: AllowedRecord = AllowedRecord(),  # noqa: B008 - immutable
     rows: RowsRecord | None = None,
     strips: StripsRecord | None = None,
 ) -> Artifact:
@@ -227,9 +225,7 @@ def make_artifact(
         weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
         work: what steps do of the model, by position, where that is known.
-        consent: what is rounded otherwise than the model says.
-        tolerated: the passes that changed what it says.
-        hybrid: as for `LoadedModel`.
+        allowed: the opt-ins to results that differ from the model's arithmetic, and their effect.
         rows: what there was to choose from of what runs row by row.
         strips: what is computed in strips of columns.
 
@@ -298,9 +294,7 @@ def make_artifact(
         buffers=buffer_records(program, memory),
         devices=tuple(device_record(devices[label], program, memory) for label in devices if label in driven),
         calls=tuple(call_records(program, devices, own, work)),
-        requantize=consent,
-        tolerated=tolerated,
-        hybrid=hybrid,
+        allowed=allowed,
         compile=CompileRecord(
             hosts=hosts,
             libraries=tuple(

@@ -5,28 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..errors import UsageError
-from ..option_values import check_io
 from ..program import Program
 from ..program.program import CALLER_POOL, default_pool
 from ..support.io_forms import IoForm
-from ..support.project_file import ProjectError, find_project
 
-__all__ = ["pool_of", "project_io", "with_io"]
-
-
-def project_io() -> IoForm | None:
-    """What the project asks for: ``io`` in ``[tool.uma]``; None where it says nothing.
-
-    Raises:
-        ProjectError: as `find_project`; or it is none of `uma.support.io_forms.IO_FORMS`.
-    """
-    project = find_project()
-    if project is None or "io" not in project.settings:
-        return None
-    try:
-        return check_io(project.settings["io"])
-    except UsageError as error:
-        raise ProjectError(error.what, where=f"{project.path}, in [tool.uma]", hint=error.hint) from error
+__all__ = ["pool_of", "with_io"]
 
 
 def pool_of(io: IoForm | None) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ..artifact import Artifact
-from ..errors import ModelError
+from ..errors import ModelError, UsageError
 from ..lowering.build_targets import Members, resolve_targets
-from ..option_values import Limit, check_io, read_strips
+from ..option_values import Allowed, Limit, check_allow, check_io, read_strips
 from ..options import BuildOptions
 from ..partition import Decision, SavedPlan, plan_record
 from ..partition.partitioner_registry import named_partitioner
@@ -35,10 +35,9 @@ _MENDING = "give the model file instead, with the options that the artifact was 
 class _Options:
     """The options of a build, as ``build.json`` has them; the targets are in the artifact's record."""
 
-    schema_version: Literal[1]
-    requantize: Mapping[str, str]
-    tolerate: tuple[str, ...]
-    hybrid: Annotated[str, Constraint(pattern="^litert$")] | None
+    schema_version: Literal[2]
+    allow: Mapping[str, str]
+    hybrid_layers: tuple[str, ...]
     io: Annotated[str, Constraint(enum=IO_FORMS)]
     strips: str | None
     stream_inputs: tuple[str, ...]
@@ -81,13 +80,11 @@ class KeptModel:
         name = "plan" if plan is not None else named_partitioner(self.targets.partition)
         if name is None:
             return {}
-        strips, consent = said.strips, loaded.consent
-        pairs = (text.rpartition("=") for text in (() if consent is None else consent.said))
+        strips = said.strips
         options = _Options(
-            schema_version=1,
-            requantize={layer or "*": how for layer, _, how in pairs},
-            tolerate=loaded.tolerate,
-            hybrid=loaded.hybrid,
+            schema_version=2,
+            allow=said.allow.entries,
+            hybrid_layers=loaded.hybrid_layers,
             io=said.io or IO_FORMS[0],
             strips=None if strips is None else f"{strips.count}" + ("" if strips.end is None else f":{strips.end}"),
             stream_inputs=said.stream_inputs,
@@ -128,19 +125,19 @@ def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: Pl
         text, plain = files[_TEXT].decode(), json.loads(files[_BUILD])
         if problem := json_schema.first_error(plain, json_record.json_schema_of(_Options)):
             raise ValueError(problem)
+        options = json_record.from_json(_Options, plain)
+        allow = check_allow(options.allow)
         plan = json.loads(files[_PLAN]) if _PLAN in files else None
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, ValueError, RecursionError, UsageError) as error:
         what = f"the model that the artifact keeps cannot be read: {error}"
         raise ModelError(what, where=str(where), hint=_MENDING) from error
-    options = json_record.from_json(_Options, plain)
     partition = options.partition if plan is None else SavedPlan.from_record(plan, str(where / _PLAN))
     members = resolve_targets(list(artifact.record.targets), plugins, partition)
     with members.known_ops():
         form = parse_dump(text, files.get(CONSTANTS_FILE), where / _TEXT)
     asked = BuildOptions(
         name=artifact.name,
-        requantize=options.requantize or None,
-        tolerate=options.tolerate,
+        allow=Allowed({key: value for key, value in options.allow.items() if key != "hybrid"}),
         io=check_io(options.io),
         strips=read_strips(options.strips),
         stream_inputs=options.stream_inputs,
@@ -151,5 +148,7 @@ def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: Pl
         loaded = LoadedModel(form, artifact.name, options=asked)
     else:
         loaded = read_model(form, members, asked)
-    asked = replace(loaded.options, hybrid=options.hybrid)
-    return KeptModel(replace(loaded, options=asked, notes=options.notes, simplified=options.simplified), members)
+    # The text has the hybrid layers as they were imported.
+    asked = replace(loaded.options, allow=allow)
+    notes = {"notes": options.notes, "simplified": options.simplified, "hybrid_layers": options.hybrid_layers}
+    return KeptModel(replace(loaded, options=asked, **notes), members)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import ModelError, UsageError
-from ..frontends.model import HYBRID
 from ..frontends.state_pairs import keep_states
 from ..frontends.torch import exported_content, is_exported
 from ..lowering.build_targets import Members
@@ -26,11 +25,10 @@ from ..support.io_forms import IO_FORMS
 from .custom_importers import CustomImporters
 from .dump import SUFFIX, print_form, read_dump
 from .io import with_io
+from .numerics import find_passes, find_rounding
 from .pins import pin_layers, unpinned
-from .requantize import consent_to
 from .stages import Form
 from .streamed_inputs import check_stream_inputs
-from .tolerate import tolerated_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +53,8 @@ class LoadedModel:
         simplified: what the front-end folded and dropped, in sentences.
         consent: what accelerators may round otherwise than it says; None for nothing.
         literal: the module with the floats that its file has between quantisations; None where it is ``form``.
-        options: of the build; ``tolerate`` names passes that there are, as ``label.pass``.
+        hybrid_layers: the layers with float32 data and int8 weights that are computed as LiteRT does.
+        options: of the build; ``allow`` has the names of passes that there are, as ``label.pass``.
     """
 
     form: Form
@@ -65,17 +64,8 @@ class LoadedModel:
     simplified: tuple[str, ...] = ()
     consent: RoundingOptIn | None = None
     literal: IRModule | None = field(default=None, repr=False)
+    hybrid_layers: tuple[str, ...] = ()
     options: BuildOptions = field(default_factory=BuildOptions, repr=False)
-
-    @property
-    def tolerate(self) -> tuple[str, ...]:
-        """The plugins' passes, as ``label.pass``, that may change results as they declare."""
-        return tuple(self.options.tolerate)
-
-    @property
-    def hybrid(self) -> str | None:
-        """How layers of float32 with integer weights are computed; None where the weights are dequantised."""
-        return None if self.options.hybrid == HYBRID[0] else self.options.hybrid
 
 
 def load_model(model: Model, members: Members | None = None, **options: Unpack[BuildKeywords]) -> LoadedModel:
@@ -89,7 +79,7 @@ def read_model(model: Model, members: Members | None, options: BuildOptions) -> 
     Args:
         model: a file (TFLite, ONNX, or a text form with the suffix ``.py``), or a module.
         members: the targets of the build, the plugins of which may bring operators that the model has; the options
-            ``pins``, ``requantize`` and ``tolerate`` need them.
+            ``pins`` and ``allow`` need them, apart from hybrid layers.
         options: of the build.
 
     Raises:
@@ -109,17 +99,15 @@ def read_model(model: Model, members: Members | None, options: BuildOptions) -> 
     if inputs and options.strips is not None:
         what = "inputs are to be given row by row, and layers computed in strips, each of which reads all rows again"
         raise UsageError(what, hint="leave out one of the two")
-    pins, requantize, tolerate = options.pins, options.requantize, options.tolerate
-    if members is None and (pins or requantize or tolerate):
-        what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
-        raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
-    if members is not None and requantize:
-        loaded = replace(loaded, consent=consent_to(loaded.form, requantize, members))
-    passes: tuple[str, ...] = ()
-    if members is not None and tolerate:
-        passes = tolerated_passes(loaded.form, tolerate, members)
-    loaded = replace(loaded, options=replace(options, tolerate=passes, stream_inputs=inputs))
-    return replace(loaded, form=pin_layers(loaded.form, pins, members)) if members is not None and pins else loaded
+    pins, allow = options.pins, options.allow
+    if members is None:
+        if pins or allow.rules("rounding") or allow.rules("pass"):
+            what = "layers are pinned" if pins else "different results are allowed"
+            raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
+        return replace(loaded, options=replace(options, stream_inputs=inputs))
+    consent, allow = find_rounding(loaded.form, allow, members), find_passes(loaded.form, allow, members)
+    loaded = replace(loaded, consent=consent, options=replace(options, allow=allow, stream_inputs=inputs))
+    return replace(loaded, form=pin_layers(loaded.form, pins, members)) if pins else loaded
 
 
 def with_max_ram(loaded: LoadedModel, limit: Limit | None) -> LoadedModel:
@@ -129,7 +117,7 @@ def with_max_ram(loaded: LoadedModel, limit: Limit | None) -> LoadedModel:
 
 def _loaded(model: Model, custom: CustomImporters, options: BuildOptions) -> LoadedModel:
     name, shapes, states = options.name, options.shapes, options.states or {}
-    constants, hybrid = options.constants or {}, options.hybrid or HYBRID[0]
+    constants, hybrid = options.constants or {}, options.allow.hybrid
     content = None if isinstance(model, IRModule) else _proto_content(model)
     path = Path("model") if isinstance(model, IRModule) or content is not None else path_of(model, "a model")
     if isinstance(model, IRModule) or path.suffix == SUFFIX:
@@ -138,8 +126,8 @@ def _loaded(model: Model, custom: CustomImporters, options: BuildOptions) -> Loa
         if constants:
             what = "constants were given for a module or a text form"
             raise UsageError(what, hint="give them with the model file that it was made of")
-        if hybrid != HYBRID[0]:
-            what = f"hybrid={hybrid!r} was given for a module or a text form"
+        if hybrid:
+            what = "allow hybrid=litert was given for a module or a text form"
             raise UsageError(what, hint="give it with the TFLite file that it was made of")
         form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(path), path.stem)
         if isinstance(form, Program):
@@ -167,6 +155,7 @@ def _loaded(model: Model, custom: CustomImporters, options: BuildOptions) -> Loa
         imported.constants,
         imported.simplified,
         literal=imported.literal,
+        hybrid_layers=imported.hybrid_layers,
     )
 
 

@@ -344,7 +344,7 @@ class Build:
         after: told of what stages give.
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         consent: what accelerators may be offered in forms of their own; None for nothing.
-        options: of the build: ``tolerate``, ``io`` and ``strips`` have an effect here.
+        options: of the build: ``allow``, ``io`` and ``strips`` have an effect here.
         rows: what layers are run row by row for; by default for hosts with little RAM, where that costs next to
             nothing. Without ``reuse`` each call runs all its rows before the next begins, so that every value is whole.
 

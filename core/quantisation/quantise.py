@@ -59,7 +59,7 @@ class Quantised:
         offloaded_before, offloaded: the part of the multiply-accumulates that the target's accelerators have of the
             float model and of this one, 0 to 1.
         offloaded_with_consent: the part that they have of it where the build lets them round otherwise, by
-            ``requantize="fixed-point"``; None where that is no more.
+            ``allow={"rounding": "fixed-point"}``; None where that is no more.
         notes: what a user may want to know.
         suffix: of the file's name: ``.onnx``, or ``.tflite`` for a model from a TFLite file.
     """
@@ -204,7 +204,7 @@ def quantize_for(
         after = _offloaded(load_model(now, members, shapes=shapes), members)
         allowed = after
         if any(member.fixed_point is not None for member in members.accelerators):
-            allowed = _offloaded(load_model(now, members, shapes=shapes, requantize="fixed-point"), members)
+            allowed = _offloaded(load_model(now, members, shapes=shapes, allow={"rounding": "fixed-point"}), members)
     return replace(
         result,
         offloaded_before=before,

@@ -9,23 +9,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from ..artifact.random_inputs import random_inputs
+from ..artifact.record import DifferenceRecord
 from ..contract.cost import Cost
-from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.build_targets import Members
 from ..lowering.declined_strategies import Decline
 from ..lowering.error_attribution import blaming
 from ..lowering.graph_queries import has_loops
+from ..option_values import Allowed
 from ..options import BuildOptions
-from ..partition import CostTable, OpRecord, OptInMatch, RoundingOptIn
+from ..partition import CostTable, OpRecord, RoundingOptIn
 from ..pipeline.driver import finish_build, start_build
 from ..pipeline.line_buffering import RowsAsked
 from ..pipeline.loading import LoadedModel
 from ..pipeline.machine_code import machine_code
-from ..pipeline.passes import Step
-from ..pipeline.requantize import has_float_scales
+from ..pipeline.numerics import has_float_scales, list_differences, pass_difference, passes_withheld
 from ..pipeline.stages import STAGES, Build
-from ..pipeline.tolerate import passes_withheld
 from ..program import Program, plan
 from ..relay.expr import Call, Function
 from ..relay.module import IRModule
@@ -34,6 +33,7 @@ from ..relay.visit import nested_exprs
 from ..support.formatting import format_percent
 from ..support.html import Child, element, html_of, table
 from ..support.json_record import to_json
+from ..support.opt_ins import OPT_INS
 from ..targets.values import shorten
 from ..toolchain.packing_engine import packing_engine
 from ..tuning.cheaper_placement import Otherwise, otherwise
@@ -44,7 +44,7 @@ from .line_buffered_layers import ByRows, layers_by_rows
 from .memory import MemoryFound, memory_found
 from .placement_report import decision_record
 
-__all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
+__all__ = ["Explanation", "OptInOffer", "Share", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
 
 _NAME_CHARS = 60
 
@@ -69,36 +69,19 @@ class Share:
 
 
 @dataclass(frozen=True)
-class TolerantPass:
-    """A plugin's pass that changes results.
+class OptInOffer:
+    """Opt-ins that a build does not have, and their effect.
 
     Args:
-        name: ``label.pass``.
-        phase: when it runs.
-        plugin: its distribution and version.
-        scope: ``module`` or ``regions``: what is compared with what there was before.
-        tolerance: what it declares.
+        options: as ``--allow`` has them.
+        differences: how far results would be off by passes that are not run; empty for rounding.
+        offloaded: the part that accelerators would have with them, as `Explanation.offloaded` counts it; None where it
+            is not more.
     """
 
-    name: str
-    phase: str
-    plugin: str
-    scope: str
-    tolerance: Tolerance
-
-    @classmethod
-    def of(cls, step: Step) -> TolerantPass:
-        """What a step of a build is; it declares a tolerance."""
-        made, entry = step.made, step.member.plugin.entry
-        assert made.tolerance is not None
-        return cls(step.name, made.phase, f"{entry.distribution} {entry.version}", made.scope, made.tolerance)
-
-    @property
-    def of_what(self) -> str:
-        """Whose results it changes, with the verb."""
-        return "each region gives" if self.scope == "regions" else "the model gives"
-
-    json_fields: ClassVar = ("pass=name", "phase", "plugin", "scope", "tolerance")
+    options: tuple[str, ...]
+    differences: tuple[DifferenceRecord, ...] = ()
+    offloaded: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,15 +102,11 @@ class Explanation:
         streams: what accelerators are fed; None where nobody asked.
         notes: what the front-end did that the model's user may want to know.
         simplified: what it folded and dropped, in sentences.
-        consented: what is rounded otherwise than the model says, by consent.
-        said: how that was consented to; empty where nothing may be rounded otherwise.
-        tolerated: the passes of plugins that change what the model says within a tolerance, by consent.
-        withheld: those that would, and are not run.
-        with_tolerance: the part that accelerators would have if these were; None where it is no more.
+        allowed: the opt-ins to results that differ from the model's arithmetic, as ``--allow`` has them.
+        differences: the results that differ by these.
+        offers: the opt-ins that the build does not have, and their effect; empty where nobody asked.
         declined: why strategies left kernels that hosts run to lesser loops.
         memory: what sets the peaks of memory, and the ways to run layers row by row; None where nobody asked.
-        with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
-            nobody asked, and where it is no more.
         by_rows: how layers run row by row, by the model's names of them; of others nothing.
         placed: by what costs the partitioner ``collage`` chose, as `plan_record` has it; None where another did.
         otherwise: a placement that is cheaper than eager's, by costs that are known; None where there is none.
@@ -146,12 +125,9 @@ class Explanation:
     streams: tuple[Stream, ...] | None = None
     notes: tuple[str, ...] = ()
     simplified: tuple[str, ...] = ()
-    consented: tuple[OptInMatch, ...] = ()
-    said: tuple[str, ...] = ()
-    with_consent: float | None = None
-    tolerated: tuple[TolerantPass, ...] = ()
-    withheld: tuple[TolerantPass, ...] = ()
-    with_tolerance: float | None = None
+    allowed: tuple[str, ...] = ()
+    differences: tuple[DifferenceRecord, ...] = ()
+    offers: tuple[OptInOffer, ...] = ()
     declined: tuple[Decline, ...] = ()
     memory: MemoryFound | None = None
     by_rows: Mapping[str, ByRows] = field(default_factory=dict)
@@ -282,8 +258,7 @@ class Explanation:
         "brought",
         "notes",
         "simplified",
-        "requantize=_requantize",
-        "tolerate=_tolerate",
+        "allowed=_allowed",
         "*_optional",
     )
 
@@ -311,13 +286,8 @@ class Explanation:
         ]
 
     @property
-    def _requantize(self) -> dict[str, Any]:
-        return {"said": self.said, "layers": self.consented, "offloaded_with_consent": self.with_consent}
-
-    @property
-    def _tolerate(self) -> dict[str, Any]:
-        share = self.with_tolerance
-        return {"passes": self.tolerated, "withheld": self.withheld, "offloaded_with_tolerance": share}
+    def _allowed(self) -> dict[str, Any]:
+        return {"options": self.allowed, "differences": self.differences, "offers": self.offers}
 
     @property
     def _optional(self) -> dict[str, Any]:
@@ -350,13 +320,11 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     for found in () if build.fused is None else check_forms(build.fused):
         forms[found.form] += found.channels
     shown = dict(sorted(forms.items()))
-    said = () if placement.consent is None else placement.consent.said
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
     tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.facts.tolerated))
     declined = build.facts.declined
     cuts = tuple(map(str, placement.cuts)) if reasons else ()
-    found_out = replace(found_out, consented=placement.consented, said=said, cuts=cuts)
-    return replace(found_out, tolerated=tolerated, declined=declined)
+    return replace(found_out, declined=tuple(build.declined), cuts=cuts)
 
 
 def explain_loaded(
@@ -395,13 +363,9 @@ def explain_loaded(
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
-    found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
-    withheld = passes_withheld(members, loaded.tolerate)
-    found = replace(
-        found,
-        withheld=tuple(TolerantPass.of(step) for step in withheld),
-        with_tolerance=_with_tolerance(found, loaded, members, [step.name for step in withheld], progress),
-    )
+    differences = list_differences(build, loaded.hybrid_layers)
+    found = replace(found, allowed=loaded.options.allow.texts, differences=differences)
+    found = replace(found, offers=tuple(_offers(found, loaded, members, progress)))
     program = form if isinstance(form, Program) else None
     if program is not None:
         found = replace(found, by_rows=layers_by_rows(program))
@@ -419,37 +383,24 @@ def explain_loaded(
     return found
 
 
-def _with_consent(
-    found: Explanation, loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None
-) -> float | None:
-    """The part that accelerators would have if they might round otherwise; None where it is no more, or they may."""
-    if loaded.consent is not None or not isinstance(loaded.form, IRModule):
-        return None
-    if all(member.fixed_point is None for member in members.accelerators) or not has_float_scales(loaded.form):
-        return None
-    if progress is not None:
-        progress("offer fixed points")
-    return _would_have(
-        found,
-        loaded,
-        Build(loaded.name, members, consent=RoundingOptIn(), options=BuildOptions(tolerate=loaded.tolerate)),
-    )
-
-
-def _with_tolerance(
-    found: Explanation,
-    loaded: LoadedModel,
-    members: Members,
-    withheld: list[str],
-    progress: Callable[[str], None] | None,
-) -> float | None:
-    """The part that accelerators would have if passes were run that change results; None where it is no more."""
-    if not withheld:
-        return None
-    if progress is not None:
-        progress("run passes with a tolerance")
-    tolerate = BuildOptions(tolerate=(*loaded.tolerate, *withheld))
-    return _would_have(found, loaded, Build(loaded.name, members, consent=loaded.consent, options=tolerate))
+def _offers(
+    explanation: Explanation, loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None
+) -> Iterator[OptInOffer]:
+    """Yield the opt-ins by which accelerators would have more, and those to passes that are not run."""
+    allow, form = loaded.options.allow, loaded.form
+    say = progress or (lambda step: None)
+    can_round = loaded.consent is None and any(member.fixed_point is not None for member in members.accelerators)
+    if can_round and isinstance(form, IRModule) and has_float_scales(form):
+        say("offer fixed points")
+        build = Build(loaded.name, members, consent=RoundingOptIn(), options=BuildOptions(allow=allow))
+        if (share := _would_have(explanation, loaded, build)) is not None:
+            yield OptInOffer(Allowed({"rounding": OPT_INS["rounding"][0]}).texts, (), share)
+    if withheld := passes_withheld(members, allow.passes):
+        say("run passes with a tolerance")
+        more = Allowed(dict.fromkeys((step.name for step in withheld), OPT_INS["pass"][0]))
+        options = BuildOptions(allow=Allowed({**allow.entries, **more.entries}))
+        share = _would_have(explanation, loaded, Build(loaded.name, members, consent=loaded.consent, options=options))
+        yield OptInOffer(more.texts, tuple(map(pass_difference, withheld)), share)
 
 
 def _would_have(found: Explanation, loaded: LoadedModel, build: Build) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["format_percent", "format_value"]
+__all__ = ["format_difference", "format_percent", "format_value"]
 
 
 def format_percent(share: float, digits: int = 1) -> str:
@@ -21,6 +21,19 @@ def format_percent(share: float, digits: int = 1) -> str:
     parts = int(Fraction(share).limit_denominator(10**12) * scale)
     integer, rest = divmod(parts, 10**digits)
     return f"{integer}.{rest:0{digits}d}%" if digits else f"{integer}%"
+
+
+def format_difference(steps: int, relative: float, joint: str = " or ") -> str:
+    """Return the difference of two results, or its bound, in words.
+
+    Args:
+        steps: of integers, at least 0.
+        relative: of floats, as a part of the largest element of their array, at least 0.
+        joint: between both.
+    """
+    words = [f"{steps} step{'s' * (steps > 1)}"] if steps else []
+    words += [f"{relative:.3g} of the largest element"] if relative else []
+    return joint.join(words) or "nothing"
 
 
 def format_value(value: object) -> str:

@@ -16,20 +16,20 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from ..errors import UsageError
+from .opt_ins import REPLACED
 
 __all__ = ["SETTINGS", "IgnoredProject", "Project", "ProjectError", "find_project", "ignored_projects"]
 
 SETTINGS = (
+    "allow",
     "costs",
     "disable-plugins",
-    "hybrid",
     "io",
     "max-cycles",
     "max-ram",
     "max-rom",
     "partition",
     "plan",
-    "requantize",
     "require-plugins",
     "targets",
 )
@@ -213,6 +213,9 @@ def _settings(path: str, content: bytes) -> Mapping[str, object]:
     if not isinstance(table, dict):
         raise ProjectError("[tool.uma] is no table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"')
     for name in table:
+        if name in REPLACED:
+            hint = 'write allow = {{"{}" = "{}"}}'.format(*REPLACED[name])
+            raise ProjectError(f"the setting {name!r} of [tool.uma] was replaced by 'allow'", where=path, hint=hint)
         if name not in SETTINGS:
             import difflib
 

@@ -60,8 +60,8 @@ class TargetKind:
         quantised: how models are quantised for an accelerator, or for a host without accelerators, or a function from a
             target to that; None for the default values of `QuantisedForm`.
         fixed_point: the arithmetic by which an accelerator scales sums, or what says so of a target: with
-            ``--requantize fixed-point`` it is offered layers with float scales in it. None for an accelerator that is
-            to be offered what the model says and nothing else.
+            ``--allow rounding=fixed-point`` it is offered layers with float scales in it. None for an accelerator that
+            is to be offered what the model says and nothing else.
         needs_device: whether an accelerator runs on a device that another target of the build is. The build must then
             have a target of its ``device_type``: a library for ``cuda`` needs a ``cuda`` device.
         from_device: returns the attributes of device number N of this machine, for ``-from_device=N``. It receives a

@@ -94,7 +94,7 @@ def request_of(
         "targets": [[member.label, member.target.to_json()] for member in members.all],
         "model": text,
         "region": region,
-        "consent": None if consent is None else [consent.everything, dict(consent.layers), list(consent.said)],
+        "consent": None if consent is None else [consent.everything, dict(consent.layers)],
         "or_here": or_here,
     }
     return Request(json.dumps(told, sort_keys=True), content.getvalue() if constants else b"")
@@ -152,8 +152,7 @@ def _taken(told: dict[str, Any], members: Members, constants: bytes, only_build:
     module = parse_module(told["model"], arrays, "the part")
     consent = None
     if told["consent"] is not None:
-        everything, layers, said = told["consent"]
-        consent = RoundingOptIn(everything, layers, tuple(said))
+        consent = RoundingOptIn(*told["consent"])
     if told["region"] is not None:
         computed = _computed(module)
         wanted = [(name, frozenset(computed[number] for number in numbers)) for name, numbers in told["region"]]

@@ -52,10 +52,9 @@ from .comparison import Arrays, Comparison, Run
 from .exact_outputs import ExactCheck, compare_exactly, exact_outputs
 from .isolated_matches import Parts
 from .lowered import InterpretedModel
-from .pass_drift import ToleranceChecks
+from .numerics_drift import DifferenceChecks, Drifts
 from .reference_runtimes import Oracle
 from .results import Bound, OutputChecks, Verification
-from .rounding_drift import ConsentChecks, Drifts
 from .rounding_error import relative_bounds, rounding_bounds
 from .samples import Sample, rolled
 from .stepwise_model import Inspected
@@ -197,7 +196,8 @@ class _ReferenceComparison(Comparison):
     def check_outputs(self, run: Run) -> None:
         arrays = {**run.inputs, **run.sample.inputs}
         references = self._references(self._bind(self.form), [arrays[name] for name in run.inputs], run.before)
-        bounds, state_bounds = references.bounds(run.outputs)
+        self.differences.check(references.given, sample.name)
+            bounds, state_bounds = references.bounds(run.outputs)
         self.check_stepwise(run, bounds, state_bounds)
         said = self._check_meaning(references, run)
         if self.oracle is not None:
@@ -223,7 +223,7 @@ class _ReferenceComparison(Comparison):
             parts=parts.found,
             parts_skipped=tuple(parts.skipped),
             forms=tuple(check_forms(self.model.fused)),
-            consented=self.consented.all,
+            consented=self.differences.all,
             drifts=self.drifts.all,
             tolerated=self.tolerated.all,
         )
@@ -273,7 +273,7 @@ class _ReferenceComparison(Comparison):
         otherwise by opt-in.
         """
         placement, outputs, states = self.model.placement, run.outputs, run.after
-        if self.open_shapes is not None or placement is None or not (self.consented.all or self.tolerated.all):
+        if self.open_shapes is not None or placement is None or not self.differences.all:
             said.check(self.outputs, outputs, states, run.frame)
             return outputs
         by_form = {id(self.form): said}

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .exact_outputs import ExactCheck
-    from .pass_drift import ToleranceCheck
-    from .rounding_drift import ConsentCheck, Drift
+    from .numerics_drift import DifferenceCheck, Drift
 
 __all__ = [
     "Accuracy",
@@ -423,10 +422,8 @@ class Verification:
             region.
         parts_skipped: the matches that are not among them.
         forms: each requantisation and quantised sum of the hosts', with the proof of what it is computed in.
-        consented: the matches that are rounded otherwise by consent, beside what the model says.
-        drifts: the outputs and states of a model with such matches, or with passes that change results, beside what
-            the model says.
-        tolerated: what passes that declare a tolerance changed, beside what they were given.
+        allowed: the measured differences of matches and passes that may differ from the model's arithmetic.
+        drifts: the outputs and states of a model with such matches or passes, beside what the model says.
     """
 
     kernels: tuple[KernelCheck, ...]
@@ -440,9 +437,8 @@ class Verification:
     parts: tuple[KernelCheck, ...] = ()
     parts_skipped: tuple[PartSkipped, ...] = ()
     forms: tuple[FormCheck, ...] = ()
-    consented: tuple[ConsentCheck, ...] = ()
+    allowed: tuple[DifferenceCheck, ...] = ()
     drifts: tuple[Drift, ...] = ()
-    tolerated: tuple[ToleranceCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -450,8 +446,8 @@ class Verification:
         equal = all(check.difference.ok for check in (*self.kernels, *self.parts))
         right = equal and all(check.ok for check in self.outputs)
         unproven = any(form.wrong for form in self.forms)
-        within = all(check.ok for check in self.consented) and all(check.ok for check in self.tolerated)
-        return within and right and not self.overruns and not self.stops and not unproven
+        right = right and all(check.ok for check in self.allowed)
+        return right and not self.overruns and not self.stops and not unproven
 
     @property
     def frames(self) -> int:

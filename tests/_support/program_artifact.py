@@ -42,9 +42,7 @@ def metadata_of(
         "buffers": to_json(buffer_records(program, memory)),
         "devices": [to_json(device_record(known[label], program, memory)) for label in program.devices],
         "calls": to_json(tuple(call_records(program, known, "c"))),
-        "requantize": None,
-        "tolerated": [],
-        "hybrid": None,
+        "allowed": {"options": [], "differences": []},
         "rows": None,
         "strips": None,
         "compile": {

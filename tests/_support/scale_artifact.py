@@ -126,9 +126,7 @@ METADATA: dict[str, Any] = {
         {**PLACED, "name": "y", "role": "output", "dtype": "int32", "pool": None, "offset": None, "bytes": 16},
     ],
     "devices": [],
-    "requantize": None,
-    "tolerated": [],
-    "hybrid": None,
+    "allowed": {"options": [], "differences": []},
     "rows": None,
     "strips": None,
     "calls": [

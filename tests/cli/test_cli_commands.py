@@ -149,7 +149,7 @@ class TestBuild:
 
     def test_stop_after_with_dump_and_json(self, uma: Uma, folder: Path) -> None:
         done = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d", "--json")
-        assert done.json == {"schema_version": 3, "stage": "fuse", "folder": "d"}
+        assert done.json == {"schema_version": 4, "stage": "fuse", "folder": "d"}
         assert sorted(os.listdir(folder / "d")) == ["1-import.py", "2-canonicalise.py", "3-partition.py", "4-fuse.py"]
         assert uma("build", "net.py", "--target", "c", "--stop-after", "import", "--json").json["text"] == NET
         said = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d").out
@@ -375,7 +375,7 @@ class TestTargets:
         ]
         entries = [*entry_of(HOST), *(entry for kind in kinds for entry in entry_of(kind))]
         monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
-        made, offered = "uma quantize makes models for it with", "with --requantize fixed-point it is offered"
+        made, offered = "uma quantize makes models for it with", "with --allow rounding=fixed-point it is offered"
         said = f"{made} scales that are powers of two, zero points of 0, a scale for each channel of weights, "
         said += "8 bits of activations, 8 of weights, 32 of biases, the scale 0.5 for weights"
         assert uma("targets", "npu").out.splitlines()[-1] == said

@@ -171,8 +171,7 @@ why layers are not on accelerators:
             "brought",
             "notes",
             "simplified",
-            "requantize",
-            "tolerate",
+            "allowed",
         ]
         assert list(record) == keys
         assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests._support.small_models import Uma
 
-from uma.pipeline.io import project_io
+from uma.options import project_options
 from uma.support.project_file import ProjectError
 
 
@@ -26,7 +26,7 @@ def test_the_command_and_the_project(uma: Uma, folder: Path) -> None:
     assert (how(), how("--io", "caller")) == ("ram", "None")
     project.write_text("[tool.uma]\nio = 5\n")
     with pytest.raises(ProjectError, match="inputs and outputs cannot be in 5"):
-        project_io()
+        project_options()
     assert "[tool.uma]" in uma("build", "pair.py", "--target", "c").error(2)
     project.unlink()
     assert "an artifact is built already" in uma("run", "out", "--io", "arena").error(2)

@@ -77,7 +77,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     out.result({"x": (1.5, float("nan"), {"y": float("-inf")}), "é": None})
     out.finish()
     record = json.loads(capsys.readouterr().out)
-    assert record == {"schema_version": 3, "x": [1.5, "nan", {"y": "-inf"}], "é": None}
+    assert record == {"schema_version": 4, "x": [1.5, "nan", {"y": "-inf"}], "é": None}
 
 
 def test_an_error_after_the_answer_is_no_second_answer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ def test_an_error_after_the_answer_is_no_second_answer(capsys: pytest.CaptureFix
     out.result({"a": 1})
     assert out.fail(ModelError("late")) == 3
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"schema_version": 3, "a": 1}
+    assert json.loads(captured.out) == {"schema_version": 4, "a": 1}
     assert captured.err == "uma: error: late\n"
 
 
@@ -93,7 +93,7 @@ def test_an_error_has_all_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert Output(sys.stdout, as_json=True).fail(UsageError("what", where="here", hint="mend it")) == 2
     captured = capsys.readouterr()
     error = {"what": "what", "where": "here", "hint": "mend it", "exit_code": 2}
-    assert json.loads(captured.out) == {"schema_version": 3, "error": error}
+    assert json.loads(captured.out) == {"schema_version": 4, "error": error}
     assert captured.err == "uma: error: what\n  where: here\n  hint: mend it\n"
 
 

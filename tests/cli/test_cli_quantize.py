@@ -91,9 +91,9 @@ def test_a_file_that_is_there_is_replaced(model: Path, uma: Uma) -> None:
 def test_what_consent_brings(uma: Uma, model: Path) -> None:
     lines = uma(*GIVEN, "--scales", "any", "-o", "q.onnx").out.splitlines()
     assert lines[-2:] == [
-        "accelerators have 0.0% of the multiply-accumulates, 100.0% with --requantize fixed-point; of the float model "
-        "0.0%",
-        "to build it: uma build q.onnx --target stream_machine --target c --requantize fixed-point",
+        "accelerators have 0.0% of the multiply-accumulates, 100.0% with --allow rounding=fixed-point; of the float "
+        "model 0.0%",
+        "to build it: uma build q.onnx --target stream_machine --target c --allow rounding=fixed-point",
     ]
     built = uma(*shlex.split(lines[-1])[4:], "--no-compile", "--json").json
     assert [one["macs_share"] for one in built["accelerators"]] == [1.0]

@@ -72,7 +72,7 @@ ERRORS = [
     ("build digits.onnx --target c --plan empty.json", 2, "holds no plan\n  where: empty.json", "uma plan MODEL"),
     ("explain digits.onnx --target c --partition collage --costs list.json", 2, "where: list.json", "placement.md"),
     ("build digits.onnx --target c --partition colage", 2, "no partitioner 'colage'", "did you mean 'collage'?"),
-    ("build digits.onnx --target c --hybrid litrt", 2, "'litrt'", "one of float, litert"),
+    ("build digits.onnx --target c --allow hybrid=litrt", 2, "'litrt'", "one of litert, float"),
     ("build digits.onnx --target c --weights asembly", 2, "--weights: invalid choice: 'asembly'", "'assembly'?"),
     ("build digits.onnx --target c --disable-plugin uma-none", 2, "no plugin 'uma-none'", "installed: "),
     ("build digits.onnx --target c --strips 0", 2, "0 strips", "2 to 16"),

@@ -17,7 +17,7 @@ from uma.frontends.tflite import from_tflite
 from uma.relay.evaluate import evaluate
 
 
-def ours(model: bytes, data: np.ndarray, hybrid: str = "litert") -> np.ndarray:
+def ours(model: bytes, data: np.ndarray, hybrid: bool = True) -> np.ndarray:
     module = from_tflite(model, hybrid=hybrid).module
     return evaluate(module, {module.main.params[0].name: data})[0]
 
@@ -139,7 +139,7 @@ def test_svdf_equals_litert() -> None:
     @given(st.integers(0, 2**32 - 1))
     def check(seed: int) -> None:
         model, data = svdf(seed)
-        module = from_tflite(model, hybrid="litert").module
+        module = from_tflite(model, hybrid=True).module
         x, state = module.main.params
         kept = np.zeros(state.shape, np.float32)
         for runs in (1, 2, 3):
@@ -191,7 +191,7 @@ def layer(name: str, **given: Any) -> bytes:
 )
 def test_what_litert_has_not(model: bytes, what: str) -> None:
     with pytest.raises(ModelError) as caught:
-        from_tflite(model, hybrid="litert")
+        from_tflite(model, hybrid=True)
     assert what in str(caught.value)
 
 
@@ -201,7 +201,7 @@ def test_sums_that_int32_does_not_hold() -> None:
     x, y = builder.input([1, depth]), builder.tensor([1, 1])
     builder.op("FULLY_CONNECTED", [x, builder.constant(np.full([1, depth], 127, np.int8), scale=1.0), -1], [y])
     with pytest.raises(ModelError, match="its sums may be up to 2147514120, which int32 does not hold"):
-        from_tflite(builder.finish(y), hybrid="litert")
+        from_tflite(builder.finish(y), hybrid=True)
 
 
 def test_other_layers_are_dequantised_or_refused() -> None:
@@ -213,11 +213,11 @@ def test_other_layers_are_dequantised_or_refused() -> None:
     model = builder.finish(y)
     assert from_tflite(model).notes
     with pytest.raises(ModelError, match="is int8 beside float32, which is not computed with as LiteRT does"):
-        from_tflite(model, hybrid="litert")
+        from_tflite(model, hybrid=True)
 
 
 def test_it_is_said() -> None:
-    (note,) = from_tflite(layer("FULLY_CONNECTED"), hybrid="litert").notes
+    (note,) = from_tflite(layer("FULLY_CONNECTED"), hybrid=True).notes
     assert note.startswith(
         "data of float32 are quantised when the model runs, as LiteRT does beside integer weights, in"
     )

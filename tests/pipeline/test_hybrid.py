@@ -41,25 +41,27 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_built_equals_litert(model: Path) -> None:
     x = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
     (expected,) = litert(model.read_bytes(), x)
-    artifact = uma.build(model, "c", hybrid="litert")
-    assert artifact.metadata["hybrid"] == "litert"
+    artifact = uma.build(model, "c", allow={"hybrid": "litert"})
+    allowed = artifact.metadata["allowed"]
+    (row,) = allowed["differences"]
+    assert (allowed["options"], row["how"], len(row["layers"]), row["steps"]) == (["hybrid=litert"], "litert", 2, None)
     (got,) = artifact.run(x).values()
     np.testing.assert_array_equal(got, expected)
     plain = uma.build(model, "c")
-    assert plain.metadata["hybrid"] is None
+    assert plain.metadata["allowed"] == {"options": [], "differences": []}
     assert plain.metadata["constant_bytes"] > 2 * artifact.metadata["constant_bytes"]
     assert not np.array_equal(next(iter(plain.run(x).values())), expected)
 
 
 def test_it_is_for_tflite_files(model: Path, tmp_path: Path) -> None:
     for wrong in ("int8", 5):
-        with pytest.raises(UsageError, match="hybrid layers are not computed as"):
-            uma.build(model, "c", hybrid=wrong)  # type: ignore[arg-type]  # no way to compute them, and no text
+        with pytest.raises(UsageError, match="is not a value of hybrid in allow"):
+            uma.build(model, "c", allow={"hybrid": wrong})  # type: ignore[arg-type]  # no way to compute them, and no text
     module = uma.build(model, "c", stop_after="import")
     assert isinstance(module, IRModule)
-    with pytest.raises(UsageError, match="hybrid='litert' was given for a module or a text form"):
-        uma.build(module, "c", hybrid="litert")
+    with pytest.raises(UsageError, match="allow hybrid=litert was given for a module or a text form"):
+        uma.build(module, "c", allow={"hybrid": "litert"})
     other = tmp_path / "m.onnx"
     other.write_bytes(b"no TFLite file")
-    with pytest.raises(UsageError, match="hybrid='litert' is for TFLite files, and this is none"):
-        uma.build(other, "c", hybrid="litert")
+    with pytest.raises(UsageError, match="allow hybrid=litert is for TFLite files, and this is none"):
+        uma.build(other, "c", allow={"hybrid": "litert"})

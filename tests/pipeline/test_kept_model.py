@@ -116,7 +116,7 @@ def test_a_partitioner_of_the_callers_is_kept_in_memory_only(net: Path, tmp_path
         ({"shapes": {"rows": 1}}, "shapes"),
         ({"import_limit": 64}, "import_limit"),
         ({"partition": "collage"}, "partition"),
-        ({"tolerate": ["npu.x"]}, "tolerate"),
+        ({"allow": {"npu.x": "declared"}}, "allow"),
     ],
 )
 @pytest.mark.parametrize("function", [package.verify, package.explain, package.report])
@@ -149,7 +149,7 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 def hybrid(folder: Path) -> None:
     build = json.loads((folder / "build.json").read_text())
-    write(folder, "build.json", json.dumps({**build, "hybrid": "other"}).encode())
+    write(folder, "build.json", json.dumps({**build, "allow": {"hybrid": "other"}}).encode())
 
 
 def edited(folder: Path) -> None:
@@ -164,7 +164,7 @@ def edited(folder: Path) -> None:
         (lambda folder: (folder / "digests.json").write_text("[]"), "digests.json lists no files"),
         (lambda folder: write(folder, "build.json", b"{}"), "cannot be read: "),
         (lambda folder: write(folder, "build.json", b"\xff"), "cannot be read: "),
-        (hybrid, "hybrid is 'other', which does not match"),
+        (hybrid, "'other' is not a value of hybrid in allow"),
         (lambda folder: write(folder, "plan.json", b"[" * 9999), "cannot be read: "),
         (lambda folder: write(folder, "plan.json", b"{}"), "the file holds no plan"),
         (lambda folder: write(folder, "model.py", b"def"), "model.py:1"),

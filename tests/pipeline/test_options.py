@@ -13,7 +13,7 @@ import pytest
 import uma
 from uma.cli.shared_options import add_model_arguments
 from uma.errors import UsageError
-from uma.option_values import Limit, StripsAsked
+from uma.option_values import Allowed, Limit, StripsAsked
 from uma.options import BuildKeywords, BuildOptions, flags
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -67,8 +67,8 @@ def test_values_have_one_form() -> None:
 
 def test_changed_names_what_differs_from_the_defaults() -> None:
     assert list(BuildOptions().changed) == []
-    assert list(BuildOptions(hybrid="float", shapes={}, tolerate=[], max_ram=Limit(0, "max_ram")).changed) == [
-        "hybrid",
+    assert list(BuildOptions(allow=Allowed({"hybrid": "float"}), shapes={}, max_ram=Limit(0, "max_ram")).changed) == [
+        "allow",
         "max_ram",
     ]
 

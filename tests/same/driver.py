@@ -44,7 +44,7 @@ class Spelling(NamedTuple):
     words: Mapping[str, Sequence[str]]
 
 
-SPELLINGS: tuple[Spelling, ...] = ()
+SPELLINGS = (Spelling("uma.support.opt_ins", {"--requantize": ("--allow",), "fixed-point": ("rounding=fixed-point",)}),)
 """All renamed words. Requests have the old ones."""
 
 

@@ -21,7 +21,7 @@ from ...targets.values import suggest
 from ...tir.form.dtype import is_integer
 from ..fixed_inputs import Fixed, check_fixed, fixed_array
 from ..import_summary import Simplified
-from ..model import HYBRID, ImportedModel, distinct_names, variable_names
+from ..model import ImportedModel, distinct_names, variable_names
 from ..state_pairs import keep_states
 from .arith import ARITH
 from .axis_ops import ALONG
@@ -31,6 +31,7 @@ from .control import CONTROL, Control
 from .conv_matmul import LINEAR
 from .elementwise import ELEMENTWISE
 from .gather_scatter import PICKS
+from .hybrid import HYBRID_REMARK
 from .layer import Importer, Layer, quantisations
 from .lut_activations import CURVES
 from .pads import PADS
@@ -84,7 +85,7 @@ def from_tflite(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
-    hybrid: str = HYBRID[0],
+    hybrid: bool = False,
     import_limit: int = IMPORT_LIMIT,
 ) -> ImportedModel:
     """Import a TFLite model.
@@ -98,7 +99,8 @@ def from_tflite(
         states: as for `keep_states`; the model's variables are its states anyway.
         constants: values that inputs are fixed to, by their names in the file.
         custom: finds importers of operators that are not the core's.
-        hybrid: one of `HYBRID`: how weights of integers beside float32 are computed with.
+        hybrid: whether to compute layers with float32 data and int8 weights as LiteRT does; otherwise the weights are
+            dequantised.
         import_limit: bytes of constants, and scalar operations, for each byte of the model: see
             `uma.support.import_budget`.
 
@@ -112,7 +114,7 @@ def from_tflite(
     valued = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
     check_fixed(constants or {}, names, states or {}, valued)
     with importing_within(Budget(graph.file_bytes, _declared_bytes(graph), import_limit)):
-        imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid == HYBRID[1]).model()
+        imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid).model()
     return replace(imported, module=keep_states(imported.module, states or {}))
 
 
@@ -195,14 +197,19 @@ class _Converter:
             tuple(replace(info, name=name) for info, name in zip(outputs, numbered, strict=True)),
             self._states(),
         )
-        notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
+        notes = [
+            f"{remark} in {len(layers)} layers: {', '.join(map(repr, layers))}"
+            for remark, layers in self._remarks.items()
+        ]
         if self._graph.others:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
         module = IRModule.from_functions(
             {"main": Function(params, body), **self._control.functions}, self._spans, signature
         )
-        return ImportedModel(module, tuple(notes), self.constants, (*self._open, *self._simplified().sentences()))
+        simplified = (*self._open, *self._simplified().sentences())
+        hybrid_layers = tuple(self._remarks.get(HYBRID_REMARK, ()))
+        return ImportedModel(module, tuple(notes), self.constants, simplified, hybrid_layers=hybrid_layers)
 
     def _simplified(self) -> Simplified:
         """What was folded and dropped of the operators that the outputs depend on, and what these do not depend on."""
@@ -378,7 +385,7 @@ class _Converter:
                 self._name(operator, [*results, *layer.new_states.values()])
                 self._values.update(layer.new_states)
             for remark in dict.fromkeys(layer.remarks):
-                self._remarks.setdefault(remark, []).append(repr(operator.layer))
+                self._remarks.setdefault(remark, []).append(operator.layer)
         for tensor, value in zip(outputs, values, strict=True):
             self._values.setdefault(tensor.index, value)
 

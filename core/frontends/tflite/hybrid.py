@@ -16,6 +16,7 @@ from ...tir.form.dtype import bounds
 from .layer import Layer, channel_axis, quantisations
 
 __all__ = [
+    "HYBRID_REMARK",
     "Codes",
     "add_bias_and_activation",
     "dense_sums",
@@ -24,6 +25,9 @@ __all__ = [
     "scaled_back",
     "weight_scales",
 ]
+
+HYBRID_REMARK = "data of float32 are quantised when the model runs, as LiteRT does beside integer weights,"
+"""The remark on each layer that is computed so."""
 
 _BELOW_HALF = 0.49999997
 """The largest float32 below 0.5: what is added before the fraction is cut off rounds halves away from zero, and nothing
@@ -65,7 +69,7 @@ def is_hybrid(layer: Layer) -> bool:
         raise ModelError(f"its weight is of {dtype}, which is not computed with as LiteRT does", hint="supported: int8")
     if layer.constant(1) is None:
         raise ModelError("its weight is int8 beside float32, and no constant")
-    layer.remarks.append("data of float32 are quantised when the model runs, as LiteRT does beside integer weights,")
+    layer.remarks.append(HYBRID_REMARK)
     return True
 
 

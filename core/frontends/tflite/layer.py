@@ -213,7 +213,7 @@ class Layer(Builder):
             return self.value(position)
         if self.hybrid:
             message = f"{tensor.name!r} is {tensor.dtype} beside float32, which is not computed with as LiteRT does"
-            raise ModelError(message, hint="without --hybrid litert it is dequantised")
+            raise ModelError(message, hint="without --allow hybrid=litert it is dequantised")
         self.remarks.append("integer weights beside float activations were dequantised")
         return self.dequantised(position)
 

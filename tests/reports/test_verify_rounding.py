@@ -15,11 +15,13 @@ import uma
 from uma.plugins import PluginHost
 from uma.relay.transform import fixed_point_view
 from uma.targets import FixedPointForm
+from uma.verification.numerics_drift import Drifts
 from uma.verification.results import Verification
-from uma.verification.rounding_drift import Drifts
 
 NARROW = FixedPointForm("even", 7)
 """Of which results may be several steps off."""
+
+ROUNDING = {"rounding": "fixed-point"}
 
 
 @pytest.fixture
@@ -33,19 +35,19 @@ def verified(net: Path, form: FixedPointForm = NARROW, **given: Any) -> Verifica
     against = given.pop("against", "builtin")
     entries = [*fixed_npu("npu", form, **given), *entry_of(HOST)]
     plugins = PluginHost(lambda: entries)
-    return uma.verify(net, ["npu", "plain"], plugins=plugins, requantize="fixed-point", samples=2, against=against)
+    return uma.verify(net, ["npu", "plain"], plugins=plugins, allow=ROUNDING, samples=2, against=against)
 
 
 def test_what_agrees(net: Path) -> None:
     found = verified(net, against="onnxruntime")
     assert found.ok
-    assert [check.layers[0] for check in found.consented] == ["n_Conv_2", "n_Conv_7", "n_Gemm_19"]
-    for check in found.consented:
+    assert [check.layers[0] for check in found.allowed] == ["n_Conv_2", "n_Conv_7", "n_Gemm_19"]
+    for check in found.allowed:
         assert (check.ok, check.region[:4]) == (True, "npu_")
         assert 0 < check.equal <= check.compared
     # With multipliers of 7 bits there is something to see: the layers differ, and so does what comes out.
-    conv = found.consented[0]
-    assert 1 <= conv.largest <= conv.bound
+    conv = found.allowed[0]
+    assert conv.bound.steps is not None and 1 <= conv.steps <= conv.bound.steps
     assert conv.equal < conv.compared
     assert conv.sample
     (drift,) = found.drifts
@@ -59,7 +61,7 @@ def test_an_accelerator_that_computes_something_else(net: Path) -> None:
     found = verified(net, wrong=True)
     assert not found.ok
     assert any(not check.difference.ok for check in found.kernels)
-    assert all(check.ok for check in found.consented)
+    assert all(check.ok for check in found.allowed)
 
 
 def test_a_difference_beyond_the_bound(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,13 +69,13 @@ def test_a_difference_beyond_the_bound(net: Path, monkeypatch: pytest.MonkeyPatc
     found = verified(net)
     assert not found.ok
     assert all(check.difference.ok for check in (*found.kernels, *found.outputs))
-    assert not found.consented[0].ok
+    assert not found.allowed[0].ok
 
 
 def test_without_consent_there_is_nothing_of_it(net: Path) -> None:
     entries = [*fixed_npu("npu", NARROW), *entry_of(HOST)]
     found = uma.verify(net, ["npu", "plain"], plugins=PluginHost(lambda: entries), samples=1)
-    assert (found.ok, found.consented, found.drifts) == (True, (), ())
+    assert (found.ok, found.allowed, found.drifts) == (True, (), ())
     assert {check.against for check in found.outputs} == {"inspected", "references", "first run"}
 
 

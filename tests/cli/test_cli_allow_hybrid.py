@@ -1,4 +1,4 @@
-"""``--hybrid``: how layers of float data and integer weights are computed, of all commands that build."""
+"""``--allow hybrid``: layers with float data and integer weights, of all commands that build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests._support.small_models import Uma
 from tests._support.tflite_builder import TFLiteBuilder
 
-from uma.pipeline.hybrid import project_hybrid
+from uma.options import project_options
 from uma.support.project_file import ProjectError
 
 
@@ -23,15 +23,15 @@ def test_the_command_and_the_project(uma: Uma, folder: Path) -> None:
 
     def how(*options: str) -> object:
         assert uma("build", "m.tflite", "--target", "c", "--no-compile", "-o", "out", *options).code == 0
-        return json.loads((folder / "out" / "metadata.json").read_text())["hybrid"]
+        return json.loads((folder / "out" / "metadata.json").read_text())["allowed"]["options"]
 
-    assert (how(), how("--hybrid", "litert")) == (None, "litert")
-    project.write_text('[tool.uma]\nhybrid = "litert"\n')
-    assert (how(), how("--hybrid", "float")) == ("litert", None)
+    assert (how(), how("--allow", "hybrid=litert")) == ([], ["hybrid=litert"])
+    project.write_text('[tool.uma]\nallow = {hybrid = "litert", rounding = "fixed-point"}\n')
+    assert (how(), how("--allow", "hybrid=float")) == (["hybrid=litert"], ["hybrid=float"])
     (folder / "m.onnx").write_bytes(b"no TFLite file")
     assert "TFLite files, and" not in uma("build", "m.onnx", "--target", "c").error(3)
     assert "no file" in uma("build", "other.tflite", "--target", "c").error(2)
-    project.write_text("[tool.uma]\nhybrid = 5\n")
-    with pytest.raises(ProjectError, match="hybrid layers are not computed as 5"):
-        project_hybrid()
-    assert "an artifact is built already" in uma("run", "out", "--hybrid", "float").error(2)
+    project.write_text("[tool.uma]\nallow = {hybrid = 'x'}\n")
+    with pytest.raises(ProjectError, match="'x' is not a value of hybrid in allow"):
+        project_options()
+    assert "an artifact is built already" in uma("run", "out", "--allow", "hybrid=float").error(2)
