@@ -30,7 +30,7 @@ def test_artifact(capsys: pytest.CaptureFixture[str]) -> None:
     """Its metadata has three keys that ``allowed`` replaced."""
     assert main(["run", str(FILES / "artifact.zip")]) == 3
     message = capsys.readouterr().err
-    assert "metadata.json: schema version 11 cannot be read" in message and "uma build" in message
+    assert "made by an older version of UMA" in message and "build the model again with uma build" in message
 
 
 def test_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
