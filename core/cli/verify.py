@@ -278,8 +278,8 @@ def _error(
             if one.layers:
                 subject, place = describe_check(one), f"a match of {region}"
             what = f"{subject}, of plugin {allowed.plugin}, is off by {one.largest}, where it may be {allowed.bound}"
-            hint = f"results do not differ without --allow {allowed.opt_in}; report this to the plugin's author"
-            return VerificationError(what, where=f"{place}, sample {one.sample!r}", hint=hint)
+            remedy = f"results do not differ without --allow {allowed.opt_in}; report this to the plugin's author"
+            return VerificationError(what, where=f"{place}, sample {one.sample!r}", hint=remedy)
     wrong = [check for check in found.kernels if not check.difference.ok]
     parts = [part for part in found.parts if not part.difference.ok]
     for part in parts:

@@ -149,6 +149,5 @@ def parse_kept_model(files: Mapping[str, bytes], artifact: Artifact, plugins: Pl
     else:
         loaded = read_model(form, members, asked)
     # The text has the hybrid layers as they were imported.
-    asked = replace(loaded.options, allow=allow)
-    notes = {"notes": options.notes, "simplified": options.simplified, "hybrid_layers": options.hybrid_layers}
-    return KeptModel(replace(loaded, options=asked, **notes), members)
+    loaded = replace(loaded, options=replace(loaded.options, allow=allow), hybrid_layers=options.hybrid_layers)
+    return KeptModel(replace(loaded, notes=options.notes, simplified=options.simplified), members)

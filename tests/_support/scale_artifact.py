@@ -86,7 +86,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 11,
+    "schema_version": 12,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},

@@ -83,7 +83,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 3, "schema_version is 3, expected 11"),
+            ("schema_version", 3, "schema_version is 3, expected 12"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),

@@ -56,7 +56,7 @@ def test_what_is_built_equals_litert(model: Path) -> None:
 def test_it_is_for_tflite_files(model: Path, tmp_path: Path) -> None:
     for wrong in ("int8", 5):
         with pytest.raises(UsageError, match="is not a value of hybrid in allow"):
-            uma.build(model, "c", allow={"hybrid": wrong})  # type: ignore[arg-type]  # no way to compute them, and no text
+            uma.build(model, "c", allow={"hybrid": wrong})  # type: ignore[dict-item]  # no way to compute them, and no text
     module = uma.build(model, "c", stop_after="import")
     assert isinstance(module, IRModule)
     with pytest.raises(UsageError, match="allow hybrid=litert was given for a module or a text form"):
