@@ -61,6 +61,11 @@ class Limit:
     amount: int
     said: str
 
+    @property
+    def plain(self) -> int:
+        """The value as `BuildOptions` accepts it."""
+        return self.amount
+
 
 @dataclass(frozen=True)
 class StripsAsked:
@@ -74,6 +79,11 @@ class StripsAsked:
     count: int
     end: str | None = None
 
+    @property
+    def plain(self) -> str:
+        """The value as `BuildOptions` accepts it."""
+        return f"{self.count}" if self.end is None else f"{self.count}:{self.end}"
+
 
 @dataclass(frozen=True)
 class Allowed:
@@ -84,6 +94,11 @@ class Allowed:
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The value as `BuildOptions` accepts it."""
+        return dict(self.entries)
 
     def rules(self, subject: str) -> tuple[tuple[str, bool], ...]:
         """Return names or patterns of layers or passes, ``*`` for all, and whether they have the opt-in.
@@ -129,6 +144,11 @@ def parse_amount(text: str, name: str) -> int:
         raise ValueError(f"unknown unit {amount[2][:40]!r} in {text[:40]!r}; use K, M or G")
     power = " KMG".index(unit[1].upper() or " ")
     return int(amount[1]) * int(LIMITS[name] ** power)
+
+
+def read_limit(text: str, name: str) -> Limit:
+    """Return the limit that the flag ``--NAME`` gives; ValueError as for `parse_amount`."""
+    return Limit(parse_amount(text, name), f"--{name}")
 
 
 def ram_limit(value: object) -> Limit | None:

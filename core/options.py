@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from .option_values import (
     check_stream_inputs,
     check_weights,
     ram_limit,
+    read_limit,
     read_strips,
 )
 from .support.import_budget import IMPORT_LIMIT
@@ -61,7 +63,7 @@ class Flag:
         spelling: the flag without its dashes, if it is not the option's name.
         repeated: whether it may be given several times.
         choices: the permitted values.
-        parse: reads the value of a flag that is given once.
+        parse: reads the value of a flag that is given once; ValueError for a wrong one.
     """
 
     help: str
@@ -79,6 +81,7 @@ def _option(
     check: Callable[[Any], Any] | None = None,
     commands: Sequence[str] = _COMMANDS,
     in_project: bool = False,
+    saved: bool = True,
 ) -> Any:
     """Return a field of `BuildOptions`.
 
@@ -88,8 +91,9 @@ def _option(
         check: returns the value in its final form, or raises UsageError.
         commands: those in which it has an effect.
         in_project: whether ``[tool.uma]`` may have it.
+        saved: whether a saved model needs it to be built again; its text has the others.
     """
-    metadata = {"flag": flag, "check": check, "commands": tuple(commands), "in_project": in_project}
+    metadata = {"flag": flag, "check": check, "commands": commands, "in_project": in_project, "saved": saved}
     return field(default=default, metadata=metadata)
 
 
@@ -115,8 +119,8 @@ class BuildKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BuildOptions:
-    """Every option of a build. `uma.build`, `uma.verify`, `uma.explain`, `uma.report` and `uma.plan` accept those that
-    have an effect there, as keywords.
+    """Every option of a build. `uma.build`, `uma.verify`, `uma.explain`, `uma.report`, `uma.plan` and `uma.quantize`
+    accept those that have an effect there, as keywords.
 
     Args:
         name: prefix of everything in the generated C; by default from the file's name.
@@ -162,7 +166,7 @@ class BuildOptions:
     """
 
     name: str | None = _option(
-        None, Flag("prefix of all C names (default: from the file's name)", "N", "output"), check_name
+        None, Flag("prefix of all C names (default: from the file's name)", "N", "output"), check_name, saved=False
     )
     shapes: Shapes | None = _option(
         None,
@@ -175,6 +179,8 @@ class BuildOptions:
             repeated=True,
         ),
         check_shapes,
+        (*_COMMANDS, "quantize"),
+        saved=False,
     )
     states: Mapping[str, str] | None = _option(
         None,
@@ -187,6 +193,7 @@ class BuildOptions:
             repeated=True,
         ),
         check_states,
+        saved=False,
     )
     constants: Mapping[str, Fixed] | None = _option(
         None,
@@ -199,6 +206,7 @@ class BuildOptions:
             repeated=True,
         ),
         check_constants,
+        saved=False,
     )
     pins: Pins | None = _option(
         None,
@@ -210,6 +218,7 @@ class BuildOptions:
             "pin",
             repeated=True,
         ),
+        saved=False,
     )
     allow: Allowed = _option(
         Allowed(),
@@ -236,6 +245,7 @@ class BuildOptions:
             parse=int,
         ),
         check_import_limit,
+        saved=False,
     )
     io: IoForm | None = _option(
         None,
@@ -271,8 +281,30 @@ class BuildOptions:
         ),
         check_stream_inputs,
     )
-    partition: str | Partitioner = _option("eager", None)
-    max_ram: Limit | None = _option(None, None, ram_limit, ("build", "verify", "explain", "report"))
+    partition: str | Partitioner = _option(
+        "eager",
+        Flag(
+            "who decides what goes where: eager (the default), by which each target in turn takes all that it can; "
+            "collage, which looks for the cheapest placement; or a partitioner that a plugin brings",
+            "NAME",
+            "placement",
+        ),
+        saved=False,
+    )
+    max_ram: Limit | None = _option(
+        None,
+        Flag(
+            "fail if the model takes more bytes of RAM: arena, state, inputs, outputs, and the stack where the "
+            "compiler reports it; layers are run row by row as far as that takes; for example 64K (default: max-ram "
+            "of the project)",
+            "AMOUNT",
+            "memory",
+            "max-ram",
+            parse=functools.partial(read_limit, name="max-ram"),
+        ),
+        ram_limit,
+        ("build", "verify", "explain", "report"),
+    )
     weights: WeightsForm = _option(
         "assembly",
         Flag(
@@ -290,8 +322,9 @@ class BuildOptions:
         Flag("write the text of every stage to this folder", "DIR", "output", parse=Path),
         check_dump,
         ("build",),
+        saved=False,
     )
-    plugins: PluginHost | None = _option(None, None, check_plugins)
+    plugins: PluginHost | None = _option(None, None, check_plugins, (*_COMMANDS, "quantize"), saved=False)
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):
@@ -303,7 +336,7 @@ class BuildOptions:
         """Return the options of a call of a public function.
 
         Args:
-            command: the function: ``build``, ``verify``, ``explain``, ``report`` or ``plan``.
+            command: the function: ``build``, ``verify``, ``explain``, ``report``, ``plan`` or ``quantize``.
             keywords: the options that its caller wrote.
 
         Raises:
@@ -319,10 +352,23 @@ class BuildOptions:
                 hint = f"{suggest(name, known)}options: {', '.join(known)}"
                 raise UsageError(f"uma.{command} has no option {name!r}", hint=hint)
             if command not in known[name]:
-                where = " and ".join(f"uma.{other}" for other in known[name])
+                where = " and ".join(f"uma.{other}" for other in known[name] if other != "run")
                 raise UsageError(f"{name} has no effect in uma.{command}", hint=f"it has one in {where}")
         values: Mapping[str, Any] = keywords
         return cls(**values)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> BuildOptions:
+        """Return the options that `to_json` returned; UsageError for others, and for values that are wrong."""
+        for name in record.keys() - {one.name for one in dataclasses.fields(cls) if one.metadata["saved"]}:
+            raise UsageError(f"{name!r} is not an option of a saved model")
+        return cls(**record)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options with which a saved model is built again, as plain data, by name; no defaults."""
+        changed = [one for one in dataclasses.fields(self) if one.metadata["saved"] and one.name in self.changed]
+        values = {one.name: getattr(self, one.name) for one in changed}
+        return {name: getattr(value, "plain", value) for name, value in values.items()}
 
     @property
     def changed(self) -> Iterator[str]:

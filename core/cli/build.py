@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NoCompilerError, UsageError
+from ..option_values import LIMITS, read_limit
 from ..options import flags
 from ..support.counters import Counters, counting, timed
 from ..support.json_record import to_json
 from .declined_strategies import say_declined
-from .limits import amount
 from .output import Output
 from .partition_options import add_measure_argument, say_cautions, say_trials
-from .shared_options import add_model_arguments, add_output_arguments, read_model
+from .shared_options import add_model_arguments, add_output_arguments, argument_type, read_model
 from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _LIMITS = {
-    "max-ram": "bytes of RAM: arena, state, inputs, outputs, and the stack where the compiler tells; layers are run "
-    "row by row as far as that takes",
     "max-rom": "bytes of ROM: weights and code",
     "max-cycles": "cycles of each accelerator, as its simulator counts, else as its plugin estimates",
 }
@@ -49,10 +47,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser, "build")
-    add_measure_argument(parser)
-    parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
-    parser.add_argument(
+    groups = add_model_arguments(parser, "build")
+    placement, output = groups["placement"], groups["output"]
+    add_measure_argument(placement)
+    output.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
+    placement.add_argument(
         "--require-offload",
         metavar="PERCENT",
         type=_share,
@@ -60,19 +59,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "model without any",
     )
     for name, what in _LIMITS.items():
-        parser.add_argument(
+        groups["memory"].add_argument(
             f"--{name}",
             metavar="AMOUNT",
-            type=functools.partial(amount, name),
+            type=argument_type(functools.partial(read_limit, name=name)),
             help=f"fail if the model takes more {what}; for example 64K",
         )
-    parser.add_argument(
+    output.add_argument(
         "--no-compile",
         action="store_true",
         help="write the C, and do not see that the C compiler takes it; so it is where there is none",
     )
-    parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
-    parser.add_argument(
+    output.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
+    output.add_argument(
         "--stats",
         action="store_true",
         help="print the time of each stage and pass, and how often each rewrite rule was tried and applied",
@@ -125,10 +124,10 @@ def _compiled(artifact: Artifact, args: argparse.Namespace, out: Output) -> _Siz
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    chosen = [(argument, flag) for name, argument, flag in flags("explain") if name != "name"]
+    chosen = [(argument, flag) for name, argument, flag in flags("explain") if name not in ("name", "max_ram")]
     arguments = [argument for argument, flag in chosen if flag.repeated]
     arguments += ["disable_plugin", *(argument for argument, flag in chosen if not flag.repeated)]
-    for argument in ("target", *arguments, "partition", "costs", "plan"):
+    for argument in ("target", *arguments, "costs", "plan"):
         values = getattr(args, argument)
         for value in values if isinstance(values, list) else [] if values is None else [values]:
             words += [f"--{argument.replace('_', '-')}", str(value)]
@@ -163,13 +162,13 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..pipeline.stages import STAGES
     from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
-    from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
+    from ..reports.limits import Cycles, accelerator_cycles, project_limits, require_limits
     from ..targets.config import derivations
     from ..tuning import fit_stack
     from ..tuning.plan_selection import select_plan
 
-    amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
-    given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}
+    asked_limits = {name: getattr(args, name.replace("-", "_")) for name in LIMITS}
+    given = {name: limit for name, limit in asked_limits.items() if limit is not None}
     limits = {} if args.stop_after is not None else {**project_limits(), **given}
     if args.stop_after is not None:
         if given:

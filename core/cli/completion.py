@@ -185,7 +185,6 @@ _COMPLETERS: dict[str, Completer] = {
         (
             "samples",
             "step_limit",
-            "max_ram",
             "max_rom",
             "max_cycles",
             "measure_plan",

@@ -10,7 +10,6 @@ from ..support.formatting import format_percent
 from ..support.json_record import to_json
 from ..targets.values import shorten
 from .declined_strategies import say_declined
-from .limits import add_limit_argument
 from .numerics_output import say_allowed
 from .output import Output
 from .partition_options import known_costs, say_cautions
@@ -35,7 +34,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     add_model_or_artifact(parser, "explain")
-    add_limit_argument(parser)
     parser.add_argument(
         "--stream",
         action="store_true",

@@ -28,13 +28,7 @@ __all__ = [
 
 
 def add_partition_arguments(parser: argparse._ActionsContainer) -> None:
-    """``--partition``, ``--costs`` and ``--plan``, which are read by `partitioner_of`."""
-    parser.add_argument(
-        "--partition",
-        metavar="NAME",
-        help="who decides what goes where: eager (the default), by which each target in turn takes all that it can; "
-        "collage, which looks for the cheapest placement; or a partitioner that a plugin brings",
-    )
+    """``--costs`` and ``--plan``, which are read by `partitioner_of` with ``--partition``."""
     parser.add_argument(
         "--costs",
         metavar="FILE.json",
@@ -46,7 +40,7 @@ def add_partition_arguments(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_measure_argument(parser: argparse.ArgumentParser) -> None:
+def add_measure_argument(parser: argparse._ActionsContainer) -> None:
     """``--measure-plan``, ``--workers`` and ``--insecure-workers``, of commands that choose a plan, which are read by
     `partitioner_of`."""
     parser.add_argument(

@@ -25,8 +25,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
-    add_model_arguments(parser, "plan")
-    add_measure_argument(parser)
+    groups = add_model_arguments(parser, "plan")
+    add_measure_argument(groups["placement"])
     parser.add_argument("-o", "--output", metavar="PLAN.json", type=Path, help="keep the plan in this file")
     parser.add_argument(
         "--timeline",

@@ -15,10 +15,8 @@ from ..targets.quantised import IoDtype, QuantisedForm, Scales
 from ..targets.values import shorten
 from .output import Output
 from .shared_options import (
+    add_model_arguments,
     add_output_arguments,
-    add_plugin_arguments,
-    add_shape_argument,
-    add_target_argument,
     find_members,
     shapes,
 )
@@ -52,7 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="samples of the inputs, as the model will meet them: arrays under the inputs' names, of which the first "
         "axis counts samples",
     )
-    add_target_argument(parser)
+    add_model_arguments(parser, "quantize")
     parser.add_argument(
         "-o",
         "--output",
@@ -78,8 +76,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=get_args(IoDtype)[0],
         help="type of the inputs and outputs (default: float32, as the float model has them)",
     )
-    add_shape_argument(parser)
-    add_plugin_arguments(parser)
     add_output_arguments(parser)
     parser.set_defaults(run=_run, partition="eager", costs=None, plan=None)
 

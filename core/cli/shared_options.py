@@ -7,7 +7,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,8 +36,8 @@ __all__ = [
     "add_model_or_artifact",
     "add_output_arguments",
     "add_plugin_arguments",
-    "add_shape_argument",
     "add_target_argument",
+    "argument_type",
     "find_members",
     "given_inputs",
     "make_inputs",
@@ -50,12 +50,12 @@ __all__ = [
     "target_text",
 ]
 
-_BUILD_OPTIONS = ("target", *(argument for _, argument, _ in flags("explain")), "partition", "plan", "costs", "max_ram")
+_BUILD_OPTIONS = ("target", *(argument for _, argument, _ in flags("explain")), "plan", "costs")
 """The arguments of a build, which an artifact records."""
 
 _GROUPS = {
     "target": "target and model",
-    "memory": "memory",
+    "memory": "memory and limits",
     "placement": "placement",
     "numerics": "numerics",
     "output": "output",
@@ -74,19 +74,22 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     amount.add_argument("-v", "--verbose", action="store_true", help="say more, and where errors come from")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, command: str, *, target_required: bool = True) -> None:
-    """Declare the flags of a build that have an effect in ``command``, in groups."""
-    for name, title in _GROUPS.items():
-        group = parser.add_argument_group(title)
+def add_model_arguments(
+    parser: argparse.ArgumentParser, command: str, *, target_required: bool = True
+) -> Mapping[str, argparse._ArgumentGroup]:
+    """Declare the flags of a build that have an effect in ``command``, in groups; return these by name."""
+    groups = {name: parser.add_argument_group(title) for name, title in _GROUPS.items()}
+    for name, group in groups.items():
         if name == "target":
             add_target_argument(group, required=target_required)
-        for _, argument, flag in flags(command):
-            if flag.group == name:
-                _add_flag(group, argument, flag)
+        options = [(argument, flag) for _, argument, flag in flags(command) if flag.group == name]
+        for argument, flag in options:
+            _add_flag(group, argument, flag)
         if name == "target":
             add_plugin_arguments(group)
-        elif name == "placement":
+        elif name == "placement" and options:
             add_partition_arguments(group)
+    return groups
 
 
 def _add_flag(parser: argparse._ActionsContainer, argument: str, flag: Flag) -> None:
@@ -95,8 +98,21 @@ def _add_flag(parser: argparse._ActionsContainer, argument: str, flag: Flag) -> 
     if flag.repeated:
         parser.add_argument(spelling, metavar=flag.metavar, action="append", default=[], help=flag.help)
     else:
-        parse, choices = flag.parse or str, flag.choices
-        parser.add_argument(spelling, metavar=flag.metavar, type=parse, choices=choices, help=flag.help)
+        parser.add_argument(
+            spelling, metavar=flag.metavar, type=argument_type(flag.parse or str), choices=flag.choices, help=flag.help
+        )
+
+
+def argument_type(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """Return ``parse`` for argparse, which prints the text of its ValueError unless it is a class."""
+
+    def parsed(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse if isinstance(parse, type) else parsed
 
 
 def add_model_or_artifact(parser: argparse.ArgumentParser, command: str) -> None:
@@ -121,13 +137,6 @@ def add_target_argument(parser: argparse._ActionsContainer, *, required: bool = 
         help="what to build for: c, 'c -opt=2', a FILE.json, or a name that the project gives; repeat it for "
         "accelerators, in order of priority, and their host",
     )
-
-
-def add_shape_argument(parser: argparse.ArgumentParser) -> None:
-    """``--shape``, which is read by `shapes`."""
-    for name, argument, flag in flags():
-        if name == "shapes":
-            _add_flag(parser, argument, flag)
 
 
 def add_plugin_arguments(parser: argparse._ActionsContainer) -> None:
@@ -215,7 +224,7 @@ def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
         UsageError: a flag or a setting of the project is malformed.
         ModelError: a file of ``--constant`` does not hold one array.
     """
-    from .limits import max_ram
+    from ..reports.limits import project_limits
 
     project = project_options()
     values = {name: getattr(args, argument) for name, argument, _ in flags(args.command)}
@@ -227,8 +236,8 @@ def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
         "allow": _allow(args, members, project.get("allow")),
         "io": args.io or project.get("io"),
     }
-    if "max_ram" in args and getattr(args, "stop_after", None) is None:
-        values["max_ram"] = max_ram(args)
+    if "max_ram" in values and getattr(args, "stop_after", None) is None:
+        values["max_ram"] = args.max_ram or project_limits().get("max-ram")
     return BuildOptions(**{name: value for name, value in values.items() if value is not None})
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError, VerificationError
 from ..support.json_record import to_json
 from ..targets.values import shorten
-from .limits import add_limit_argument
 from .numerics_output import describe_check, say_checks
 from .output import Output
 from .partition_options import say_cautions
@@ -57,7 +56,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     add_model_or_artifact(parser, "verify")
-    add_limit_argument(parser)
     add_input_arguments(parser)
     parser.add_argument(
         "--samples",

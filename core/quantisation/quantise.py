@@ -13,9 +13,10 @@ from ..artifact.record import TensorRecord
 from ..errors import RequirementError, UsageError
 from ..lowering.build_targets import Members, TargetLike, resolve_targets
 from ..option_values import Shapes
+from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import start_build
 from ..pipeline.loading import LoadedModel, load_model
-from ..plugins import PluginHost, default_host
+from ..plugins import default_host
 from ..relay.module import IRModule
 from ..reports.explain import explain
 from ..runtime.files import read_arrays
@@ -37,6 +38,7 @@ from .scales import choose, fit_constants
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
+    from typing_extensions import Unpack
 
 __all__ = ["Quantised", "quantize", "quantize_for"]
 
@@ -111,9 +113,8 @@ def quantize(
     *,
     exclude: Sequence[str] = (),
     scales: Scales | None = None,
-    shapes: Shapes | None = None,
     io_dtype: IoDtype = "float32",
-    plugins: PluginHost | None = None,
+    **options: Unpack[BuildKeywords],
 ) -> Quantised:
     """Quantise a float model for the accelerators of a target, or for its hosts.
 
@@ -130,10 +131,9 @@ def quantize(
             inputs, in their dtypes; the first axis counts samples.
         exclude: layers that stay in float, by their names or by patterns of these (``*``, ``?``, ``[...]``).
         scales: ``any`` or ``power-of-two``, where not what the target kinds say is wanted.
-        shapes: of inputs whose dimensions the model leaves open, by name.
         io_dtype: ``float32`` for the inputs and outputs of the float model, or ``int8`` for those of the arithmetic; a
             note names what stays float32.
-        plugins: those that count; by default all that are installed.
+        options: see `uma.options.BuildOptions`; only ``shapes`` and ``plugins`` have an effect here.
 
     Raises:
         UsageError: an argument makes no sense, two accelerators take no model in common, ``exclude`` names no layer, or
@@ -144,7 +144,8 @@ def quantize(
         PluginError: a target's plugin is at fault.
     """
     with default_mode():
-        members = resolve_targets(target, default_host() if plugins is None else plugins, "eager")
+        asked = BuildOptions.read("quantize", options)
+        members = resolve_targets(target, asked.plugins or default_host(), "eager")
         path = path_of(model, "a model")
         if isinstance(data, Mapping):
             arrays: Mapping[str, np.ndarray] = data
@@ -152,7 +153,7 @@ def quantize(
             arrays = read_arrays(path_of(data, "calibration data"))
         where = "the data" if isinstance(data, Mapping) else str(data)
         return quantize_for(
-            path, members, arrays, exclude=exclude, scales=scales, shapes=shapes, io_dtype=io_dtype, where=where
+            path, members, arrays, exclude=exclude, scales=scales, shapes=asked.shapes, io_dtype=io_dtype, where=where
         )
 
 

@@ -1,7 +1,7 @@
 """Typed records as JSON. A frozen dataclass that is declared once gives the schema of its JSON, and what reads and
 writes it.
 
-Fields are of ``str``, ``int``, ``float``, ``bool``, a ``Literal``, another record, ``tuple[T, ...]``, or
+Fields are of ``str``, ``int``, ``float``, ``bool``, ``Any``, a ``Literal``, another record, ``tuple[T, ...]``, or
 ``Mapping[str, T]``, or one of these or None. With ``Annotated`` a type also says what its values mean, as a text, and
 what is allowed of them, as a `Constraint`.
 
@@ -88,7 +88,7 @@ def json_schema_of(kind: Any) -> dict[str, Any]:
         mapping = {"type": "object", "additionalProperties": json_schema_of(args[1])}
         return mapping | ({"propertyNames": names} if names else {})
     if not dataclasses.is_dataclass(kind):
-        return {"type": _PLAIN[kind]}
+        return {} if kind is Any else {"type": _PLAIN[kind]}
     fields = {name: json_schema_of(inner) for name, inner in _fields(kind).items()}  # type: ignore[arg-type]  # it is a dataclass
     return {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}
 

@@ -32,7 +32,7 @@ from .region_measurement import RegionRefused, WholeModelPartitioner, measure_re
 
 __all__ = ["Request", "answer", "read_answer", "request_of", "versions_of"]
 
-_FORM = 1
+_FORM = 2
 _ONE_AT_A_TIME = threading.Lock()
 """A worker may have several threads; a build has the process for itself."""
 

@@ -70,5 +70,7 @@ def test_what_a_limit_builds_is_verified_layer_by_layer(uma: Uma, rows: Path) ->
     assert {row["against"] for row in found["outputs"]} == {"inspected", "references", "first run"}
     done = uma("verify", *GIVEN, "--max-ram", "1K")
     assert done.code == 4 and "1,024 are allowed by --max-ram" in done.err
+    done = uma("report", *GIVEN, "--max-ram", "1K", "--no-compile", "-o", "page.html")
+    assert done.code == 4 and "1,024 are allowed by --max-ram" in done.err
     (rows / "pyproject.toml").write_text('[tool.uma]\nmax-ram = "1K"\n')
     assert "1,024 are allowed by max-ram in [tool.uma]" in uma("verify", *GIVEN).err

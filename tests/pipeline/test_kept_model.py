@@ -149,7 +149,12 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 def hybrid(folder: Path) -> None:
     build = json.loads((folder / "build.json").read_text())
-    write(folder, "build.json", json.dumps({**build, "allow": {"hybrid": "other"}}).encode())
+    write(folder, "build.json", json.dumps({**build, "options": {"allow": {"hybrid": "other"}}}).encode())
+
+
+def unknown(folder: Path) -> None:
+    build = json.loads((folder / "build.json").read_text())
+    write(folder, "build.json", json.dumps({**build, "options": {"dump": "folder"}}).encode())
 
 
 def edited(folder: Path) -> None:
@@ -165,6 +170,7 @@ def edited(folder: Path) -> None:
         (lambda folder: write(folder, "build.json", b"{}"), "cannot be read: "),
         (lambda folder: write(folder, "build.json", b"\xff"), "cannot be read: "),
         (hybrid, "'other' is not a value of hybrid in allow"),
+        (unknown, "'dump' is not an option of a saved model"),
         (lambda folder: write(folder, "plan.json", b"[" * 9999), "cannot be read: "),
         (lambda folder: write(folder, "plan.json", b"{}"), "the file holds no plan"),
         (lambda folder: write(folder, "model.py", b"def"), "model.py:1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from uma.cli.shared_options import add_model_arguments
 from uma.errors import UsageError
 from uma.option_values import Allowed, Limit, StripsAsked
 from uma.options import BuildKeywords, BuildOptions, flags
+from uma.support.project_file import SETTINGS
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "build": uma.build,
@@ -22,6 +24,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "explain": uma.explain,
     "report": uma.report,
     "plan": uma.plan,
+    "quantize": uma.quantize,
 }
 
 
@@ -47,12 +50,13 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         ("verify", {"weights": "array"}, "it has one in uma.build"),
         ("explain", {"dump": "d"}, "it has one in uma.build"),
         ("report", {"weights": "file"}, "it has one in uma.build"),
+        ("quantize", {"max_ram": "64K"}, "it has one in uma.build and uma.verify and uma.explain and uma.report"),
         ("plan", {"max_ram": "64K"}, "it has one in uma.build and uma.verify and uma.explain and uma.report"),
     ],
 )
 def test_an_option_without_effect_is_refused(command: str, option: dict[str, str], where: str) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(option))} has no effect in uma.{command}") as error:
-        FUNCTIONS[command]("m.onnx", "c", **option)
+        FUNCTIONS[command]("m.onnx", "c", *(["data.npz"] if command == "quantize" else []), **option)
     assert error.value.hint == where
 
 
@@ -79,3 +83,25 @@ def test_every_flag_is_in_the_group_that_its_option_declares() -> None:
     groups = {action.dest: group.title for group in parser._action_groups for action in group._group_actions}
     for _, argument, flag in flags():
         assert str(groups[argument]).startswith(flag.group)
+
+
+def test_every_option_of_a_project_is_a_setting() -> None:
+    in_project = {field.name for field in dataclasses.fields(BuildOptions) if field.metadata["in_project"]}
+    assert in_project and in_project < {*SETTINGS}
+
+
+def test_options_of_a_saved_model_are_read_as_they_were_written() -> None:
+    given: BuildKeywords = {
+        "allow": {"rounding:conv": "fixed-point", "hybrid": "litert"},
+        "io": "arena",
+        "strips": "2:conv",
+        "stream_inputs": ["x"],
+        "max_ram": "64K",
+        "weights": "array",
+    }
+    options = BuildOptions.read("build", {**given, "name": "m", "import_limit": 7})
+    record = json.loads(json.dumps(options.to_json()))
+    assert record == {**given, "max_ram": 65536}
+    again = BuildOptions.from_json(record)
+    assert {*again.changed} == {*given} and all(getattr(again, name) == getattr(options, name) for name in given)
+    assert BuildOptions().to_json() == {}

@@ -49,7 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def request(number: int, kind: str = "toy") -> Request:
-    told = {"form": 1, "versions": VERSIONS, "targets": [[kind, {"kind": kind}]], "model": str(number)}
+    told = {"form": 2, "versions": VERSIONS, "targets": [[kind, {"kind": kind}]], "model": str(number)}
     return Request(json.dumps(told), b"")
 
 
