@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import importlib
 import inspect
 import os
@@ -36,6 +37,7 @@ from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.tflite.control import CONTROL
 from uma.frontends.tflite.convert import OPERATORS
 from uma.frontends.tflite.variables import VARIABLE_OPERATORS
+from uma.options import BuildOptions
 from uma.partition import ReasonKind
 from uma.pipeline.stages import PHASE_AFTER, STAGES
 from uma.plugins.host import State
@@ -88,6 +90,14 @@ def test_every_phase_is_in_the_reference(pages: dict[str, str]) -> None:
     assert list(phase_docs()) == list(PHASES)
     for phase in PHASES:
         assert re.search(rf"^\| `{phase}` \| `\w+` \| \S.{{20,}} \|$", pages["reference/phases.md"], re.MULTILINE)
+
+
+def test_every_option_of_a_build_is_in_the_reference(pages: dict[str, str]) -> None:
+    page = pages["reference/options.md"]
+    for field in dataclasses.fields(BuildOptions):
+        assert re.search(rf"^\| `{field.name}` \| .* \| .{{20,}} \|$", page, re.MULTILINE), field.name
+    row = next(line for line in page.splitlines() if line.startswith("| `allow` |"))
+    assert "| `--allow WHAT=HOW` | `allow` | `build`, `run`, `verify`, `explain`, `report`, `plan` |" in row
 
 
 @pytest.mark.parametrize("op", registered_ops().values(), ids=lambda op: op.name)

@@ -8,7 +8,7 @@ operators and platforms: ``python -m docs.generate --committed`` writes them, an
 
 from __future__ import annotations
 
-from . import api, cli, contract, errors, headers, ops, plugins, record
+from . import api, cli, contract, errors, headers, ops, options, plugins, record
 from .markdown import heading
 from .names import Names
 
@@ -19,6 +19,7 @@ _CHAPTERS = (
     ("plugins/index", "what each plugin takes, with the conditions; its passes, devices, faults"),
     ("targets", "target kinds and their attributes"),
     ("cli", "commands and options"),
+    ("options", "the options of a build: in Python, on the command line, in a project"),
     ("errors", "the classes of errors and their exit codes"),
     ("messages", "what errors say, and what to do"),
     ("c", "the C interface of artifacts, devices and drivers"),
@@ -33,7 +34,7 @@ _CHAPTERS = (
 def reference() -> dict[str, str]:
     """The pages of the reference as Markdown, by their paths below ``reference/`` without suffix."""
     names = Names()
-    made = {"ops": ops.page(names), "cli": cli.page()}
+    made = {"ops": ops.page(names), "cli": cli.page(), "options": options.page()}
     made |= {"c": headers.page(), "metadata": record.page()}
     for part in (contract, plugins, errors, api):
         made |= part.pages(names)
