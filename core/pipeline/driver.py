@@ -176,7 +176,7 @@ def finish_build(
         memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
-    differences = list_differences(build.facts, loaded.placement)
+    differences = list_differences(build.facts, loaded.placement, build.members)
     rows = tuple(
         ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
         for one in build.facts.tolerated

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
 from ..option_values import Allowed
-from ..partition import OptInMatch, RoundingOptIn
+from ..partition import OptInMatch, Placement, RoundingOptIn
 from ..program import Program
 from ..relay.expr import Expr
 from ..relay.module import IRModule
@@ -20,8 +20,7 @@ from ..relay.pattern import Graph
 from ..relay.transform.fixed_point_view import additions, rounds_in_floats
 from ..support.opt_ins import OPT_INS
 from ..targets.values import shown, suggest
-from .passes import Step, ordered
-from .stages import Build, Form
+from .passes import Step, Tolerated, ordered
 
 __all__ = [
     "find_passes",
@@ -35,7 +34,7 @@ __all__ = [
 ]
 
 
-def find_rounding(form: Form, allow: Allowed, members: Members) -> RoundingOptIn | None:
+def find_rounding(form: IRModule | Program, allow: Allowed, members: Members) -> RoundingOptIn | None:
     """Return the layers that accelerators may round in their own fixed points; None without such an opt-in.
 
     Args:
@@ -111,7 +110,7 @@ def passes_withheld(members: Members, allowed: Collection[str]) -> tuple[Step, .
     return tuple(step for step in passes_with_tolerance(members) if step.name not in allowed)
 
 
-def find_passes(form: Form, allow: Allowed, members: Members) -> Allowed:
+def find_passes(form: IRModule | Program, allow: Allowed, members: Members) -> Allowed:
     """Return ``allow`` with the names of the passes that may change results in place of their patterns.
 
     Args:
@@ -159,16 +158,19 @@ def pass_difference(step: Step) -> DifferenceRecord:
     return DifferenceRecord(step.name, results, made.phase, (), member.label, plugin, *bounds)
 
 
-def list_differences(build: Build, hybrid_layers: Sequence[str]) -> tuple[DifferenceRecord, ...]:
+def list_differences(
+    placement: Placement | None, tolerated: Sequence[Tolerated], hybrid_layers: Sequence[str], members: Members
+) -> tuple[DifferenceRecord, ...]:
     """Return the parts of a model whose results may differ from the model's arithmetic.
 
     Args:
-        build: was run up to ``lower`` at least.
+        placement: of its ops; None where the model was lowered already.
+        tolerated: the effects of passes that declare a tolerance.
         hybrid_layers: the layers that are computed as LiteRT does.
+        members: the targets of the build.
     """
-    matches = () if build.placement is None else build.placement.consented
-    rows = [match_difference(match, build.members) for match in matches]
-    rows += dict.fromkeys(pass_difference(one.step) for one in build.tolerated)
+    rows = [match_difference(match, members) for match in (() if placement is None else placement.consented)]
+    rows += dict.fromkeys(pass_difference(one.step) for one in tolerated)
     if hybrid_layers:
         how = OPT_INS["hybrid"][0]
         rows.append(DifferenceRecord("hybrid", "hybrid layers", how, tuple(hybrid_layers), None, None, None, None))

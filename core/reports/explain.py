@@ -363,7 +363,7 @@ def explain_loaded(
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
-    differences = list_differences(build, loaded.hybrid_layers)
+    differences = list_differences(build.placement, build.tolerated, loaded.hybrid_layers, members)
     found = replace(found, allowed=loaded.options.allow.texts, differences=differences)
     found = replace(found, offers=tuple(_offers(found, loaded, members, progress)))
     program = form if isinstance(form, Program) else None
