@@ -133,7 +133,7 @@ def find_passes(form: IRModule | Program, allow: Allowed, members: Members) -> A
         if not matches:
             there = f"these do: {', '.join(names)}" if names else "none of this build does"
             what = f"no pass that declares a tolerance is called {shown(pattern)}"
-            raise UsageError(what, hint=suggest(pattern, [*OPT_INS, *names]) + there)
+            raise UsageError(what, hint=suggest(pattern, ["rounding", "hybrid", *names]) + there)
         choices.update(dict.fromkeys(matches, is_allowed))
     others = {key: value for key, value in allow.entries.items() if key not in dict(rules)}
     return Allowed({**others, **{name: OPT_INS["pass"][0] for name in names if choices.get(name)}})
