@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import uma
+from uma.cli import _parsers
 from uma.cli.shared_options import add_model_arguments
 from uma.errors import UsageError
 from uma.option_values import Allowed, Limit, StripsAsked
@@ -105,3 +106,12 @@ def test_options_of_a_saved_model_are_read_as_they_were_written() -> None:
     again = BuildOptions.from_json(record)
     assert {*again.changed} == {*given} and all(getattr(again, name) == getattr(options, name) for name in given)
     assert BuildOptions().to_json() == {}
+
+
+def test_help_of_uma_build_has_every_flag_in_a_group() -> None:
+    parser = next(parser for parser in _parsers() if parser.prog == "uma build")
+    groups = {group.title: {action.dest for action in group._group_actions} for group in parser._action_groups}
+    assert list(groups)[2:] == ["target and model", "memory and limits", "placement", "numerics", "output"]
+    assert groups["options"] == {"help", "json", "quiet", "verbose"}
+    assert groups["positional arguments"] == {"model"}
+    assert {"max_ram", "max_rom"} < groups["memory and limits"] and "stop_after" in groups["output"]
