@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from ..contract.devices import CORE_BUSES, Device
 from ..lowering.mac_count import Work
-from ..partition import Placement
 from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation, Rows
 from ..program.control_flow import blocks, condition_uses, extended
 from ..program.program import arguments

@@ -18,16 +18,8 @@ from ..artifact.record import (
     RowsRecord,
     StateRecord,
     StripsRecord,
-    ToleratedRecord,
 )
-from ..artifact.record_builder import (
-    buffer_records,
-    call_records,
-    device_record,
-    requantize_record,
-    tensor_records,
-)
-from ..artifact.record_builder import Work, buffer_records, call_records, device_record, tensor_records
+from ..artifact.record_builder import buffer_records, call_records, device_record, tensor_records
 from ..codegen.model import emit_model
 from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
@@ -176,11 +168,7 @@ def finish_build(
         memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
-    differences = list_differences(build.facts, loaded.placement, build.members)
-    rows = tuple(
-        ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
-        for one in build.facts.tolerated
-    )
+    differences = list_differences(build.placement, build.facts.tolerated, loaded.hybrid_layers, build.members)
     artifact = make_artifact(
         program,
         memory,
@@ -191,7 +179,7 @@ def finish_build(
             None if build.placement is None else build.placement.decision,
         ),
         weights=loaded.options.weights,
-        work=build.work(program),
+        work=build.facts.work(program),
         allowed=AllowedRecord(loaded.options.allow.texts, differences),
         rows=build.facts.rows,
         strips=build.facts.strips,

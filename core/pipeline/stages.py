@@ -85,7 +85,7 @@ class Context:
     Args:
         name: of the model, an ASCII identifier.
         members: the targets.
-        options: of the build: ``tolerate``, ``io`` and ``strips`` have an effect in the stages.
+        options: of the build: ``allow``, ``io`` and ``strips`` have an effect in the stages.
         consent: what accelerators may be offered in forms of their own; None for nothing.
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         regions: lowers regions; keeps those that it has lowered.
@@ -326,8 +326,7 @@ def run_stage(name: str, module: IRModule, context: Context) -> tuple[Form, Fact
         context.observer(name, module, step)
 
     if is_lowered or not has_loops(form):  # else it came as loops, past the phases of the graph form
-        tolerate = tuple(context.options.tolerate)
-        form = run_passes(form, context.members, stage.phase, observe, tolerate, tolerated.append)
+        form = run_passes(form, context.members, stage.phase, observe, context.options.allow.passes, tolerated.append)
     facts = replace(facts, rewriters=(*facts.rewriters, *rewriters), tolerated=(*facts.tolerated, *tolerated))
     return form, replace(facts, fused=form) if name == "fuse" else facts
 

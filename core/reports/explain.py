@@ -321,10 +321,8 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
         forms[found.form] += found.channels
     shown = dict(sorted(forms.items()))
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
-    tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.facts.tolerated))
-    declined = build.facts.declined
     cuts = tuple(map(str, placement.cuts)) if reasons else ()
-    return replace(found_out, declined=tuple(build.declined), cuts=cuts)
+    return replace(found_out, declined=build.facts.declined, cuts=cuts)
 
 
 def explain_loaded(
@@ -363,7 +361,7 @@ def explain_loaded(
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
-    differences = list_differences(build.placement, build.tolerated, loaded.hybrid_layers, members)
+    differences = list_differences(build.placement, build.facts.tolerated, loaded.hybrid_layers, members)
     found = replace(found, allowed=loaded.options.allow.texts, differences=differences)
     found = replace(found, offers=tuple(_offers(found, loaded, members, progress)))
     program = form if isinstance(form, Program) else None

@@ -115,8 +115,8 @@ def verify(
         raise UsageError(what, hint="verify the model's file, or build for this machine")
     peer = None if oracle is None else (oracle[0], oracle[1]())
     open_shapes = OpenShapes.of(artifact.name, artifact.record.inputs, artifact.record.outputs)
-    if open_shapes is not None and loaded.tolerate:
-        what = f"pass {loaded.tolerate[0]}, which may change results, is compared at one extent alone"
+    if open_shapes is not None and (passes := loaded.options.allow.passes):
+        what = f"pass {passes[0]}, which may change results, is compared at one extent alone"
         raise UsageError(what, hint="--shape NAME=NUMBER")
     samples = _checked(inputs, artifact, open_shapes)
     tell("compile without reuse of memory")
@@ -171,7 +171,7 @@ class _ReferenceComparison(Comparison):
         if any(unit.label == member.label for unit in model.units for member in self.members.accelerators):
             self.tell("compile the matches of merged regions by themselves")
         self.parts = Parts(model, self.members, self.isolation) if self.open_shapes is None else None
-        self.drifts, self.consented, self.tolerated = Drifts(), ConsentChecks(model), ToleranceChecks(model.tolerated)
+        self.drifts, self.differences = Drifts(), DifferenceChecks(model, self.members)
         self._fixed: dict[tuple[int, ...], IRModule] = {}
         self._relative: dict[int, tuple[float, ...]] = {}
         self._own_states: Arrays = {}
@@ -191,13 +191,13 @@ class _ReferenceComparison(Comparison):
     def check_regions(self, sample: str) -> None:
         if self.parts is not None:
             self.parts.check(sample)
-            self.consented.check(sample)
 
     def check_outputs(self, run: Run) -> None:
         arrays = {**run.inputs, **run.sample.inputs}
         references = self._references(self._bind(self.form), [arrays[name] for name in run.inputs], run.before)
-        self.differences.check(references.given, sample.name)
-            bounds, state_bounds = references.bounds(run.outputs)
+        if self.open_shapes is None:
+            self.differences.check(references.arrays, run.sample.name)
+        bounds, state_bounds = references.bounds(run.outputs)
         self.check_stepwise(run, bounds, state_bounds)
         said = self._check_meaning(references, run)
         if self.oracle is not None:
@@ -223,9 +223,8 @@ class _ReferenceComparison(Comparison):
             parts=parts.found,
             parts_skipped=tuple(parts.skipped),
             forms=tuple(check_forms(self.model.fused)),
-            consented=self.differences.all,
+            allowed=self.differences.all,
             drifts=self.drifts.all,
-            tolerated=self.tolerated.all,
         )
 
     def _bind(self, form: IRModule) -> IRModule:
@@ -287,7 +286,6 @@ class _ReferenceComparison(Comparison):
         references(last).check(self.outputs, outputs, states, run.frame, "consented")
         for earlier, later in equals:
             references(earlier).check(self.outputs, *references(later).named(outputs, states), run.frame, "canonical")
-        self.tolerated.check(said.arrays, run.sample.name)
         expected, expected_states = said.named(outputs, states)
         self.drifts.add("output", outputs, expected)
         self.drifts.add("state", states, expected_states)
