@@ -48,6 +48,7 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+	$(PY) -m tests.names
 
 docs: $(VENV)/.docs $(VENV)/.dev
 	rm -rf build/docs
