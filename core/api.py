@@ -303,8 +303,8 @@ def resolve_artifact(
 def refuse_options(names: Collection[str]) -> None:
     """UsageError if options of a build, of these names, come with an artifact."""
     if names:
-        what = "an artifact is built already"
-        raise UsageError(what, hint=f"leave out {', '.join(names)}; the artifact records how it was built")
+        text = "an artifact is built already"
+        raise UsageError(text, hint=f"leave out {', '.join(names)}; the artifact records how it was built")
 
 
 def check_options(samples: int | None, step_limit_s: float) -> None:
@@ -372,13 +372,13 @@ def installed_targets(plugins: PluginHost | None = None) -> InstalledTargets:
     kinds: dict[str, TargetKind] = {}
     aliases: dict[str, Alias] = {}
     unusable: dict[str, PluginError] = {}
-    for name, found in (plugins or installed_plugins()).kinds().items():
-        if isinstance(found, PluginError):
-            unusable[name] = found
-        elif isinstance(found, Alias):
-            aliases[name] = found
+    for name, entry in (plugins or installed_plugins()).kinds().items():
+        if isinstance(entry, PluginError):
+            unusable[name] = entry
+        elif isinstance(entry, Alias):
+            aliases[name] = entry
         else:
-            kinds[name] = found
+            kinds[name] = entry
     return InstalledTargets({**kinds, COMPOSITE: COMPOSITE_KIND}, aliases, project_targets(), unusable)
 
 

@@ -82,11 +82,11 @@ def write_archive(
     real = Path(os.path.realpath(path))
     try:
         with staging(real) as staged:
-            made = staged / "artifact.zip"
-            made.write_bytes(content.getbuffer())
+            archive_path = staged / "artifact.zip"
+            archive_path.write_bytes(content.getbuffer())
             with one_at_a_time(real.parent):
                 _refuse_to_replace(real)
-                os.replace(made, real)
+                os.replace(archive_path, real)
             staged.rmdir()
     except OSError as error:
         raise UsageError(f"cannot write the artifact: {error.strerror}", where=os.fspath(path)) from error
@@ -152,15 +152,15 @@ def _refuse_to_replace(path: Path) -> None:
     """UsageError unless ``path`` is free, or an artifact."""
     if not os.path.lexists(path):
         return
-    what = "it is no file"
+    reason = "it is no file"
     if path.is_file():
         try:
             read_archive(path)
             return
         except UmaError as error:
-            what = error.what
+            reason = error.what
     raise UsageError(
-        f"what is there is not an artifact that may be replaced: {what}",
+        f"what is there is not an artifact that may be replaced: {reason}",
         where=str(path),
         hint="choose another name, or remove it",
     )

@@ -208,15 +208,15 @@ class Artifact:
         Raises:
             ToolchainError: the objects cannot be made.
         """
-        found = self._stacks() if self.objects() else {}
+        stacks = self._stacks() if self.objects() else {}
         kernels = dict.fromkeys(call.kernel for call in self.record.calls)
-        return {one: found[symbol] for one in kernels if (symbol := f"{self.name}_k_{one}") in found}
+        return {one: stacks[symbol] for one in kernels if (symbol := f"{self.name}_k_{one}") in stacks}
 
     def _stacks(self) -> dict[str, int]:
         """Of the run and what it calls, as the objects have them."""
         apart = {host.label for host in self.record.compile.remote_hosts}
-        made = [one for name, one in self._compiled.objects.items() if name.partition("/")[0] not in apart]
-        return stacks_below(made, f"{self.name}_run")
+        objects = [one for name, one in self._compiled.objects.items() if name.partition("/")[0] not in apart]
+        return stacks_below(objects, f"{self.name}_run")
 
     def footprint(self) -> Footprint:
         """The memory that it takes, compiled on this machine: see `code_bytes` and `stack_bytes`.
@@ -297,8 +297,8 @@ class Artifact:
             return self._traced_session(path_of(trace, "a trace"), threads)
         with self._lock:
             if self._model is None:
-                made = self._compiled
-                self._model = made.load(made.library()) if self.is_native else made.emulated()
+                build = self._compiled
+                self._model = build.load(build.library()) if self.is_native else build.emulated()
             session = self._model.session(threads)
             session.open_shapes = self._open_shapes()
             return session
@@ -327,7 +327,7 @@ class Artifact:
     def _open_shapes(self) -> OpenShapes | None:
         from ..runtime.open_shapes import OpenShapes
 
-        return OpenShapes.of(self.name, self.record.inputs, self.record.outputs)
+        return OpenShapes.from_rows(self.name, self.record.inputs, self.record.outputs)
 
     def isolated(
         self,
@@ -444,13 +444,13 @@ class Artifact:
                 if kept is not None:
                     self._own_session().restore(kept)
         if totals[0].shape != (len(calls),):
-            what = f"the model has {totals[0].size} steps, its metadata says {len(calls)} calls"
-            raise ModelError(what, where=self.name)
+            text = f"the model has {totals[0].size} steps, its metadata says {len(calls)} calls"
+            raise ModelError(text, where=self.name)
         devices = {info.label: info for info in model.devices}
         expected = sum(devices[call.device].n_counters for call in calls if call.device is not None)
         if len(counts) != expected:
-            what = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
-            raise ModelError(what, where=self.name)
+            text = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
+            raise ModelError(text, where=self.name)
         medians_ns = (np.median(np.diff(totals, axis=0), axis=0) * 1e9 / ticks.hz).tolist()
         times: list[int] = []
         if turns:

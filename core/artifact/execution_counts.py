@@ -51,15 +51,15 @@ def has_ways(calls: Sequence[CallRecord]) -> bool:
 def chains_of(calls: Sequence[CallRecord]) -> list[int | None]:
     """For each call which chain of layers it is in that run row by row, from 0; None where it is in none. Where a chain
     begins and ends is of it too."""
-    found: list[int | None] = []
+    chains: list[int | None] = []
     count = 0
     inside = False
     for call in calls:
         inside = inside or call.way == "rows"
-        found.append(count if inside else None)
+        chains.append(count if inside else None)
         if call.way == "rows_end":
             count, inside = count + 1, False
-    return found
+    return chains
 
 
 def in_chain(name: str, call: CallRecord, chain: int | None) -> str:
@@ -103,15 +103,15 @@ def times_of(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
             case of a branch.
     """
     times: list[int] = []
-    within = [1]
+    runs = [1]
     for call, count in zip(calls, counted, strict=True):
         if call.way in ("branch", "loop"):
-            within.append(count)
+            runs.append(count)
         elif call.way == "otherwise":
-            within[-1] = within[-2] - within[-1]
+            runs[-1] = runs[-2] - runs[-1]
         elif call.way == "end":
-            within.pop()
-        times.append(count if call.way is None else within[-1])
+            runs.pop()
+        times.append(count if call.way is None else runs[-1])
     return times
 
 
@@ -122,30 +122,30 @@ def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tupl
         calls: well nested ones.
         measured: of each of them.
     """
-    found: dict[tuple[Literal["branch", "loop"], tuple[str, ...]], list[tuple[int, int, float]]] = {}
+    by_way: dict[tuple[Literal["branch", "loop"], tuple[str, ...]], list[tuple[int, int, float]]] = {}
     open_: list[tuple[Literal["branch", "loop"], int, int]] = []
-    within = [1]
+    runs = [1]
     spent_ns = [0.0]
     for position, (call, time) in enumerate(zip(calls, measured, strict=True)):
         if call.way in ("branch", "loop"):
             way: Literal["branch", "loop"] = "loop" if call.way == "loop" else "branch"
-            open_.append((way, position, within[-1]))
-            found.setdefault((way, call.layers), [])
+            open_.append((way, position, runs[-1]))
+            by_way.setdefault((way, call.layers), [])
             spent_ns.append(0.0)
         spent_ns[-1] += 0.0 if time.is_simulated else time.median_ns
         if call.way == "end":
             way, begin, entered = open_.pop()
-            within.pop()
+            runs.pop()
             took_ns = spent_ns.pop()
             spent_ns[-1] += took_ns
-            is_counted = any((of, calls[at].layers) == (way, call.layers) for of, at, _ in open_)
-            found[way, call.layers].append((entered, measured[begin].times, 0.0 if is_counted else took_ns))
+            is_counted = any((outer, calls[at].layers) == (way, call.layers) for outer, at, _ in open_)
+            by_way[way, call.layers].append((entered, measured[begin].times, 0.0 if is_counted else took_ns))
         elif call.way == "otherwise":
-            within[-1] = time.times
+            runs[-1] = time.times
         elif call.way is not None and call.way not in _ROWS:
-            within.append(time.times)
-    made = []
-    for (way, layers), rows in found.items():
+            runs.append(time.times)
+    summaries = []
+    for (way, layers), rows in by_way.items():
         entered, times = sum(row[0] for row in rows), sum(row[1] for row in rows)
-        made.append(ControlFlowTime(way, layers, entered, times, sum(row[2] for row in rows)))
-    return tuple(made)
+        summaries.append(ControlFlowTime(way, layers, entered, times, sum(row[2] for row in rows)))
+    return tuple(summaries)

@@ -58,31 +58,31 @@ def write_folder(
 
 
 @contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str], what: str, refuse: Callable[[Path], None]) -> Iterator[Path]:
+def written_whole(path: str | os.PathLike[str], noun: str, refuse: Callable[[Path], None]) -> Iterator[Path]:
     """Within, an empty folder; behind it, it is the folder ``path``, with all that was written into it.
 
     Args:
         path: the folder.
-        what: names what it is, in errors.
+        noun: names what it is, in errors.
         refuse: raises UsageError unless what is at a path, without symbolic links, may be replaced.
 
     Raises:
         UsageError: something is there that may not be replaced, or it cannot be written. Then nothing is left.
     """
     if "\0" in os.fspath(path):
-        raise UsageError(f"cannot write {what}: there is a null character in the path", where=os.fspath(path))
+        raise UsageError(f"cannot write {noun}: there is a null character in the path", where=os.fspath(path))
     try:
         folder = Path(os.path.realpath(path))
         if folder == folder.parent:
-            what = f"cannot write {what}: this is the root of the file system"
-            raise UsageError(what, where=os.fspath(path), hint="name a folder that is new or may be replaced")
+            noun = f"cannot write {noun}: this is the root of the file system"
+            raise UsageError(noun, where=os.fspath(path), hint="name a folder that is new or may be replaced")
         with staging(folder) as staged:
             yield staged
             with one_at_a_time(folder.parent):
                 refuse(folder)
                 replace_folder(staged, folder)
     except OSError as error:
-        raise UsageError(f"cannot write {what}: {error.strerror}", where=os.fspath(path)) from error
+        raise UsageError(f"cannot write {noun}: {error.strerror}", where=os.fspath(path)) from error
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], ArtifactRecord]:
@@ -137,10 +137,10 @@ def _refuse_to_replace(folder: Path) -> None:
             where=str(folder),
             hint="choose another, or remove it",
         ) from error
-    known = {METADATA_FILE, *files}
-    known |= {name for name in makefile_products(record) if (folder / name).is_file()}
-    known |= {name for name in KEPT_FOLDERS if change_since_written(folder / name) is None}
-    if extra := sorted({item.name for item in folder.iterdir()} - known):
+    expected = {METADATA_FILE, *files}
+    expected |= {name for name in makefile_products(record) if (folder / name).is_file()}
+    expected |= {name for name in KEPT_FOLDERS if change_since_written(folder / name) is None}
+    if extra := sorted({item.name for item in folder.iterdir()} - expected):
         raise UsageError(
             f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",
             where=str(folder),

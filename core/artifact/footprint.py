@@ -57,8 +57,8 @@ def footprint(record: ArtifactRecord, code_bytes: int | None = None, stack_bytes
         code_bytes, stack_bytes: as `Artifact.code_bytes` and `Artifact.stack_bytes` have them; None where nothing was
             compiled.
     """
-    given = [one for one in record.buffers if one.pool is None]
-    inputs, outputs = (sum(one.bytes for one in given if one.role == role) for role in ("input", "output"))
+    outside = [one for one in record.buffers if one.pool is None]
+    inputs, outputs = (sum(one.bytes for one in outside if one.role == role) for role in ("input", "output"))
     state_bytes = 0 if record.state is None else record.state.bytes
     return Footprint(record.constant_bytes, code_bytes, record.arena_bytes, state_bytes, inputs, outputs, stack_bytes)
 
@@ -103,7 +103,7 @@ def memory_peaks(record: ArtifactRecord) -> tuple[MemoryPeak, ...]:
 
 
 def _peak(pool: str, buffers: list[BufferRecord]) -> MemoryPeak:
-    step, alive = max(_alive(buffers), key=lambda found: (_in_use(found[1]), -found[0]))
+    step, alive = max(_alive(buffers), key=lambda entry: (_in_use(entry[1]), -entry[0]))
     named = tuple(sorted(alive, key=lambda one: (-one.bytes, one.name)))
     return MemoryPeak(pool, max(map(_end, buffers)), _in_use(alive), step, named)
 

@@ -67,9 +67,9 @@ def _counted(call: CallTime, counts: Counts, number: int, clock_hz: float) -> Ca
         return call
     if number not in counts.steps:  # a side of a branch that was not taken
         return dataclasses.replace(call, instructions=0, cycles=0)
-    found = counts.steps[number]
+    step = counts.steps[number]
     return dataclasses.replace(
-        call, instructions=found.instructions, cycles=found.cycles, median_ns=found.cycles / clock_hz * 1e9
+        call, instructions=step.instructions, cycles=step.cycles, median_ns=step.cycles / clock_hz * 1e9
     )
 
 

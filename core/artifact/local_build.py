@@ -72,8 +72,8 @@ class Compiled:
             PluginError: it does not take those of a plugin.
         """
         hosts = self._record.compile.hosts
-        made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
-        return {name: one for objects in made for name, one in objects.items()}
+        compiled = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
+        return {name: one for objects in compiled for name, one in objects.items()}
 
     def peaks(self) -> Mapping[str, Peaks]:
         """Of the hosts, by label. For errors see `Artifact.peaks`."""
@@ -87,11 +87,11 @@ class Compiled:
         machine = host.own_machine
         part = CompileUnit(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)
         with self._blaming():
-            made = compile_objects([part], self._files)
-        for name, one in made.items():
+            compiled = compile_objects([part], self._files)
+        for name, one in compiled.items():
             if machine is not None:
                 check_machine(one.content, machine, name)
-        return {f"{host.label}/{name}": one for name, one in made.items()}
+        return {f"{host.label}/{name}": one for name, one in compiled.items()}
 
     def library(self, variant: Literal["plain", "profile", "traced"] = "plain") -> Path:
         """The shared library for this machine, from the cache.
@@ -108,8 +108,8 @@ class Compiled:
         sources, files = [*self._first.sources, how.library_entry], dict(self._files)
         if variant == "traced":
             hooked = self._hooked
-            told = traced_steps_text(self._record.name, hooked, has_weights=self._record.constant_bytes > 0)
-            files[TRACED_STEPS] = told.encode()
+            hook_source = traced_steps_text(self._record.name, hooked, has_weights=self._record.constant_bytes > 0)
+            files[TRACED_STEPS] = hook_source.encode()
             sources = [TRACED_STEPS, *(name for name in sources if name not in hooked)]
         parts = self._parts(how.profile if variant == "profile" else sources)
         if variant != "profile":
@@ -235,8 +235,8 @@ class Compiled:
 
         infos = []
         for device in self._record.devices:
-            told = device.parts
-            parts = None if told is None else PartCounters(told.count, told.counters, told.locates_faults)
+            info = device.parts
+            parts = None if info is None else PartCounters(info.count, info.counters, info.locates_faults)
             meanings = {fault.code: fault.meaning for fault in device.faults}
             infos.append(DeviceInfo(device.label, device.shown, meanings, device.counters, parts))
         return tuple(infos)

@@ -65,8 +65,8 @@ class SavedModel:
             return {}
         wanted = _table(read_plain(folder / DIGESTS, range(_MAX_SMALL_BYTES)))
         sizes = {name: (folder / name).stat().st_size for name in wanted if (folder / name).exists()}
-        found = {name: read_plain(folder / name, range(size, size + 1)) for name, size in sizes.items()}
-        return _checked(found, wanted, folder)
+        contents = {name: read_plain(folder / name, range(size, size + 1)) for name, size in sizes.items()}
+        return _checked(contents, wanted, folder)
 
     def _archived(self) -> dict[str, bytes]:
         with open_plain(self.path) as file, zipfile.ZipFile(file) as archive:
@@ -81,8 +81,8 @@ class SavedModel:
             if not stored or sum(one.file_size for one in members.values()) > size_of(file):
                 raise ValueError("it is compressed")
             wanted = _table(archive.read(members[DIGESTS]))
-            found = {name: archive.read(members[name]) for name in wanted if name in members}
-            return _checked(found, wanted, self.path / MODEL_FOLDER)
+            contents = {name: archive.read(members[name]) for name in wanted if name in members}
+            return _checked(contents, wanted, self.path / MODEL_FOLDER)
 
 
 def sizes_file(code_bytes: int, stack_bytes: int | None) -> bytes:
@@ -107,11 +107,11 @@ def _table(content: bytes) -> dict[str, str]:
     return wanted
 
 
-def _checked(found: Mapping[str, bytes], wanted: Mapping[str, str], where: Path) -> dict[str, bytes]:
+def _checked(contents: Mapping[str, bytes], wanted: Mapping[str, str], where: Path) -> dict[str, bytes]:
     for name, digest in wanted.items():
-        if name not in found or hashlib.sha256(found[name]).hexdigest() != digest:
-            raise _damaged(where, f"{name!r} was {'changed' if name in found else 'removed'}")
-    return dict(found)
+        if name not in contents or hashlib.sha256(contents[name]).hexdigest() != digest:
+            raise _damaged(where, f"{name!r} was {'changed' if name in contents else 'removed'}")
+    return dict(contents)
 
 
 def _damaged(where: Path, why: str) -> ModelError:

@@ -58,13 +58,13 @@ def profile_html(profile: Profile) -> str:
         rows.append((layers, call.device or call.host, *often, *cells, macs))
     head = ("layers", "on", *(("times",) if profile.ways else ()), "us", "share", "", "MACs")
     numbers = (2, 3, 4, 6) if profile.ways else (2, 3, 5)
-    made = [table(f"Profile: {whole / 1e3:,.1f} us on hosts", head, rows, numbers)]
+    tables = [table(f"Profile: {whole / 1e3:,.1f} us on hosts", head, rows, numbers)]
     for label, counted in profile.counters.items():
         if counted:
-            made.append(
+            tables.append(
                 table(f"{label} counted in one run", ("", ""), [(n, f"{v:,}") for n, v in counted.items()], (1,))
             )
-    return html_of(element("div", None, *made))
+    return html_of(element("div", None, *tables))
 
 
 def _timed(call: CallTime, longest: float, whole: float) -> tuple[Child, Child, Child]:

@@ -131,20 +131,20 @@ class TicksSince:
             ModelError: it does not count.
         """
         time.sleep(max(0.0, (self._first[0] - time.perf_counter_ns()) / 1e9 + _LEAST_COUNTED_S))
-        (first_ns, (_, first, _, _)), (now_ns, (what, now, hz, cost)) = self._first, self._read()
+        (first_ns, (_, first, _, _)), (now_ns, (clock, now, hz, cost)) = self._first, self._read()
         rate = hz or (now - first) * 1e9 / (now_ns - first_ns)
         if rate <= 0:
-            raise ModelError(f"what the profile is timed by does not count: {what}", where=self._model.name)
-        return Ticks(what, rate, cost / rate * 1e9)
+            raise ModelError(f"what the profile is timed by does not count: {clock}", where=self._model.name)
+        return Ticks(clock, rate, cost / rate * 1e9)
 
     def _read(self) -> tuple[int, tuple[str, int, int | None, int]]:
         """The system's clock, and what the counter says: of some readings the shortest, which nothing came between."""
-        found = []
+        readings = []
         for _ in range(_READINGS):
             begin_ns = time.perf_counter_ns()
             said = self._model.tick_counter()
-            found.append((time.perf_counter_ns() - begin_ns, begin_ns, said))
-        _, begin_ns, said = min(found)
+            readings.append((time.perf_counter_ns() - begin_ns, begin_ns, said))
+        _, begin_ns, said = min(readings)
         return begin_ns, said
 
 
@@ -242,7 +242,7 @@ def call_times(
         devices: by label.
         times: how often each call is run in a run; by default once.
     """
-    made, first = [], 0
+    call_rows, first = [], 0
     sizes = {buffer.name: buffer.bytes for buffer in record.buffers}
     simulated = {device.label for device in record.devices if device.simulated}
     for call, ns, often in zip(record.calls, medians_ns, times or [1] * len(record.calls), strict=True):
@@ -257,8 +257,8 @@ def call_times(
         work = (call.op, call.macs, nbytes, call.constant_bytes)
         is_simulated = call.device in simulated
         where = (call.host, call.device, counted, parts)
-        made.append(CallTime(call.kernel, call.layers, ns, *where, *work, is_simulated, often))
-    return tuple(made)
+        call_rows.append(CallTime(call.kernel, call.layers, ns, *where, *work, is_simulated, often))
+    return tuple(call_rows)
 
 
 def _named(

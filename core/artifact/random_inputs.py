@@ -15,18 +15,18 @@ __all__ = ["random_inputs"]
 
 def random_inputs(
     rows: Sequence[TensorRecord],
-    given: Mapping[str, np.ndarray] | None = None,
+    fixed: Mapping[str, np.ndarray] | None = None,
     *,
     extents: Mapping[str, int] | None = None,
     below: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """An array for each input that a caller gives: those that are ``given``, and random ones.
+    """An array for each input that a caller gives: those that are ``fixed``, and random ones.
 
     Args:
         rows: the inputs, as the record of an artifact has them.
-        given: by name.
-        extents: values of open extents, by name; by default those that ``given`` has, else the largest.
+        fixed: by name.
+        extents: values of open extents, by name; by default those that ``fixed`` has, else the largest.
         below: of inputs that are indices, by name: random ones are at least 0, and below that.
         seed: random arrays of another one are others.
 
@@ -36,21 +36,21 @@ def random_inputs(
     from ..runtime.open_shapes import OpenShapes
     from ..runtime.tensors import random_array
 
-    arrays = dict(given or {})
-    open_shapes = OpenShapes.of("", rows, ())
-    known: dict[str, int] = {}
+    arrays = dict(fixed or {})
+    open_shapes = OpenShapes.from_rows("", rows, ())
+    extent_values: dict[str, int] = {}
     if open_shapes is not None:
         shapes = {
             name: array.shape
             for name, array in arrays.items()
             if name in open_shapes and name not in open_shapes.symbols
         }
-        known = {symbol.name: symbol.high for symbol in open_shapes.symbols.values()}
-        known |= open_shapes.extents(shapes, {})
-        known |= extents or {}
+        extent_values = {symbol.name: symbol.high for symbol in open_shapes.symbols.values()}
+        extent_values |= open_shapes.extents(shapes, {})
+        extent_values |= extents or {}
     for position, row in enumerate(rows):
         if row.name not in arrays and row.holds is None:
-            shape = row.shape if open_shapes is None else open_shapes.shape(row.name, known)
-            made = random_array(shape, row.dtype, position + seed * len(rows))
-            arrays[row.name] = made % made.dtype.type(below[row.name]) if below and row.name in below else made
+            shape = row.shape if open_shapes is None else open_shapes.shape(row.name, extent_values)
+            values = random_array(shape, row.dtype, position + seed * len(rows))
+            arrays[row.name] = values % values.dtype.type(below[row.name]) if below and row.name in below else values
     return arrays

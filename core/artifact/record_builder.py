@@ -58,8 +58,8 @@ def tensor_records(
     )
 
 
-def _quantization(given: Quantisation | None) -> QuantizationRecord | None:
-    return None if given is None else QuantizationRecord(given.scale, given.zero_point)
+def _quantization(quantisation: Quantisation | None) -> QuantizationRecord | None:
+    return None if quantisation is None else QuantizationRecord(quantisation.scale, quantisation.zero_point)
 
 
 def buffer_records(program: Program, plan: Plan) -> tuple[BufferRecord, ...]:
@@ -144,8 +144,8 @@ def call_records(
             parts = tuple(layer for blob in function.blobs for _, layer in blob.marks)
         constants = {name for name in step.args if buffers[name].role == "constant"}
         done = work.get(position)
-        made = next((name for param, name in arguments(program, step) if param.role == "output"), None)
-        shape = None if made is None else buffers[made].shape
+        result = next((name for param, name in arguments(program, step) if param.role == "output"), None)
+        shape = None if result is None else buffers[result].shape
         yield CallRecord(
             step.function,
             tuple(dict.fromkeys(step.layers)),

@@ -51,10 +51,10 @@ def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
+        record = dict(pairs)
+        if len(record) != len(pairs):
             raise ValueError("an object has one name twice")
-        return made
+        return record
 
     try:
         plain = json.loads(raw.decode("utf-8"), object_pairs_hook=unique)
@@ -109,7 +109,7 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
 
 def _open_problems(record: ArtifactRecord) -> Iterator[str]:
     """What is wrong with open extents."""
-    found: dict[str, Symbol] = {}
+    symbols: dict[str, Symbol] = {}
     for row in (*record.inputs, *record.outputs, *record.states):
         if row.extents is None:
             continue
@@ -123,11 +123,11 @@ def _open_problems(record: ArtifactRecord) -> Iterator[str]:
         if row in record.inputs and any(isinstance(e, Extent) and str(e) != str(e.symbols[0]) for e in extents):
             yield f"the extents of input {row.name!r} are computed: {row.extents}"
         for symbol in symbols_of(extents):
-            if found.setdefault(symbol.name, symbol) is not symbol:
+            if symbols.setdefault(symbol.name, symbol) is not symbol:
                 yield f"extent {symbol.name!r} has other bounds in {row.name!r}"
     held = [row.holds for row in (*record.inputs, *record.outputs) if row.holds is not None]
-    if sorted(held) != sorted(found):
-        yield f"inputs and outputs hold the extents {sorted(held)}, and there are {sorted(found)}"
+    if sorted(held) != sorted(symbols):
+        yield f"inputs and outputs hold the extents {sorted(held)}, and there are {sorted(symbols)}"
     computed = {row.holds for row in record.outputs}
     for row in record.inputs:
         if row.extents is not None and any(f"{name}[" in row.extents for name in computed if name):
@@ -173,9 +173,9 @@ def _device_problems(device: DeviceRecord) -> Iterator[str]:
         "fault code": [fault.code for fault in device.faults],
         "memory": [memory.name for memory in device.memories],
     }
-    for what, names in named.items():
+    for noun, names in named.items():
         if _twice(names):
-            yield f"device {device.label!r} has one {what} twice"
+            yield f"device {device.label!r} has one {noun} twice"
     clock = device.clock
     if clock is not None and not (clock.hz > 0 and {clock.cycles, clock.busy} <= {*device.counters, None}):
         yield f"device {device.label!r} has a clock that stands still, or of counters that it has not"

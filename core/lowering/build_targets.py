@@ -48,32 +48,32 @@ class Member:
     @cached_property
     def patterns(self) -> PatternTable:
         """What it takes; PluginError where the plugin is at fault."""
-        given = self.plugin.call("patterns", target=self.target) or ()
+        patterns = self.plugin.call("patterns", target=self.target) or ()
         try:
-            return PatternTable(given)
+            return PatternTable(patterns)
         except PluginError as error:
             raise self.plugin.fault(f"gave patterns that do not go together: {error.what}") from error
 
     @cached_property
     def passes(self) -> tuple[Pass, ...]:
         """Its passes, in the order in which the plugin lists them; PluginError where the plugin is at fault."""
-        given = tuple(self.plugin.call("passes", target=self.target) or ())
-        names = [(p.phase, p.name) for p in given]
+        passes = tuple(self.plugin.call("passes", target=self.target) or ())
+        names = [(p.phase, p.name) for p in passes]
         for phase, name in names:
             if names.count((phase, name)) > 1:
                 raise self.plugin.fault(f"has two passes {name!r} for phase {phase}")
-        for made in given:
-            if made.scope == "regions" and self.target.kind.is_host:
-                raise self.plugin.fault(f"has pass {made.name!r} of {made.phase} for regions, which a host has none of")
-        return given
+        for each in passes:
+            if each.scope == "regions" and self.target.kind.is_host:
+                raise self.plugin.fault(f"has pass {each.name!r} of {each.phase} for regions, which a host has none of")
+        return passes
 
     @cached_property
     def strategies(self) -> Mapping[str, tuple[Strategy, ...]]:
         """How it computes things, by name of op or pattern; PluginError where the plugin is at fault."""
-        found: dict[str, tuple[Strategy, ...]] = {}
+        strategies: dict[str, tuple[Strategy, ...]] = {}
         for strategy in self.plugin.call("strategies", target=self.target) or ():
-            found[strategy.name] = (*found.get(strategy.name, ()), strategy)
-        return found
+            strategies[strategy.name] = (*strategies.get(strategy.name, ()), strategy)
+        return strategies
 
     @cached_property
     def runtime(self) -> Runtime | None:

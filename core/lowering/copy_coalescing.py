@@ -68,10 +68,10 @@ def coalesced(
 def _renamed(steps: Sequence[Step], copying: Collection[str], now: Callable[[str], str]) -> tuple[Step, ...]:
     """The steps on the buffers that there are now, without copies of what is in its place already."""
     names = {name: now(name) for step in steps if isinstance(step, Call) for name in step.args}
-    made = (renamed_step(step, names) for step in steps)
+    renamed = (renamed_step(step, names) for step in steps)
     return tuple(
         step
-        for step in made
+        for step in renamed
         if not (isinstance(step, Call) and step.function in copying and step.args[0] == step.args[1])
     )
 
@@ -92,10 +92,10 @@ def _apart(program: Program, step: Call, after: set[str], pair: set[str], now: C
     passed = [(param.role, param.buffer.name, now(name)) for param, name in arguments(program, step)]
     passed = [row for row in passed if row[2] in pair]
     outs = [(param, name) for role, param, name in passed if role in ("output", "workspace")]
-    given = [(param, name) for role, param, name in passed if role not in ("output", "workspace")]
+    inputs = [(param, name) for role, param, name in passed if role not in ("output", "workspace")]
     if not outs:
         return True
     if len(outs) > 1 or not (pair - {outs[0][1]}).isdisjoint(after):
         return False
     allowed = set(program.functions[step.function].may_alias)
-    return all((outs[0][0], param) in allowed for param, name in given)
+    return all((outs[0][0], param) in allowed for param, name in inputs)

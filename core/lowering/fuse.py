@@ -81,9 +81,9 @@ def kernels_of(graph: Graph, hosts: Sequence[Owner], free: Collection[Expr]) -> 
     wanted = set(free)
     groups: dict[Expr, int] = {expr: 0 if expr in wanted else 1 for expr in graph.order if isinstance(expr, Call)}
     fusion = _Fusion(graph, hosts, groups, only=0)
-    taken = [graph.sorted(node for node in one.nodes if node in wanted) for one in fusion.choice.all]
-    found = [*taken, *dict.fromkeys(fusion.grouped.values())]
-    return sorted((kernel for kernel in found if len(kernel) > 1), key=lambda kernel: graph.position(kernel[0]))
+    claimed = [graph.sorted(node for node in one.nodes if node in wanted) for one in fusion.choice.all]
+    kernels = [*claimed, *dict.fromkeys(fusion.grouped.values())]
+    return sorted((kernel for kernel in kernels if len(kernel) > 1), key=lambda kernel: graph.position(kernel[0]))
 
 
 class _Fusion:
@@ -105,20 +105,20 @@ class _Fusion:
         self, graph: Graph, hosts: Sequence[Owner], groups: Mapping[Expr, int], only: int | None = None
     ) -> None:
         self.graph = graph
-        known = {host.label for host in hosts}
+        names = {host.label for host in hosts}
         calls = [expr for expr in graph.order if isinstance(expr, Call)]
         # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
-        self.pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
+        self.pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in names}
         labels: dict[Expr, str] = {call: self.pins.get(call) or hosts[0].label for call in calls}
         self.choice = choice = Selection(Problem(graph, hosts, pins=labels if self.pins else {}))
         self.grouped: dict[Expr, tuple[Expr, ...]] = {}
 
         def is_within(candidate: Candidate) -> bool:
-            of = {groups.get(node) for node in candidate.nodes if isinstance(node, Call)}
-            return len(of) <= 1 and (only is None or of <= {only})
+            group_set = {groups.get(node) for node in candidate.nodes if isinstance(node, Call)}
+            return len(group_set) <= 1 and (only is None or group_set <= {only})
 
         for host in hosts if self.pins else hosts[:1]:
-            take(choice, host, within=is_within if groups else None)
+            take(choice, host, accepts=is_within if groups else None)
         apart: dict[int | None, list[Expr]] = {}
         for call in calls:
             apart.setdefault(groups.get(call), []).append(call)
@@ -143,19 +143,19 @@ def _with_whole(module: IRModule, hosts: Sequence[Owner]) -> tuple[IRModule, _Fu
         one.result for one in attentions(graph) if len({groups.get(piece) for piece in one.covered}) > 1
     }
     while True:
-        made = with_attention(module, apart)
-        fusion = _Fusion(Graph(made.module.main), hosts, made.module.spans.groups)
-        left = {result for result, whole in made.calls.items() if whole not in fusion.choice.of}
-        if not left:
-            return made.module, fusion
-        apart |= left
+        idioms = with_attention(module, apart)
+        fusion = _Fusion(Graph(idioms.module.main), hosts, idioms.module.spans.groups)
+        unclaimed = {result for result, whole in idioms.calls.items() if whole not in fusion.choice.of}
+        if not unclaimed:
+            return idioms.module, fusion
+        apart |= unclaimed
 
 
 def _kernel(
     nodes: Sequence[Expr],
     roots: Sequence[Expr],
     attrs: Mapping[str, str],
-    given: Mapping[Expr, Expr],
+    where: Mapping[Expr, Expr],
     spans: Spans,
     pin: str | None,
 ) -> dict[Expr, Expr]:
@@ -163,4 +163,4 @@ def _kernel(
     inside = set(nodes)
     needed = dict.fromkeys(child for node in nodes for child in children(node) if child not in inside)
     args = [expr for expr in needed if not (isinstance(expr, Constant) and expr.tensor.size == 1)]
-    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, given, spans, pin)[1]
+    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, where, spans, pin)[1]

@@ -26,11 +26,11 @@ def parts_of(function: Function) -> set[Expr]:
     return {*computed, *nested_functions(function)}
 
 
-def unique_name(name: str, taken: set[str]) -> str:
+def unique_name(name: str, used: set[str]) -> str:
     """``name``, numbered where it is taken. Notes it as taken."""
     result, number = name, 0
-    while result in taken:
+    while result in used:
         number += 1
         result = f"{name}_{number}"
-    taken.add(result)
+    used.add(result)
     return result

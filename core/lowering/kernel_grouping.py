@@ -66,12 +66,12 @@ class _Growth:
     """Elementwise calls that lead to one of them.
 
     Args:
-        found: the calls, the one that they lead to first, each after all that use it.
+        calls: the calls, the one that they lead to first, each after all that use it.
         anchors: of what they are given, that which may be computed in the same loops, and what other kernels begin
             with: anchors of the shape of the calls that nothing else uses, in the order of the operands.
     """
 
-    found: dict[Expr, None]
+    calls: dict[Expr, None]
     anchors: tuple[Expr, ...]
 
     def cuts(self, anchor: Expr | None) -> set[Expr]:
@@ -84,7 +84,7 @@ class _Growth:
         needs: dict[Expr, int] = dict(leads)
         kept: dict[Expr, int] = {other: other.tensor.nbytes for other in leads}
         cuts: set[Expr] = set()
-        for call in reversed(self.found):
+        for call in reversed(self.calls):
             args = dict.fromkeys(arg for arg in _args(call) if arg in needs)
             if not args:
                 continue
@@ -110,12 +110,12 @@ class _Grouping:
             for root in reversed(self.graph.order):
                 role = self.roles.get(root)
                 if role == anchored:
-                    yield self.taken(self.with_prologue(root, ()))
+                    yield self.take(self.with_prologue(root, ()))
                 elif root in near and role is not None and (calls := self.with_epilogue(root, anchored, after)):
-                    yield self.taken(calls)
+                    yield self.take(calls)
         for root in reversed(self.graph.order):
             if root in self.roles:
-                yield self.taken(self.grown(root, self.most).found)
+                yield self.take(self.grown(root, self.most).calls)
 
     def near(self, anchored: Role, most: int) -> set[Expr]:
         """The elementwise calls that lead to an anchor by at most ``most`` of them: only these may follow one."""
@@ -129,7 +129,7 @@ class _Grouping:
                     steps[expr] = before + 1
         return {expr for expr, count in steps.items() if count}
 
-    def taken(self, calls: Iterable[Expr]) -> tuple[Expr, ...]:
+    def take(self, calls: Iterable[Expr]) -> tuple[Expr, ...]:
         kernel = self.graph.sorted(calls)
         for call in kernel:
             del self.roles[call]
@@ -142,7 +142,7 @@ class _Grouping:
         if anchor is None:
             return None
         growth = self.settled(growth, anchor, root, most)
-        return self.with_prologue(anchor, growth.found)
+        return self.with_prologue(anchor, growth.calls)
 
     def with_prologue(self, anchor: Expr, epilogue: Collection[Expr]) -> tuple[Expr, ...]:
         """All calls of the kernel with that anchor and that epilogue."""
@@ -154,8 +154,8 @@ class _Grouping:
             users = self.graph.users(arg)
             if room and self.roles.get(arg) == "elementwise" and all(user in calls for user in users):
                 growth = self.settled(self.grown(arg, room, calls), None, arg, room, calls)
-                room -= len(growth.found)
-                calls.update(growth.found)
+                room -= len(growth.calls)
+                calls.update(growth.calls)
         return tuple(calls)
 
     def grown(self, root: Expr, most: int, users: Collection[Expr] = (), without: Collection[Expr] = ()) -> _Growth:
@@ -170,25 +170,25 @@ class _Grouping:
             users: of the same kernel.
             without: what is not to be among them.
         """
-        found: dict[Expr, None] = {} if root in without else {root: None}
+        grown: dict[Expr, None] = {} if root in without else {root: None}
         anchors: set[Expr] = set()
-        seen = set(_args(root)) if found else set()
+        seen = set(_args(root)) if grown else set()
         waiting = sorted(-self.graph.position(arg) for arg in seen)
         while waiting:
             expr = self.graph.order[-heappop(waiting)]
             role = self.roles.get(expr)
-            inside = all(user in found or user in users for user in self.graph.users(expr))
+            inside = all(user in grown or user in users for user in self.graph.users(expr))
             if role is None or not inside or _shape(expr) != _shape(root):
                 continue
             if role != "elementwise":
                 anchors.add(expr)
-            elif len(found) < most and expr not in without:
-                found[expr] = None
+            elif len(grown) < most and expr not in without:
+                grown[expr] = None
                 for arg in _args(expr):
                     if arg not in seen:
                         seen.add(arg)
                         heappush(waiting, -self.graph.position(arg))
-        return _Growth(found, tuple(end for end in _ends(found) if end in anchors))
+        return _Growth(grown, tuple(end for end in _ends(grown) if end in anchors))
 
     def settled(
         self, growth: _Growth, anchor: Expr | None, root: Expr, most: int, users: Collection[Expr] = ()
@@ -213,13 +213,13 @@ def _shape(expr: Expr) -> tuple[int, ...] | None:
     return expr.type.shape if isinstance(expr.type, TensorType) else None
 
 
-def _ends(found: Collection[Expr]) -> Iterator[Expr]:
+def _ends(kernel: Collection[Expr]) -> Iterator[Expr]:
     """What elementwise calls, the last one first, are given by others, in the order of the operands."""
-    stack = list(found)[:1]
+    stack = list(kernel)[:1]
     entered = set(stack)
     while stack:
         expr = stack.pop()
-        if expr not in found:
+        if expr not in kernel:
             yield expr
             continue
         for arg in reversed(_args(expr)):

@@ -46,9 +46,9 @@ def table_kernel(fusion: Fusion) -> te.Kernel | None:
     return te.prim_func([data], [looked_up])
 
 
-def _element(tensor: te.Tensor, known: dict[Buffer, Expr | None]) -> Expr | None:
-    """An element of a tensor, from what is ``known`` of elements at the same place; None where it depends on others, or
-    on the place."""
+def _element(tensor: te.Tensor, elements: dict[Buffer, Expr | None]) -> Expr | None:
+    """Return an element of a tensor, from ``elements`` of others at the same position; None where it depends on other
+    elements or on the position."""
     definition = tensor.definition
     if not isinstance(definition, te.Compute):
         return None
@@ -56,12 +56,12 @@ def _element(tensor: te.Tensor, known: dict[Buffer, Expr | None]) -> Expr | None
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or not _is_there(node, definition.axes):
             return None
-        if node.buffer not in known:
-            known[node.buffer] = _element(node.buffer, known) if isinstance(node.buffer, te.Tensor) else None
-        return known[node.buffer]
+        if node.buffer not in elements:
+            elements[node.buffer] = _element(node.buffer, elements) if isinstance(node.buffer, te.Tensor) else None
+        return elements[node.buffer]
 
-    found = rewrite(definition.value, rule)
-    return None if any(part in definition.axes for part in walk(found)) else found
+    value = rewrite(definition.value, rule)
+    return None if any(part in definition.axes for part in walk(value)) else value
 
 
 def _is_there(load: Load, axes: tuple[te.IterVar, ...]) -> bool:

@@ -45,8 +45,8 @@ def _are_side_by_side(outer: For, inner: For) -> bool:
 
 def _extent(loop: For) -> int:
     """Of a plain loop how many iterations it has; else 0."""
-    known = loop.kind == "serial" and isinstance(loop.extent, Imm)
-    return int(loop.extent.value) if known and isinstance(loop.extent, Imm) else 0
+    is_constant = loop.kind == "serial" and isinstance(loop.extent, Imm)
+    return int(loop.extent.value) if is_constant and isinstance(loop.extent, Imm) else 0
 
 
 def _go_along(node: Expr | Stmt, outer: Var, inner: Var, extent: int) -> bool:

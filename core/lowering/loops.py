@@ -103,8 +103,8 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[str, dict[Expr
     renamed: dict[GlobalVar, GlobalVar] = {}
     for var, function in module.functions.items():
         if isinstance(function, PrimFunc):
-            made = _flat(function)
-            renamed[var] = flat.setdefault(made, GlobalVar(var.name, func_type(made)))
+            flattened = _flat(function)
+            renamed[var] = flat.setdefault(flattened, GlobalVar(var.name, func_type(flattened)))
     rewriter = Rewriter(module)
 
     def rule(expr: Expr, rebuilt: Expr) -> Expr | None:
@@ -137,10 +137,10 @@ def _through_views(call: Call, renamed: dict[GlobalVar, GlobalVar], spans: Spans
         return call
     assert isinstance(var.type, FuncType)
     shapes = [tensor_type(wanted).shape for wanted in var.type.params]
-    made = Call(var, [reshape(arg, shape) for arg, shape in zip(call.args, shapes, strict=True)], pin=call.pin)
-    spans.add(made, layers)
-    given = call.type
-    if isinstance(given, TupleType):
-        fields = [reshape(TupleGetItem(made, i), field.shape) for i, field in enumerate(given.fields)]
+    new_call = Call(var, [reshape(arg, shape) for arg, shape in zip(call.args, shapes, strict=True)], pin=call.pin)
+    spans.add(new_call, layers)
+    type_ = call.type
+    if isinstance(type_, TupleType):
+        fields = [reshape(TupleGetItem(new_call, i), field.shape) for i, field in enumerate(type_.fields)]
         return Tuple(fields)
-    return reshape(made, tensor_type(given).shape)
+    return reshape(new_call, tensor_type(type_).shape)

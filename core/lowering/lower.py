@@ -96,22 +96,22 @@ def lower_tracing(
         return _lower_open(module, hosts, first, noted)
     rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
-    taken = {var.name for var in module.functions}
+    used_names = {var.name for var in module.functions}
 
     def rule(expr: Expr, rebuilt: Expr) -> Expr | None:
         layers = module.spans[expr]
         if isinstance(rebuilt, Call) and isinstance(rebuilt.op, GlobalVar):
             called = module.functions[rebuilt.op]
             if isinstance(called, Function) and label_of(called) is None:
-                what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
-                raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
+                text = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
+                raise ModelError(text, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt) and not is_control(rebuilt):
             asked = _Asked(known, expr, by_rows.get(expr))
-            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first, noted, asked)
-            if made.type is expr.type:
-                return made
-            rewriter.spans.add(made, layers)
-            return _as_type(made, expr.type)
+            lowered = _on_host(rebuilt, rebuilt.args, {}, kernels, used_names, layers, hosts, first, noted, asked)
+            if lowered.type is expr.type:
+                return lowered
+            rewriter.spans.add(lowered, layers)
+            return _as_type(lowered, expr.type)
         return None
 
     done = rewriter.rebuild(post_order(main.body), rule)
@@ -128,7 +128,7 @@ def _lower_open(
     main = module.main
     rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
-    taken = {var.name for var in module.functions}
+    used_names = {var.name for var in module.functions}
     params = [Var(param.name, _bound(param.type)) for param in main.params]
     done: dict[Expr, Expr] = dict(zip(main.params, params, strict=True))
     extents: dict[str, Expr] = {param.name: param for param in params}
@@ -137,23 +137,23 @@ def _lower_open(
             continue
         layers, parts = module.spans[expr], [done[child] for child in children(expr)]
         if is_control(expr) and is_open(expr):
-            what = "a branch or a loop takes no open extents yet"
-            raise ModelError(what, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER")
+            text = "a branch or a loop takes no open extents yet"
+            raise ModelError(text, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER")
         cut = cut_of(expr)
         if cut is not None:
             extents[cut[0].name] = done.get(cut[1], cut[1])
         if is_view(expr):
-            made = reshape(parts[0], bound_extents(expr.shape))
+            value = reshape(parts[0], bound_extents(expr.shape))
         elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
             asked = _Asked(KnownLoops(), expr)
-            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first, noted, asked)
-            if made.type is not (wanted := _bound(expr.type)):
-                rewriter.spans.add(made, layers)
-                made = _as_type(made, wanted)
+            value = _on_host(expr, parts, extents, kernels, used_names, layers, hosts, first, noted, asked)
+            if value.type is not (wanted := _bound(expr.type)):
+                rewriter.spans.add(value, layers)
+                value = _as_type(value, wanted)
         else:
-            made = with_children(expr, parts)
-        done[expr] = made
-        rewriter.spans.record_rewrite(expr, made)
+            value = with_children(expr, parts)
+        done[expr] = value
+        rewriter.spans.record_rewrite(expr, value)
     loops = {var.name: function for function, var in kernels.items()}
     made_main = Function(params, done[main.body], dict(main.attrs))
     lowered = rewriter.with_functions({"main": made_main, **loops})
@@ -191,7 +191,7 @@ def _on_host(
     args: Sequence[Expr],
     extents: Mapping[str, Expr],
     kernels: dict[PrimFunc, GlobalVar],
-    taken: set[str],
+    used_names: set[str],
     layers: tuple[str, ...],
     hosts: Sequence[Member],
     first: Member | None,
@@ -201,29 +201,29 @@ def _on_host(
     """``call``, of ``args`` and with open ``extents``, as a call of loops, by the host that it is pinned to or the
     first one that can run it."""
     if not hosts:
-        return _lower_call(call, args, extents, kernels, taken, layers, None, [], asked)
+        return _lower_call(call, args, extents, kernels, used_names, layers, None, [], asked)
     failures: list[tuple[Member, str, Exception]] = []
     for host in hosts:
         if call.pin not in (None, host.label):
             continue
         declined: list[Decline] = []
         threads = host.threads if host is (first or hosts[0]) else 1
-        given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
+        plain_call = _without_composite(call) if failures else call  # the name was that of the first host's pattern
         try:
-            made = _lower_call(
-                given, args, extents, kernels, taken, layers, host, declined, replace(asked, threads=threads)
+            lowered = _lower_call(
+                plain_call, args, extents, kernels, used_names, layers, host, declined, replace(asked, threads=threads)
             )
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
             if noted is not None:
                 noted += declined
-            return made.pinned(None if host is (first or hosts[0]) else host.label)
+            return lowered.pinned(None if host is (first or hosts[0]) else host.label)
     computed = call.op_name or ", ".join(_op_names(call.op.body) if isinstance(call.op, Function) else ())
     where = ", ".join(layers) or None
     if call.pin is not None:
-        what = f"{computed} is pinned to {call.pin!r}, which cannot run it: {failures[0][1]}"
-        raise RequirementError(what, where=where, hint="pin it to another host, or to none")
+        text = f"{computed} is pinned to {call.pin!r}, which cannot run it: {failures[0][1]}"
+        raise RequirementError(text, where=where, hint="pin it to another host, or to none")
     if len(failures) > 1:
         reasons = "; ".join(f"{host.label}: {reason}" for host, reason, _ in failures)
         raise ModelError(f"no host can run {computed}: {reasons}", where=where)
@@ -246,7 +246,7 @@ def _lower_call(
     args: Sequence[Expr],
     extents: Mapping[str, Expr],
     kernels: dict[PrimFunc, GlobalVar],
-    taken: set[str],
+    used_names: set[str],
     layers: tuple[str, ...],
     host: Member | None,
     noted: list[Decline],
@@ -258,25 +258,25 @@ def _lower_call(
     if not isinstance(call.op, Function):
         args = tuple(dict(zip(call.args, args, strict=True)).values())
     name = "_".join(_op_names(function.body)) or "copy"
-    given = dict(zip(function.params, args, strict=True))
+    arguments = dict(zip(function.params, args, strict=True))
     # (What a constant is cut to is no constant.)
-    fixed = {param: arg for param, arg in given.items() if isinstance(arg, Constant) and arg.type is param.type}
+    fixed = {param: arg for param, arg in arguments.items() if isinstance(arg, Constant) and arg.type is param.type}
     fusion, asks = Fusion(function, fixed, asked.by_rows is not None), asked.by_rows is not False
     digest = kernel_digest(fusion, host, asked.by_rows)
-    if digest not in asked.known.loops:
+    if digest not in asked.cache.loops:
         declined: list[Decline] = []
-        found = _loops_of(fusion, layers, host if asks else None, declined)
-        asked.known.loops[digest] = found, tuple(declined)
-    loops, declines = asked.known.loops[digest]
+        lowered = _loops_of(fusion, layers, host if asks else None, declined)
+        asked.cache.loops[digest] = lowered, tuple(declined)
+    loops, declines = asked.cache.loops[digest]
     noted += [replace(decline, layers=layers) for decline in declines]
     if loops.instructions is None:
-        asked.known.instructions.pop(asked.expr, None)
+        asked.cache.instructions.pop(asked.expr, None)
     else:
-        asked.known.instructions[asked.expr] = loops.instructions
+        asked.cache.instructions[asked.expr] = loops.instructions
     func = for_cpu(loops.func, host)
     if asked.by_rows is None and asked.threads > 1:
         func = in_threads(func, asked.threads)
-    return Call(_named(func, name, kernels, taken), loops.arguments(given, extents))
+    return Call(_named(func, name, kernels, used_names), loops.arguments(arguments, extents))
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class _Asked:
     """What is asked of hosts for one kernel: the call ``expr`` of ``main``; and for how many threads its loops are
     marked where the first host runs it."""
 
-    known: KnownLoops
+    cache: KnownLoops
     expr: Expr
     by_rows: bool | None = None
     threads: int = 1
@@ -296,23 +296,23 @@ def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, note
         if (table := table_kernel(fusion)) is not None:
             return bound(table, fusion)
         loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
-        if found := loops or own_loops(fusion):
-            return found
-        made = bound(fusion.kernel(), fusion)
-        is_joined = host is not None and "small_stack" not in host.features and not fusion.by_rows and not made.symbols
-        return replace(made, func=with_joined_loops(made.func)) if is_joined else made
+        if lowered := loops or own_loops(fusion):
+            return lowered
+        built = bound(fusion.kernel(), fusion)
+        is_joined = host is not None and "small_stack" not in host.features and not fusion.by_rows and not built.symbols
+        return replace(built, func=with_joined_loops(built.func)) if is_joined else built
     except OpenExtentError as error:
         ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
-        what = f"{ops} takes no open extents yet: {error.what}"
-        raise ModelError(what, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER") from error
+        text = f"{ops} takes no open extents yet: {error.what}"
+        raise ModelError(text, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER") from error
     except ModelError as error:
         error.where = error.where or ", ".join(layers) or None
         raise
 
 
-def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:
+def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], used_names: set[str]) -> GlobalVar:
     if func not in kernels:
-        kernels[func] = GlobalVar(unique_name(name, taken), func_type(func))
+        kernels[func] = GlobalVar(unique_name(name, used_names), func_type(func))
     return kernels[func]
 
 

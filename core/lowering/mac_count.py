@@ -39,15 +39,15 @@ class StepsOf:
             if param.role == "output"
         }
 
-    def __call__(self, results: Iterable[str], given: Iterable[str]) -> tuple[int, ...]:
-        """The positions of the calls that compute the buffers ``results`` from the buffers ``given``."""
-        known, steps = set(given), set[int]()
-        wanted = [name for name in results if name not in known]
+    def __call__(self, results: Iterable[str], inputs: Iterable[str]) -> tuple[int, ...]:
+        """The positions of the calls that compute the buffers ``results`` from the buffers ``inputs``."""
+        available, steps = set(inputs), set[int]()
+        wanted = [name for name in results if name not in available]
         while wanted:
             position = self._writers.get(wanted.pop())
             if position is not None and position not in steps:
                 steps.add(position)
-                wanted += [name for name in self._inputs[position] if name not in known]
+                wanted += [name for name in self._inputs[position] if name not in available]
         return tuple(sorted(steps))
 
 
@@ -97,7 +97,7 @@ def work_of(module: IRModule, buffers_of: BuffersOf, program: Program) -> dict[i
         buffers_of: where the program has the values of expressions of its ``main``.
         program: what became of it.
     """
-    steps_of, found = StepsOf(program), dict[int, list[_Counted]]()
+    steps_of, counted_at = StepsOf(program), dict[int, list[_Counted]]()
     layers = {position: frozenset(step.layers) for position, step in program.calls}
     ops: dict[Function, list[_Counted]] = {}
     shapes: dict[int, tuple[int, ...]] = {}
@@ -111,28 +111,28 @@ def work_of(module: IRModule, buffers_of: BuffersOf, program: Program) -> dict[i
         if len(steps) == 1:
             shapes[steps[0]] = _shape(expr.type)
         for counted in _ops(function, ops) if steps else ():
-            own = module.spans[counted.call]
-            at = next((step for step in steps if not layers[step].isdisjoint(own)), steps[-1])
-            found.setdefault(at if len(steps) > 1 else steps[0], []).append(counted)
-    made = {}
-    for position, counted_there in found.items():
+            own_layers = module.spans[counted.call]
+            at = next((step for step in steps if not layers[step].isdisjoint(own_layers)), steps[-1])
+            counted_at.setdefault(at if len(steps) > 1 else steps[0], []).append(counted)
+    work = {}
+    for position, counted_there in counted_at.items():
         most = max(counted_there, key=lambda one: one.weight)
         shape = shapes.get(position, most.work.shape)
-        made[position] = Work(most.work.op, shape, sum(one.work.macs for one in counted_there))
-    return made
+        work[position] = Work(most.work.op, shape, sum(one.work.macs for one in counted_there))
+    return work
 
 
-def _ops(function: Function, known: dict[Function, list[_Counted]]) -> list[_Counted]:
+def _ops(function: Function, counts: dict[Function, list[_Counted]]) -> list[_Counted]:
     """The calls of ops in a function, those of functions in it as often as these are called."""
-    if function not in known:
-        made: list[_Counted] = []
+    if function not in counts:
+        ops: list[_Counted] = []
         for expr in post_order(function.body):
             if isinstance(expr, Call) and isinstance(expr.op, Function):
-                made += _ops(expr.op, known)
+                ops += _ops(expr.op, counts)
             elif isinstance(expr, Call) and isinstance(expr.op, Op):
-                made.append(_Counted(expr, Work(expr.op.name, _shape(expr.type), macs_of(expr))))
-        known[function] = made
-    return known[function]
+                ops.append(_Counted(expr, Work(expr.op.name, _shape(expr.type), macs_of(expr))))
+        counts[function] = ops
+    return counts[function]
 
 
 def _shape(type_: Type) -> tuple[int, ...]:

@@ -79,22 +79,22 @@ class RegionLowering:
             ModelError: a region calls a function of the module that is no loops.
             PluginError: a hook is at fault; names plugin, hook, pattern and layers.
         """
-        given = module.read_only()
+        view = module.read_only()
         refusals: list[Refusal] = []
-        made: list[tuple[GlobalVar, Function, _Body]] = []
+        lowered: list[tuple[GlobalVar, Function, _Body]] = []
         for var, function in regions_of(module):
             if _is_lowered(module, function):
                 continue
             # The number in a region's name changes with those before it.
             key = label_of(function), Function(function.params, function.body)
             if key not in self._done:
-                self._done[key] = self._lower(given, var, function, matches)
+                self._done[key] = self._lower(view, var, function, matches)
             result = self._done[key]
             if isinstance(result, _Body):
-                made.append((var, function, result))
+                lowered.append((var, function, result))
             else:
                 refusals.extend(Refusal(var.name, refuse.at, refuse.reason) for refuse in result)
-        return (module, refusals) if refusals else (_merged(module, made), [])
+        return (module, refusals) if refusals else (_merged(module, lowered), [])
 
     def _lower(self, module: IRModule, var: GlobalVar, function: Function, matches: Matches) -> _Body | list[Refuse]:
         region = _Region(module, self._members[label_of(function) or ""], var, matches, self._lowered)
@@ -123,10 +123,10 @@ class _Region:
     def lowered(self) -> _Body | list[Refuse]:
         """The region lowered, or what its target refuses of it."""
         plugin, function = self.member.plugin, self.function
-        given = {"module": self.module, "function": function, "region": self.matched, "target": self.member.target}
+        arguments = {"module": self.module, "function": function, "region": self.matched, "target": self.member.target}
         for hook in ("relay_to_runtime", "relay_to_tir"):
             try:
-                result = plugin.call(hook, **given)
+                result = plugin.call(hook, **arguments)
             except PluginError as error:
                 located(error, *self.layers, f"region {self.var.name!r}")
                 raise
@@ -140,8 +140,8 @@ class _Region:
                 return self.adopted(result, hook)
         return self.by_matches()
 
-    def fault(self, what: str, place: str, layers: tuple[str, ...] | None = None) -> PluginError:
-        error = self.member.plugin.fault(f"{what} in {place}, for region {self.var.name!r}")
+    def fault(self, text: str, place: str, layers: tuple[str, ...] | None = None) -> PluginError:
+        error = self.member.plugin.fault(f"{text} in {place}, for region {self.var.name!r}")
         return located(error, *(self.layers if layers is None else layers))
 
     def check_devices(self, body: _Body) -> None:
@@ -156,7 +156,7 @@ class _Region:
     def by_matches(self) -> _Body | list[Refuse]:
         """Every match by itself."""
         kernels: dict[Kernel, GlobalVar] = {}
-        taken: set[str] = set()
+        used_names: set[str] = set()
         spans = Spans()
         refused: list[Refuse] = []
         done: dict[Expr, Expr] = {param: param for param in self.function.params}
@@ -180,7 +180,7 @@ class _Region:
                 else:
                     kernel, args = lowered.func, lowered.arguments(dict(zip(lowered.operands, args, strict=True)))
                 if kernel not in kernels:
-                    kernels[kernel] = GlobalVar(unique_name(name, taken), func_type(kernel))
+                    kernels[kernel] = GlobalVar(unique_name(name, used_names), func_type(kernel))
                 call = Call(kernels[kernel], args)
                 spans.add(call, self.module.spans[expr])
                 rebuilt = Tuple([call]) if call.type is not expr.type else call
@@ -204,20 +204,20 @@ class _Region:
         if key not in self.done:
             declined: list[Decline] = []
             try:
-                made: Loops | Extern | Refuse | None = None
+                lowered: Loops | Extern | Refuse | None = None
                 if match is not None:
-                    made = extern_of(self.member, function, layers, match)
-                if made is None:
-                    made = lower_match(self.member, Fusion(function), layers, match, noted=declined)
+                    lowered = extern_of(self.member, function, layers, match)
+                if lowered is None:
+                    lowered = lower_match(self.member, Fusion(function), layers, match, noted=declined)
             except Refuse as refusal:
-                made = refusal
-            if made is None and isinstance(one, UnmatchedCall) and call.op is function:
-                made = Refuse(one.reason)
-            if made is None:
+                lowered = refusal
+            if lowered is None and isinstance(one, UnmatchedCall) and call.op is function:
+                lowered = Refuse(one.reason)
+            if lowered is None:
                 said = "; ".join(f"{one.by} declined: {one.reason}" for one in declined)
                 hooks = f"any hook nor by its pattern{said and f' ({said})'}"
                 raise self.fault(f"took {name!r} and lowers it by nothing: neither", hooks, layers)
-            self.done[key] = made
+            self.done[key] = lowered
         return self.done[key], name.rpartition(".")[2]
 
     def adopted(self, result: object, hook: str) -> _Body:
@@ -235,10 +235,10 @@ class _Region:
         except InternalError as error:
             raise self.fault(f"gave a module that is not sound: {error.what} ({error.where}),", place) from error
         for var, function in module.functions.items():
-            found = unproven(function) if isinstance(function, PrimFunc) else None
-            if found is not None:
-                unsafe = self.fault(f"gave loops {var.name!r} that are not safe: {found},", place)
-                unsafe.hint = found.hint
+            violation = unproven(function) if isinstance(function, PrimFunc) else None
+            if violation is not None:
+                unsafe = self.fault(f"gave loops {var.name!r} that are not safe: {violation},", place)
+                unsafe.hint = violation.hint
                 raise unsafe
         if hook == "relay_to_tir" and any(isinstance(function, Extern) for function in module.functions.values()):
             raise self.fault("gave an extern, which hook relay_to_runtime may give,", place)
@@ -271,30 +271,30 @@ class _Region:
             constants = called.buffers("constant") if isinstance(called, PrimFunc) else ()
             for buffer, arg in zip(constants, expr.args[len(called.buffers("input")) :], strict=True):
                 if not isinstance(arg, Constant):
-                    what = f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,"
-                    raise self.fault(what, place)
+                    text = f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,"
+                    raise self.fault(text, place)
             kernels[expr.op] = called
             spans.add(done[expr], module.spans[expr] or self.layers)
         return _Body(done[function.body], tuple(kernels.items()), spans)
 
 
-def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> IRModule:
+def _merged(module: IRModule, lowered: list[tuple[GlobalVar, Function, _Body]]) -> IRModule:
     """``module`` with regions replaced by what they became; loops that are equal are one function, and externs that are
     equal and for one target."""
     rewriter = Rewriter(module)
     functions = dict(module.functions)
-    known: dict[tuple[Kernel, str | None], GlobalVar] = {
+    merged: dict[tuple[Kernel, str | None], GlobalVar] = {
         (function, None): var for var, function in functions.items() if isinstance(function, PrimFunc)
     }
-    taken = {var.name for var in functions}
-    for var, function, region in made:
+    used_names = {var.name for var in functions}
+    for var, function, region in lowered:
         renamed: dict[GlobalVar, GlobalVar] = {}
         for old, func in region.kernels:
             key = func, label_of(function) if isinstance(func, Extern) else None
-            if key not in known:
-                known[key] = GlobalVar(unique_name(old.name, taken), func_type(func))
-                functions[known[key]] = func
-            renamed[old] = known[key]
+            if key not in merged:
+                merged[key] = GlobalVar(unique_name(old.name, used_names), func_type(func))
+                functions[merged[key]] = func
+            renamed[old] = merged[key]
         done: dict[Expr, Expr] = {}
         for expr in post_order(region.body):
             done[expr] = with_children(expr, [done[child] for child in children(expr)])

@@ -61,10 +61,10 @@ class Matches:
         return MatchedRegion(var.name, function, tuple(self._one(module, call, member) for call in calls))
 
     def _one(self, module: IRModule, call: Call, member: Member) -> RegionMatch | UnmatchedCall:
-        found = self._taken.get(call) or self._sought(module, call, member)
-        if isinstance(found, str):
-            return UnmatchedCall(call, found)
-        inner, whole = found
+        outcome = self._matches.get(call) or self._sought(module, call, member)
+        if isinstance(outcome, str):
+            return UnmatchedCall(call, outcome)
+        inner, whole = outcome
         return RegionMatch(**vars(inner), value=call, layers=module.spans[call], found=whole)
 
     def _sought(self, module: IRModule, call: Call, member: Member) -> tuple[Match, Match] | str:
@@ -117,9 +117,9 @@ def _asking(member: Member, layers: Sequence[str]) -> Iterator[None]:
 
 def _mismatch(pattern: Pattern, function: Function) -> str:
     body = function.body
-    found = match(pattern, body.fields[0] if isinstance(body, Tuple) else body, Graph(function))
-    if isinstance(found, Mismatch):
-        return found.failure.reason
+    outcome = match(pattern, body.fields[0] if isinstance(body, Tuple) else body, Graph(function))
+    if isinstance(outcome, Mismatch):
+        return outcome.failure.reason
     return f"a function that is called {pattern.name!r} computes more than this pattern takes"
 
 
@@ -129,22 +129,22 @@ def _sites(module: IRModule, wanted: Call) -> list[Mapping[Expr, Expr]]:
     sites: list[Mapping[Expr, Expr]] = []
 
     def inlined(function: Function, args: Sequence[Expr]) -> dict[Expr, Expr]:
-        known: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
+        values: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
         for expr in post_order(function.body):
-            if expr in known:
+            if expr in values:
                 continue
-            made = with_children(expr, [known[child] for child in children(expr)])
-            if isinstance(made, TupleGetItem) and isinstance(made.tuple, Tuple):
-                made = made.tuple.fields[made.index]
-            elif isinstance(made, Call):
-                called = module.functions[made.op] if isinstance(made.op, GlobalVar) else made.op
+            rebuilt = with_children(expr, [values[child] for child in children(expr)])
+            if isinstance(rebuilt, TupleGetItem) and isinstance(rebuilt.tuple, Tuple):
+                rebuilt = rebuilt.tuple.fields[rebuilt.index]
+            elif isinstance(rebuilt, Call):
+                called = module.functions[rebuilt.op] if isinstance(rebuilt.op, GlobalVar) else rebuilt.op
                 if isinstance(called, Function):
-                    inside = inlined(called, made.args)
-                    made = inside[called.body]
+                    inside = inlined(called, rebuilt.args)
+                    rebuilt = inside[called.body]
                     if expr is wanted:
                         sites.append(inside)
-            known[expr] = made
-        return known
+            values[expr] = rebuilt
+        return values
 
     inlined(module.main, module.main.params)
     return sites

@@ -140,8 +140,8 @@ class _Sequencer:
             self.where[param] = (self._add(f"in_{param.name}", "input", param.tensor, info=info),)
         for state in self.signature.states:
             param, info = self.main.params[state.input], TensorInfo(state.name)
-            made = self._add(f"state_{param.name}", "state", param.tensor, state.initial, info)
-            self.where[param] = (made,)
+            buffer = self._add(f"state_{param.name}", "state", param.tensor, state.initial, info)
+            self.where[param] = (buffer,)
         for expr in evaluation_order(self.main, self.signature):
             if expr not in self.where:
                 self.where[expr] = self._place(expr, self.where, None, ())
@@ -151,7 +151,7 @@ class _Sequencer:
             self._coalesce()
         if self.sites:
             self._drop_unused()
-        self.functions = {name: _told(function) for name, function in self.functions.items()}
+        self.functions = {name: _annotate_overlaps(function) for name, function in self.functions.items()}
         self._align_placed()
         return self._with_waits(self._program())
 
@@ -184,30 +184,30 @@ class _Sequencer:
             return (where[expr.tuple][expr.index],)
         if is_view(expr) and isinstance(expr, relay.Call):
             return where[expr.args[0]]
-        own = self.module.spans[expr]
+        layers_here = self.module.spans[expr]
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.If):
-            return self._branch(expr.op, [where[arg][0] for arg in expr.args], own)
+            return self._branch(expr.op, [where[arg][0] for arg in expr.args], layers_here)
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Loop):
-            return self._loop(expr.op, [where[arg][0] for arg in expr.args], own)
+            return self._loop(expr.op, [where[arg][0] for arg in expr.args], layers_here)
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
             if not isinstance(function, relay.Function):
                 args = [where[arg][0] for arg in expr.args]
                 # Regions of the model's own that compute the same share their expressions, and so the layers of these.
                 # What a pass makes of a region and says no layers of is for all of the region's.
-                here = tuple(layer for layer in own if layer in layers)
-                return self._step(expr.op.name, function, args, here or own or layers, label, expr.pin)
+                here = tuple(layer for layer in layers_here if layer in layers)
+                return self._step(expr.op.name, function, args, here or layers_here or layers, label, expr.pin)
             inner = label_of(function)
             if inner is not None and label is None:
                 params = zip(function.params, expr.args, strict=True)
-                return self._walk(function, {param: where[arg] for param, arg in params}, inner, own)
-        raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
+                return self._walk(function, {param: where[arg] for param, arg in params}, inner, layers_here)
+        raise InternalError(f"{expr!r} was not lowered", where=", ".join(layers_here) or None)
 
     def _branch(self, branch: relay.If, args: Sequence[str], layers: tuple[str, ...]) -> tuple[str, ...]:
         """The buffers of what one of two functions gives, after the steps of both."""
         assert isinstance(branch.then.type, FuncType)
-        given = branch.then.type.result
-        types = given.fields if isinstance(given, TupleType) else (tensor_type(given),)
+        then_type = branch.then.type.result
+        types = then_type.fields if isinstance(then_type, TupleType) else (tensor_type(then_type),)
         results = tuple(self._add(self._fresh("t"), "intermediate", type_) for type_ in types)
         self.steps.append(If(args[0], layers))
         for position, var in enumerate((branch.then, branch.otherwise)):
@@ -240,18 +240,18 @@ class _Sequencer:
         """The buffers of what a function that control flow runs gives, after its steps."""
         function = self.module.functions[var]
         assert isinstance(function, relay.Function)  # `verify` sees to it
-        given = args if self.reuse else [self._copy(self.buffers[arg]) for arg in args]
-        where: Where = {param: (arg,) for param, arg in zip(function.params, given, strict=True)}
+        operands = args if self.reuse else [self._copy(self.buffers[arg]) for arg in args]
+        where: Where = {param: (arg,) for param, arg in zip(function.params, operands, strict=True)}
         self.sites.append((var.name, where))
         return self._walk(function, where, None, ())
 
     def _copy_to(self, source: str, target: str) -> None:
         """A step that copies ``source`` to a buffer that there is."""
-        made = self._copy(self.buffers[source])
-        self.steps[-1] = renamed_step(self.steps[-1], {made: target})
-        alignment = max(self.buffers[target].alignment, self.buffers[made].alignment)
+        copy = self._copy(self.buffers[source])
+        self.steps[-1] = renamed_step(self.steps[-1], {copy: target})
+        alignment = max(self.buffers[target].alignment, self.buffers[copy].alignment)
         self.buffers[target] = replace(self.buffers[target], alignment=alignment)
-        del self.buffers[made]
+        del self.buffers[copy]
 
     def _drop_unused(self) -> None:
         """Take out constants that only functions were given which do not use them."""
@@ -283,33 +283,33 @@ class _Sequencer:
     ) -> tuple[str, ...]:
         self.functions[name] = function
         inputs = function.buffers("input")
-        for given in args[len(inputs) :]:
-            if self.buffers[given].role != "constant":
-                what = f"{name!r} is given a value that is computed where it takes a constant"
-                raise ModelError(what, where=", ".join(layers) or None)
+        for operand in args[len(inputs) :]:
+            if self.buffers[operand].role != "constant":
+                text = f"{name!r} is given a value that is computed where it takes a constant"
+                raise ModelError(text, where=", ".join(layers) or None)
         device = label if drives_device(function) else None
         if drives_device(function) and label is None:
-            what = f"{name!r} drives a device, and is called outside of a region, so that nobody knows which"
-            raise ModelError(what, where=", ".join(layers) or None, hint="call it in a function with Compiler=LABEL")
+            text = f"{name!r} drives a device, and is called outside of a region, so that nobody knows which"
+            raise ModelError(text, where=", ".join(layers) or None, hint="call it in a function with Compiler=LABEL")
         if device is None and label is not None:
             host = label  # loops of an accelerator that its host runs; it may say how they are compiled
         queue, constants = None, args[len(inputs) :]
         if isinstance(function, Extern):
             queue = function.queue
             if queue is not None and (device or "", queue) not in self.depths:
-                what = f"{name!r} is started on queue {queue!r}, which device {device!r} does not have"
-                raise ModelError(what, where=", ".join(layers) or None)
+                text = f"{name!r} is started on queue {queue!r}, which device {device!r} does not have"
+                raise ModelError(text, where=", ".join(layers) or None)
             types = [(TensorType((len(blob.data),), "uint8"), blob.data) for blob in function.blobs]
             constants = [self._add(self._fresh("c"), "constant", type_, data) for type_, data in types]
-        taken = [self._aligned(one, b) for one, b in zip(args[: len(inputs)], inputs, strict=True)]
+        read = [self._aligned(one, b) for one, b in zip(args[: len(inputs)], inputs, strict=True)]
         constants = [self._aligned(one, b) for one, b in zip(constants, function.buffers("constant"), strict=True)]
-        made = tuple(
+        written = tuple(
             self._aligned(self._add(self._fresh("t"), "intermediate", TensorType(b.shape, b.dtype)), b)
             for b in function.buffers("output")
         )
         spaces = tuple(self._space(buffer, function, label) for buffer in function.buffers("workspace"))
-        self.steps.append(Call(name, (*taken, *made, *constants, *spaces), layers, device, queue, host))
-        return made
+        self.steps.append(Call(name, (*read, *written, *constants, *spaces), layers, device, queue, host))
+        return written
 
     def _aligned(self, name: str, asked: TirBuffer) -> str:
         """The buffer, or a copy of it, where a function can take it as ``asked``."""
@@ -350,20 +350,20 @@ class _Sequencer:
         results = self.where[self.main.body]
         values = {self.where[self.main.params[s.input]][0]: results[s.output] for s in self.signature.states}
         values = {state: value for state, value in values.items() if state != value}
-        taken = list(values.values())
+        updates = list(values.values())
         for state, value in values.items():
-            free = self.buffers[value].role == "intermediate" and taken.count(value) == 1 and state not in taken
+            free = self.buffers[value].role == "intermediate" and updates.count(value) == 1 and state not in updates
             if self.reuse and free and in_place(self._program(), state, value):
                 self._rename({value: state})
         aside: dict[str, str] = {}
         for target, source in moves({state: value for state, value in values.items() if value in self.buffers}):
-            made = self._copy(self.buffers[aside.get(source, source)])
+            copy = self._copy(self.buffers[aside.get(source, source)])
             if target is None:
-                aside[source] = made
+                aside[source] = copy
             else:
                 # Not what `where` has: a copy is no value of main.
-                self.steps[-1] = renamed_step(self.steps[-1], {made: target})
-                del self.buffers[made]
+                self.steps[-1] = renamed_step(self.steps[-1], {copy: target})
+                del self.buffers[copy]
 
     def _needing_alignment(self) -> set[str]:
         """The buffers that a step needs to be aligned to more than their elements, which an array of the caller need
@@ -417,8 +417,8 @@ class _Sequencer:
         data = te.placeholder(source.shape, source.dtype, "data")
         constant = source.role == "constant"
         kernel = te.prim_func([] if constant else [data], [copy_of(data)], constants=[data] if constant else [])
-        known = (name for name, function in self.functions.items() if function is kernel.func)
-        name = next(known, None) or unique_name("copy", set(self.functions))
+        copies = (name for name, function in self.functions.items() if function is kernel.func)
+        name = next(copies, None) or unique_name("copy", set(self.functions))
         self.copying.add(name)
         return self._step(name, kernel.func, [source.name], (), None)[0]
 
@@ -448,7 +448,7 @@ class _Sequencer:
         return name
 
 
-def _told(function: Kernel) -> Kernel:
+def _annotate_overlaps(function: Kernel) -> Kernel:
     """A function, which nothing rewrites any more, with its overlaps."""
     return with_overlaps(function) if isinstance(function, PrimFunc) else function
 

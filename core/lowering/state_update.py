@@ -26,12 +26,12 @@ def evaluation_order(main: Function, signature: Signature) -> list[Expr]:
     used_by = users(order)
     after: dict[int, list[Expr]] = {}
     for number, state in enumerate(signature.states):
-        own = [expr for expr in order if alone.get(expr) == number]
-        needed = {child for expr in own for child in children(expr) if not isinstance(child, Var)}
+        branch = [expr for expr in order if alone.get(expr) == number]
+        needed = {child for expr in branch for child in children(expr) if not isinstance(child, Var)}
         needed.update(used_by.get(main.params[state.input], ()))
         # The last of all is the result of main, which needs everything.
-        last = max((at.get(expr, len(common) - 2) for expr in needed.difference(own)), default=-1)
-        after.setdefault(min(last, len(common) - 2), []).extend(own)
+        last = max((at.get(expr, len(common) - 2) for expr in needed.difference(branch)), default=-1)
+        after.setdefault(min(last, len(common) - 2), []).extend(branch)
     result = after.get(-1, [])
     for position, expr in enumerate(common):
         result += [expr, *after.get(position, ())]
@@ -40,21 +40,21 @@ def evaluation_order(main: Function, signature: Signature) -> list[Expr]:
 
 def _serving_alone(order: Sequence[Expr], main: Function, signature: Signature) -> dict[Expr, int]:
     """The expressions that serve the new value of one state and nothing else, with that state's number."""
-    found: dict[Expr, int] = {}
+    results: dict[Expr, int] = {}
     if not isinstance(main.body, Tuple):
-        return found
+        return results
     roots = {main.body.fields[state.output]: number for number, state in enumerate(signature.states)}
     used_by = users(order)
     for expr in reversed(order):
         if isinstance(expr, Var) or expr is main.body:
             continue
-        whose = {found.get(user) for user in used_by[expr]}
+        whose = {results.get(user) for user in used_by[expr]}
         if expr in roots and used_by[expr] == [main.body]:
             whose = {roots[expr]}
         number = whose.pop()
         if not whose and number is not None:
-            found[expr] = number
-    return found
+            results[expr] = number
+    return results
 
 
 def in_place(program: Program, state: str, value: str) -> bool:
@@ -64,13 +64,13 @@ def in_place(program: Program, state: str, value: str) -> bool:
     for _, step in program.calls:
         passed = [(param.role, param.buffer.name, name) for param, name in arguments(program, step)]
         outs = [param for role, param, name in passed if role == "output" and name == value]
-        given = [param for _, param, name in passed if name == state]
+        inputs = [param for _, param, name in passed if name == state]
         if outs:
             written = True
             allowed = set(program.functions[step.function].may_alias)
-            if any((out, param) not in allowed for out in outs for param in given):
+            if any((out, param) not in allowed for out in outs for param in inputs):
                 return False
-        elif written and given:
+        elif written and inputs:
             return False
     return written
 
@@ -85,14 +85,14 @@ def moves(sources: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
         Name of a state and of what to copy to it; None and the name of a state whose old value is to be set aside,
         which later pairs then mean by its name.
     """
-    left = dict(sources)
+    pending = dict(sources)
     aside: set[str] = set()
-    while left:
-        needed = set(left.values()) - aside
-        ready = [state for state in left if state not in needed]
+    while pending:
+        needed = set(pending.values()) - aside
+        ready = [state for state in pending if state not in needed]
         for state in ready:
-            yield state, left.pop(state)
+            yield state, pending.pop(state)
         if not ready:
-            state = next(iter(left))
+            state = next(iter(pending))
             aside.add(state)
             yield None, state

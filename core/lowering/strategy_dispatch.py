@@ -59,12 +59,11 @@ class Loops:
     symbols: tuple[Symbol, ...] = ()
     instructions: int | None = None
 
-    def arguments(self, given: Mapping[Var, Expr], extents: Mapping[str, Expr] = MappingProxyType({})) -> list[Expr]:
-        """What the loops are called with, where the parameters of the function are ``given``, and open extents of these
-        names are ``extents``."""
-        operands = [*(given[param] for param in self.operands), *(extents[symbol.name] for symbol in self.symbols)]
-        taken = zip(operands, self.func.buffers("input"), strict=True)
-        return [*(reshape(operand, buffer.shape) for operand, buffer in taken), *map(const, self.constants)]
+    def arguments(self, bindings: Mapping[Var, Expr], extents: Mapping[str, Expr] = MappingProxyType({})) -> list[Expr]:
+        """Return the arguments of a call of the loops, for values of the function's parameters and of open extents."""
+        operands = [*(bindings[param] for param in self.operands), *(extents[symbol.name] for symbol in self.symbols)]
+        pairs = zip(operands, self.func.buffers("input"), strict=True)
+        return [*(reshape(operand, buffer.shape) for operand, buffer in pairs), *map(const, self.constants)]
 
 
 def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
@@ -73,12 +72,12 @@ def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
     Raises:
         InternalError: the kernel has other constants.
     """
-    known: dict[te.Tensor, np.ndarray] = {}
+    constants: dict[te.Tensor, np.ndarray] = {}
     if fusion.known:
         pairs = zip(fusion.function.params, fusion.tensors.params, strict=True)
-        known = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
+        constants = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
     operands = tuple(param for param in fusion.function.params if param not in fusion.known)
-    return Loops(kernel.func, operands, kernel.bind(known), kernel.symbols)
+    return Loops(kernel.func, operands, kernel.bind(constants), kernel.symbols)
 
 
 def own_loops(fusion: Fusion) -> Loops | None:
@@ -99,13 +98,13 @@ def own_loops(fusion: Fusion) -> Loops | None:
     inputs: list[Param] = []
     constants: list[Param] = []
     operands: list[Var] = []
-    known: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
     for param, arg in zip(func.params[:count], call.args, strict=True):
         # (A constant of one element is in the function.)
         held = fusion.known.get(arg) if isinstance(arg, Var) else arg
         if isinstance(held, Constant):
             constants.append(Param(param.buffer, "constant"))
-            known.append(held.data)
+            arrays.append(held.data)
         else:
             assert isinstance(arg, Var)
             inputs.append(param)
@@ -113,8 +112,8 @@ def own_loops(fusion: Fusion) -> Loops | None:
     rest = func.params[count:]
     before = [param for param in rest if param.role in ("input", "output")]
     behind = [param for param in rest if param.role not in ("input", "output")]
-    made = replace(func, params=(*inputs, *before, *constants, *behind))
-    return Loops(made, tuple(operands), tuple(known), symbols)
+    reordered = replace(func, params=(*inputs, *before, *constants, *behind))
+    return Loops(reordered, tuple(operands), tuple(arrays), symbols)
 
 
 def lower_match(
@@ -146,9 +145,9 @@ def lower_match(
     """
     if any(map(is_open, fusion.calls)):
         return None
-    for what, lower in _lowerings(member, fusion, layers, match):
+    for label, lower in _lowerings(member, fusion, layers, match):
         try:
-            loops = _offered(member, what, lower, fusion, layers, sees_through)
+            loops = _offered(member, label, lower, fusion, layers, sees_through)
         except _Unusable as unusable:
             # A host's kernel has other loops, so that the build goes on without these.
             if not member.target.kind.is_host:
@@ -158,7 +157,7 @@ def lower_match(
         if isinstance(loops, Loops):
             return loops
         if loops is not None and noted is not None:
-            noted.append(Decline(layers, member.label, what, loops.reason))
+            noted.append(Decline(layers, member.label, label, loops.reason))
     return None
 
 
@@ -178,20 +177,20 @@ class _Unusable(Exception):
 
 def _offered(
     member: Member,
-    what: str,
+    label: str,
     lower: Callable[[], object],
     fusion: Fusion,
     layers: tuple[str, ...],
     sees_through: bool,
 ) -> Loops | Declined | None:
-    """Return the loops that ``lower``, which errors name ``what``, gives for ``fusion``, checked; or that it has none.
+    """Return the loops that ``lower``, which errors name ``label``, gives for ``fusion``, checked; or that it has none.
 
     Raises:
         _Unusable: the schedule is not legal, or the loops are not safe, or cannot be printed as C.
         Refuse, PluginError: as `lower_match`.
     """
     try:
-        result = _asked(member, what, lower, fusion.function, layers)
+        result = _asked(member, label, lower, fusion.function, layers)
     except PluginError as error:
         if isinstance(error.__cause__, ScheduleError):
             raise _Unusable(error, f"its schedule fails: {error.__cause__.what}") from error
@@ -201,14 +200,14 @@ def _offered(
     if isinstance(result, Declined):
         wrong = decline_fault(result)
         if wrong is not None:
-            raise located(member.plugin.fault(f"{wrong} in {what}"), *layers)
+            raise located(member.plugin.fault(f"{wrong} in {label}"), *layers)
         return result
     loops = _checked(result, fusion, sees_through)
     if isinstance(loops, str):
-        raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
+        raise located(member.plugin.fault(f"gave {loops} from {label}"), *layers)
     gap = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
     if gap is not None:
-        unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {gap}")
+        unsafe = member.plugin.fault(f"gave loops that are not safe from {label}: {gap}")
         unsafe.hint = gap.hint
         located(unsafe, *layers)
         if isinstance(result, LoweredKernel):  # written by the plugin's author, not by a schedule
@@ -216,7 +215,7 @@ def _offered(
         raise _Unusable(unsafe, f"its loops are not safe: {gap}")
     fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
     if fault is not None:
-        unwritten = member.plugin.fault(f"gave loops that have no C from {what}: {fault}")
+        unwritten = member.plugin.fault(f"gave loops that have no C from {label}: {fault}")
         raise _Unusable(located(unwritten, *layers), f"its loops have no C: {fault}")
     return loops
 
@@ -238,29 +237,29 @@ def extern_of(member: Member, function: Function, layers: tuple[str, ...], match
     pattern = None if composite is None else member.patterns.get(composite)
     if pattern is None or pattern.extern is None:
         return None
-    what = f"extern of pattern {composite!r}"
-    result = _asked(member, what, partial(pattern.extern, match, member.target), function, layers)
+    label = f"extern of pattern {composite!r}"
+    result = _asked(member, label, partial(pattern.extern, match, member.target), function, layers)
     if result is None or (isinstance(result, Extern) and func_type(result) is function.type):
         return result
     wrong = f"{type(result).__name__} instead of Extern"
     if isinstance(result, Extern):
         wrong = f"an extern of type {func_type(result)}, not {function.type},"
-    raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
+    raise located(member.plugin.fault(f"gave {wrong} from {label}"), *layers)
 
 
 def _asked(
-    member: Member, what: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
+    member: Member, label: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
 ) -> object:
     """What a plugin gives for a function."""
     try:
-        return member.plugin.run(what, lower, member.target, may_refuse=True)
+        return member.plugin.run(label, lower, member.target, may_refuse=True)
     except PluginError as error:
         located(error, *layers)
         raise
     except Refuse as refusal:
         wrong = refusal_fault(refusal, function)
         if wrong is not None:
-            raise located(member.plugin.fault(f"{wrong} in {what}"), *layers) from refusal
+            raise located(member.plugin.fault(f"{wrong} in {label}"), *layers) from refusal
         raise
 
 
@@ -325,10 +324,10 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
         ("constants", loops.func.buffers("constant"), [TensorType(c.shape, c.dtype.name) for c in loops.constants]),
     )
     for side, buffers, types in sides:
-        given = [TensorType(buffer.shape, buffer.dtype) for buffer in buffers]
-        viewed = (side == "inputs" or (side == "outputs" and sees_through)) and _sizes(given) == _sizes(types)
-        if given != types and not viewed:
-            return f"loops with {side} ({', '.join(map(str, given))}), not ({', '.join(map(str, types))})"
+        actual = [TensorType(buffer.shape, buffer.dtype) for buffer in buffers]
+        viewed = (side == "inputs" or (side == "outputs" and sees_through)) and _sizes(actual) == _sizes(types)
+        if actual != types and not viewed:
+            return f"loops with {side} ({', '.join(map(str, actual))}), not ({', '.join(map(str, types))})"
     return loops
 
 

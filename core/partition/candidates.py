@@ -149,7 +149,7 @@ class Problem:
         Raises:
             PatternFault: a test or a predicate of the owner's is at fault.
         """
-        given: set[Candidate] = set()
+        yielded: set[Candidate] = set()
         if self._open:
             taken = _Either(taken, self._open)
         for pattern in owner.patterns:
@@ -161,12 +161,12 @@ class Problem:
                         continue
                     if pinned_only and all(self.pins.get(node) != owner.label for node in match.nodes):
                         continue
-                    found = Candidate(owner.label, match, self._with_fields(match), form)
-                    if found in given:  # the same with its operands in another order
+                    candidate = Candidate(owner.label, match, self._with_fields(match), form)
+                    if candidate in yielded:  # the same with its operands in another order
                         continue
-                    given.add(found)
-                    self._found[found] = None
-                    yield found
+                    yielded.add(candidate)
+                    self._found[candidate] = None
+                    yield candidate
                     if root in taken:
                         break
 
@@ -175,17 +175,17 @@ class Problem:
         if self.consent is None or owner.form is None:
             return None
         if owner.label not in self._offered:
-            made = Offered(self.graph, owner.form, self.consent, self.spans, self._ranges)
-            self._offered[owner.label] = made if made.is_changed else None
+            view = Offered(self.graph, owner.form, self.consent, self.spans, self._ranges)
+            self._offered[owner.label] = view if view.is_changed else None
         return self._offered[owner.label]
 
     def _roots(self, owner: Owner, pattern: Pattern) -> Sequence[Expr]:
         """Where a pattern may be laid, in the graph as it is or as its owner is offered it."""
-        found, offered = roots_of(pattern, self.graph), self.offered(owner)
+        roots, offered = roots_of(pattern, self.graph), self.offered(owner)
         if offered is None:
-            return found
+            return roots
         others = (offered.value(root) for root in roots_of(pattern, offered.graph))
-        return self.graph.sorted([*found, *(root for root in others if root is not None)])[::-1]
+        return self.graph.sorted([*roots, *(root for root in others if root is not None)])[::-1]
 
     def _all_matches(
         self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]
@@ -204,14 +204,14 @@ class Problem:
     ) -> Iterator[tuple[Match, Taken]]:
         """The matches of a pattern in the graph as its owner is offered it, in which something is another op."""
         at = offered.like(root)
-        found = () if at is None else Search(pattern, at, offered.graph, taken=offered.among(taken))
-        for match in self._asking(owner, root, found):
-            made = offered.taken(match, self._with_fields(match, offered.graph))
-            if made is None or not made[1].changes:
+        matches = () if at is None else Search(pattern, at, offered.graph, taken=offered.among(taken))
+        for match in self._asking(owner, root, matches):
+            claim = offered.take(match, self._with_fields(match, offered.graph))
+            if claim is None or not claim[1].changes:
                 continue
-            inner = made[1].match
+            inner = claim[1].match
             if next(self._asking(owner, root, (pattern.rejection(one) for one in (inner,)))) is None:
-                yield made
+                yield claim
 
     def _matches(self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]) -> Iterator[Match]:
         """The matches of a pattern at a place."""

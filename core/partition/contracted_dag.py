@@ -67,12 +67,12 @@ class Quotient:
 
     def order(self) -> list[int]:
         """The nodes that are left, each after its predecessors."""
-        found = []
+        nodes = []
         node = self._next[self._start]
         while node != self._end:
-            found.append(node)
+            nodes.append(node)
             node = self._next[node]
-        return found
+        return nodes
 
     def contract(self, nodes: Iterable[int], patience: int | None = None) -> Contraction | None:
         """Make one node of several.
@@ -89,9 +89,9 @@ class Quotient:
             return Contraction(next(iter(members)), ())
         if (aside := self._aside(members, patience)) is None:
             return None
-        anchor, moved, before = aside
+        anchor, shifted, before = aside
         merged, shared = self._join(members)
-        self._reorder(merged, members, anchor, sorted(moved, key=self._label.__getitem__), before=before)
+        self._reorder(merged, members, anchor, sorted(shifted, key=self._label.__getitem__), before=before)
         return Contraction(merged, shared)
 
     def can_contract(self, nodes: Iterable[int]) -> bool:
@@ -109,13 +109,13 @@ class Quotient:
         forwards = self._walk((m for m in members if m != last), members, self.successors, ahead, below, above)
         steps = 0
         while True:
-            if (found := next(backwards, None)) is None:
+            if (node := next(backwards, None)) is None:
                 return first, behind, True
-            if found in members or found in ahead:
+            if node in members or node in ahead:
                 return None
-            if (found := next(forwards, None)) is None:
+            if (node := next(forwards, None)) is None:
                 return last, ahead, False
-            if found in members or found in behind:
+            if node in members or node in behind:
                 return None
             steps += 2
             if patience is not None and steps > patience:
@@ -169,37 +169,37 @@ class Quotient:
             edges[merged].difference_update(members)
         return merged, tuple(shared)
 
-    def _reorder(self, merged: int, members: Iterable[int], anchor: int, moved: list[int], before: bool) -> None:
-        """``merged`` takes the place of ``anchor``; ``moved`` stand directly before or after it, in their order."""
-        for node in (*moved, *members):
+    def _reorder(self, merged: int, members: Iterable[int], anchor: int, shifted: list[int], before: bool) -> None:
+        """``merged`` takes the place of ``anchor``; ``shifted`` stand directly before or after it, in their order."""
+        for node in (*shifted, *members):
             if node != anchor:
                 self._link(self._previous[node], self._next[node])
-        left, right = self._previous[anchor], self._next[anchor]
+        previous, right = self._previous[anchor], self._next[anchor]
         self._label[merged] = self._label[anchor]
-        self._link(left, merged)
+        self._link(previous, merged)
         self._link(merged, right)
-        if not moved:
+        if not shifted:
             return
-        left, right = (left, merged) if before else (merged, right)
-        at = left
-        for node in moved:
+        previous, right = (previous, merged) if before else (merged, right)
+        at = previous
+        for node in shifted:
             self._link(at, node)
             at = node
         self._link(at, right)
-        room = self._label[right] - self._label[left]
-        step = min(room // (len(moved) + 1), _STEP)
+        room = self._label[right] - self._label[previous]
+        step = min(room // (len(shifted) + 1), _STEP)
         if step == 0:
             self._relabel()
             return
         # The room that is left over lies beside ``merged``, where more will be wanted.
-        label = self._label[left] + step if before else self._label[right] - step * len(moved)
-        for node in moved:
+        label = self._label[previous] + step if before else self._label[right] - step * len(shifted)
+        for node in shifted:
             self._label[node] = label
             label += step
 
-    def _link(self, left: int, right: int) -> None:
-        self._next[left] = right
-        self._previous[right] = left
+    def _link(self, previous: int, right: int) -> None:
+        self._next[previous] = right
+        self._previous[right] = previous
 
     def _relabel(self) -> None:
         for number, node in enumerate((*self.order(), self._end), 1):

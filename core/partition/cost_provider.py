@@ -128,13 +128,13 @@ class CostProvider(Protocol):
         host is not the first. In tables it has this name."""
 
 
-def whole_ns(ns: float, of: str) -> int:
+def whole_ns(ns: float, subject: str) -> int:
     """A time as a whole number of nanoseconds, the nearest.
 
     Raises:
         UsageError: it is no number, or none from 0 on, or longer than a hundred years.
     """
-    given: object = ns
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < 3e18:
-        raise UsageError(f"the cost of {of} is {shown(given)}, not a number of nanoseconds from 0 on")
-    return round(given)
+    value: object = ns
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 3e18:
+        raise UsageError(f"the cost of {subject} is {shown(value)}, not a number of nanoseconds from 0 on")
+    return round(value)

@@ -53,20 +53,20 @@ class _Checked:
         self._problem = problem
         self._who = label_of_partitioner(partitioner)
         self.regions: list[tuple[Candidate, ...]] = []
-        self._of: dict[Expr, int] = {}
+        self._region: dict[Expr, int] = {}
         self._claims: dict[Expr, Candidate] = {}
         try:
-            given = [tuple(region) for region in partitioner(problem)]
+            regions = [tuple(region) for region in partitioner(problem)]
         except UmaError:
             raise
         except Exception as error:
             raise PluginError(f"{self._who} failed: {brief(error)}", hint=_REPORT) from error
-        for region in given:
+        for region in regions:
             self._check(region)
 
-    def _fault(self, what: str, nodes: Iterable[Expr] = ()) -> PluginError:
+    def _fault(self, text: str, nodes: Iterable[Expr] = ()) -> PluginError:
         layers = dict.fromkeys(layer for node in nodes for layer in self._problem.spans[node])
-        return PluginError(f"{self._who} {what}", where=", ".join(layers) or None, hint=_REPORT)
+        return PluginError(f"{self._who} {text}", where=", ".join(layers) or None, hint=_REPORT)
 
     def _check(self, region: tuple[Any, ...]) -> None:
         """See that a region is one, and note who has its nodes."""
@@ -77,22 +77,22 @@ class _Checked:
             if not isinstance(one, Candidate):
                 raise self._fault(f"gives {shown(one)} in a region, which holds candidates")
             if one not in problem.found:
-                what = f"gives a match of {one.match.pattern.name!r} that is no candidate: it may lose ops, or mix them"
-                raise self._fault(what, one.nodes)
+                text = f"gives a match of {one.match.pattern.name!r} that is no candidate: it may lose ops, or mix them"
+                raise self._fault(text, one.nodes)
             if one.owner != region[0].owner:
-                what = f"mixes ops of {region[0].owner!r} and {one.owner!r} in one region"
-                raise self._fault(what, [*region[0].nodes, *one.nodes])
+                text = f"mixes ops of {region[0].owner!r} and {one.owner!r} in one region"
+                raise self._fault(text, [*region[0].nodes, *one.nodes])
             if (note := problem.obstacle(one)) is not None:
                 why, _ = obstacle_text(note, one.owner, problem.graph, problem.spans)
-                what = f"gives a match of {note.pattern!r} that cannot be had: {why}"
-                raise self._fault(what, one.nodes)
+                text = f"gives a match of {note.pattern!r} that cannot be had: {why}"
+                raise self._fault(text, one.nodes)
             for node in one.nodes:
                 if node in self._claims:
                     takers = f"{self._claims[node].owner!r}", f"{one.owner!r}"
-                    what = f"gives {described(node)} away twice, to {' and to '.join(takers)}"
-                    raise self._fault(what, [node])
+                    text = f"gives {described(node)} away twice, to {' and to '.join(takers)}"
+                    raise self._fault(text, [node])
                 self._claims[node] = one
-                self._of[node] = len(self.regions)
+                self._region[node] = len(self.regions)
         self._check_limits(region)
         self.regions.append(region)
 
@@ -101,21 +101,21 @@ class _Checked:
         excess = RegionSize.measure(region, self._problem.limits[label], self._problem.graph).excess()
         if excess is not None:
             count = f"{excess.value} {UNITS[excess.limit]}"
-            what = f"gives a region of {count}, where {label!r} takes at most {excess.most}"
-            raise self._fault(what, [node for one in region for node in one.nodes])
+            text = f"gives a region of {count}, where {label!r} takes at most {excess.most}"
+            raise self._fault(text, [node for one in region for node in one.nodes])
 
     def order(self) -> list[Expr | tuple[Candidate, ...]]:
         """Regions in the order in which they were given, as far as can be; all else where it is needed."""
         regions = [tuple(self._sorted(region, self._needed_in_region)) for region in self.regions]
         results = [result for result in (self._problem.graph.result,) if not isinstance(result, (Var, Constant))]
-        items = self._sorted([*range(len(regions)), *(self._of.get(one, one) for one in results)], self._needed)
+        items = self._sorted([*range(len(regions)), *(self._region.get(one, one) for one in results)], self._needed)
         return [regions[item] if isinstance(item, int) else item for item in items]
 
     def _needed(self, item: Expr | int) -> Iterator[Expr | int]:
         """What has to be computed before a region, given by its number, or before an expression that is in none."""
         nodes = [node for one in self.regions[item] for node in one.nodes] if isinstance(item, int) else [item]
         for child in (child for node in nodes for child in children(node)):
-            needed = self._of.get(child, child)
+            needed = self._region.get(child, child)
             if needed != item and not isinstance(needed, (Var, Constant)):
                 yield needed
 
@@ -123,13 +123,13 @@ class _Checked:
         """The candidates of the same region that have to be computed before one."""
         for child in (child for node in item.nodes for child in children(node)):
             needed = self._claims.get(child, item)
-            if needed != item and self._of[child] == self._of[item.nodes[0]]:
+            if needed != item and self._region[child] == self._region[item.nodes[0]]:
                 yield needed
 
     def _sorted(self, items: Iterable[_Item], needed: Callable[[_Item], Iterator[_Item]]) -> list[_Item]:
         """``items`` and all that they need, each after what it needs, otherwise in their order."""
         is_done: dict[_Item, bool] = {}
-        found: list[_Item] = []
+        ordered: list[_Item] = []
         for first in items:
             stack = [] if first in is_done else [(first, needed(first))]
             is_done.setdefault(first, False)
@@ -139,14 +139,14 @@ class _Checked:
                 if following is None:
                     stack.pop()
                     is_done[item] = True
-                    found.append(item)
+                    ordered.append(item)
                 elif following in is_done:
                     path = [one for one, _ in stack]
                     raise self._cycle(path[path.index(following) :])
                 else:
                     is_done[following] = False
                     stack.append((following, needed(following)))
-        return found
+        return ordered
 
     def _cycle(self, items: Iterable[object]) -> PluginError:
         nodes: list[Expr] = []

@@ -47,7 +47,7 @@ def take(
     freed: Iterable[Expr] | None = None,
     *,
     pinned_only: bool = False,
-    within: Callable[[Candidate], bool] | None = None,
+    accepts: Callable[[Candidate], bool] | None = None,
 ) -> None:
     """Add all candidates of an owner's that can be added, the first at each place; note why others cannot.
 
@@ -56,7 +56,7 @@ def take(
         owner: the owner.
         freed: where given, patterns of one output are laid only where they can reach one of these.
         pinned_only: whether only candidates count in which something is pinned to the owner.
-        within: says of a candidate whether it counts; None for all.
+        accepts: returns whether a candidate counts; None for all.
 
     Raises:
         PatternFault: a test or a predicate of the owner's is at fault.
@@ -64,7 +64,7 @@ def take(
     problem = choice.problem
     roots = None if freed is None else _above(choice, freed, owner)
     for candidate in problem.candidates(owner, roots=roots, taken=choice.of, pinned_only=pinned_only):
-        if within is not None and not within(candidate):
+        if accepts is not None and not accepts(candidate):
             continue
         note = choice.add(candidate)
         for node in candidate.match.nodes if note is not None else ():
@@ -79,11 +79,11 @@ def _above(choice: Selection, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
     offered = choice.problem.offered(owner)
     levels += 0 if offered is None else offered.depth  # an op that it is offered may stand for several
     level = list(freed)
-    found = set(level)
+    reached = set(level)
     for _ in range(levels):
         users = (user for expr in level for user in graph.users(expr))
-        level = [user for user in dict.fromkeys(users) if user not in found and user not in choice.of]
+        level = [user for user in dict.fromkeys(users) if user not in reached and user not in choice.of]
         if not level:
             break
-        found.update(level)
-    return found
+        reached.update(level)
+    return reached

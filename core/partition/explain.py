@@ -93,10 +93,10 @@ def require_pins(
     for call, inside in pinned:
         layers = module.spans[call]
         if call not in beside and explainer.place(call, inside).owner != call.pin:
-            found = explainer.record(call, inside)
-            why = "; ".join(reason.sentence for reason in found.why if reason.owner == call.pin)
+            record = explainer.record(call, inside)
+            why = "; ".join(reason.sentence for reason in record.why if reason.owner == call.pin)
             where = ", ".join(layers) or "(no layer)"
-            lines.append(f"{where}: {found.op} is pinned to {call.pin!r}, which does not take it: {why}")
+            lines.append(f"{where}: {record.op} is pinned to {call.pin!r}, which does not take it: {why}")
     if lines:
         head = [f"{len(lines)} ops cannot run where they are pinned to"] if len(lines) > 1 else []
         shown = [f"    {line}" if head else line for line in lines[:_MOST_LINES]]
@@ -132,10 +132,10 @@ def _ops(module: IRModule) -> Iterator[tuple[Call, _Place | None]]:
                 assert isinstance(body, Function)  # `verify` sees to it
                 stack.append((iter(post_order(body.body)), _BODY))
             if isinstance(called, Function):
-                stack.append((iter(post_order(called.body)), _within(expr.op, called, place or _HOST)))
+                stack.append((iter(post_order(called.body)), _callee_owner(expr.op, called, place or _HOST)))
 
 
-def _within(callee: Callee, function: Function, outer: _Place) -> _Place:
+def _callee_owner(callee: Callee, function: Function, outer: _Place) -> _Place:
     """Where the body of a function stands that is called at ``outer``."""
     owner = function.attr("Compiler")
     if owner is not None:
@@ -221,8 +221,8 @@ class _Explainer:
         note = self._notes.get((label, call))
         if note is None:
             return None
-        what, value = obstacle_text(note, label, self._graph, self._spans)
-        return Reason(label, note.pattern, note.kind, None, f"pattern {note.pattern} matches, but {what}", value)
+        text, value = obstacle_text(note, label, self._graph, self._spans)
+        return Reason(label, note.pattern, note.kind, None, f"pattern {note.pattern} matches, but {text}", value)
 
     def _overlap(self, label: str, pattern: str, nodes: Iterable[Expr]) -> Reason:
         places = (self._places[node] for node in nodes if node in self._places)
@@ -238,21 +238,21 @@ class _Explainer:
         try:
             with owner.asked():
                 if offered is not None and like is not None:
-                    found = closest_pattern(owner.patterns, like, offered.graph)
+                    explanation = closest_pattern(owner.patterns, like, offered.graph)
                 else:
-                    found = closest_pattern(owner.patterns, call, self._graph)
+                    explanation = closest_pattern(owner.patterns, call, self._graph)
         except PluginError as error:
             raise PatternFault(error, owner.label, call) from error
-        failure = found.failure
-        if found.pattern is None or failure is None:
-            if found.pattern is None:
-                return Reason(owner.label, None, "none", None, found.text, None)
-            matched = found.matched
+        failure = explanation.failure
+        if explanation.pattern is None or failure is None:
+            if explanation.pattern is None:
+                return Reason(owner.label, None, "none", None, explanation.text, None)
+            matched = explanation.matched
             if offered is not None and like is not None:
                 matched = tuple(one for expr in matched for one in offered.stands(expr))
-            return self._overlap(owner.label, found.pattern, matched)
+            return self._overlap(owner.label, explanation.pattern, matched)
         clause = failure.subject.removeprefix(_CLAUSE) if failure.kind == "clause" else None
-        return Reason(owner.label, found.pattern, failure.kind, clause, failure.reason, failure.found or None)
+        return Reason(owner.label, explanation.pattern, failure.kind, clause, failure.reason, failure.found or None)
 
 
 def obstacle_text(note: Obstacle, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:

@@ -95,21 +95,21 @@ class _Grouping:
                 self._try(one, other)
 
     def _merge_users(self, value: Expr) -> None:
-        of = self._choice.of
-        users = [user for user in self._choice.problem.graph.users(value) if user in of]
+        selected = self._choice.of
+        users = [user for user in self._choice.problem.graph.users(value) if user in selected]
         if len(users) < 2:
             return
         leaders: dict[str, list[int]] = {}
         for user in users:
             node = self._choice.node(user)
-            before = leaders.setdefault(of[user].owner, [])
-            known = dict.fromkeys(map(self._quotient.find, before[-SIBLINGS:]))
-            for leader in reversed(known):
+            before = leaders.setdefault(selected[user].owner, [])
+            recent = dict.fromkeys(map(self._quotient.find, before[-SIBLINGS:]))
+            for leader in reversed(recent):
                 leader, node = self._quotient.find(leader), self._quotient.find(node)
                 if leader != node and self._are_alike(leader, node):
                     self._try(leader, node)
                     self._drain()
-            if self._quotient.find(node) not in map(self._quotient.find, known):
+            if self._quotient.find(node) not in map(self._quotient.find, recent):
                 before.append(node)
 
     def _try(self, one: int, other: int) -> None:

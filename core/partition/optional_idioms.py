@@ -19,17 +19,17 @@ class Together:
     """A module as owners are offered it.
 
     Args:
-        made: the module with what is put together.
+        idioms: the module with what is put together.
         apart: the results of what is not, as nobody took it.
     """
 
-    made: WithAttention
+    idioms: WithAttention
     apart: frozenset[Expr] = frozenset()
 
     @property
     def module(self) -> IRModule:
         """With what is put together."""
-        return self.made.module
+        return self.idioms.module
 
     def without_left(self, order: Iterable[Expr | tuple[Candidate, ...]]) -> Together | None:
         """The same with that in pieces which a choice leaves to the host; None where it leaves nothing.
@@ -38,11 +38,11 @@ class Together:
             order: what ``main`` computes: the matches of a region, or what is in none.
         """
         kept = {item for item in order if isinstance(item, Expr)}
-        left = {result for result, whole in self.made.calls.items() if whole in kept}
-        if not left:
+        unclaimed = {result for result, whole in self.idioms.calls.items() if whole in kept}
+        if not unclaimed:
             return None
-        apart = self.apart | left
-        return Together(with_attention(self.made.before, apart), apart)
+        apart = self.apart | unclaimed
+        return Together(with_attention(self.idioms.before, apart), apart)
 
     def notes(self, notes: Mapping[tuple[str, Expr], Obstacle], to: Together) -> dict[tuple[str, Expr], Obstacle]:
         """What was in the way of matches, where it is told of the expressions of another."""
@@ -54,16 +54,16 @@ class Together:
 
     def _like(self, expr: Expr, to: Together) -> Expr:
         before = self._before.get(expr)
-        return expr if before is None else to.made.made[before]
+        return expr if before is None else to.idioms.replacements[before]
 
     @cached_property
     def _before(self) -> dict[Expr, Expr]:
-        return {now: before for before, now in self.made.made.items()}
+        return {now: before for before, now in self.idioms.replacements.items()}
 
 
 def put_together(module: IRModule, owners: Sequence[Owner]) -> Together | None:
     """``module`` with attention put together, where a pattern of an owner's names it; None where none does."""
     if not any(ATTENTION in pattern.keys for owner in owners for pattern in owner.patterns):
         return None
-    made = with_attention(module)
-    return Together(made) if made.calls else None
+    formed = with_attention(module)
+    return Together(formed) if formed.calls else None

@@ -17,7 +17,7 @@ def outlined(
     roots: Sequence[Expr],
     args: Sequence[Expr],
     attrs: Mapping[str, str],
-    given: Mapping[Expr, Expr],
+    where: Mapping[Expr, Expr],
     spans: Spans,
     pin: str | None = None,
 ) -> tuple[Call, dict[Expr, Expr]]:
@@ -29,7 +29,7 @@ def outlined(
             are nodes or roots themselves, or as a whole.
         args: what the function is given. Other constants are inside of it.
         attrs: of the function.
-        given: what ``args`` are where the call stands.
+        where: what ``args`` are where the call stands.
         spans: is told whose layers the function and the call have.
         pin: of the call.
 
@@ -43,7 +43,7 @@ def outlined(
         spans.record_rewrite(node, inner[node])
     alone = len(roots) == 1
     body = inner[roots[0]] if alone else Tuple([field for root in roots for field in _fields(inner[root])])
-    call = Call(Function(params, body, attrs), [given[arg] for arg in args], pin=pin)
+    call = Call(Function(params, body, attrs), [where[arg] for arg in args], pin=pin)
     spans.add(call, [layer for node in nodes for layer in spans[node]])
     results: dict[Expr, Expr] = {}
     parts = iter(_fields(call))

@@ -38,38 +38,38 @@ class _Named:
         return f"partitioner {self.entry.kind!r} of plugin {self.entry.distribution} {self.entry.version}"
 
 
-def find_partitioner(given: str | Partitioner) -> Partitioner:
+def find_partitioner(choice: str | Partitioner) -> Partitioner:
     """What is meant by ``partition`` of a build: a partitioner, or the name of one.
 
     Raises:
         UsageError: there is none of that name, or it is neither a name nor a function.
         PluginError: two plugins have that name, or the one that has it cannot be imported, or is no function.
     """
-    if not isinstance(given, str):
-        function: object = given
+    if not isinstance(choice, str):
+        function: object = choice
         if not callable(function):
             hint = "a name, or a function from a uma.partition.Problem to regions"
             raise UsageError(f"{shown(function)} is no partitioner", hint=hint)
-        return given
-    if given in _OWN:
-        return _OWN[given]
-    found = [entry for entry in _installed() if entry.kind == given]
-    if not found:
+        return choice
+    if choice in _OWN:
+        return _OWN[choice]
+    entries = [entry for entry in _installed() if entry.kind == choice]
+    if not entries:
         names = partitioner_names()
-        hint = f"{suggest(given, names)}there are {', '.join(names)}; a plugin may bring others"
-        raise UsageError(f"there is no partitioner {shown(given)}", hint=hint)
-    if len(found) > 1:
-        owners = " and ".join(f"{entry.distribution} {entry.version}" for entry in found)
+        hint = f"{suggest(choice, names)}there are {', '.join(names)}; a plugin may bring others"
+        raise UsageError(f"there is no partitioner {shown(choice)}", hint=hint)
+    if len(entries) > 1:
+        owners = " and ".join(f"{entry.distribution} {entry.version}" for entry in entries)
         hint = "keep one of them: remove the rest (pip uninstall PLUGIN)"
-        raise PluginError(f"{owners} both have a partitioner {given!r}", where=f"entry points of {GROUP}", hint=hint)
-    return _Named(found[0], _imported(found[0]))
+        raise PluginError(f"{owners} both have a partitioner {choice!r}", where=f"entry points of {GROUP}", hint=hint)
+    return _Named(entries[0], _imported(entries[0]))
 
 
 def named_partitioner(partitioner: Partitioner) -> str | None:
     """Return the name by which `find_partitioner` gives ``partitioner``; None for a function of the caller's."""
     if isinstance(partitioner, _Named):
         return partitioner.entry.kind
-    return next((name for name, known in _OWN.items() if known == partitioner), None)
+    return next((name for name, function in _OWN.items() if function == partitioner), None)
 
 
 def partitioner_names() -> list[str]:
@@ -86,11 +86,11 @@ def _imported(entry: PluginEntry) -> Partitioner:
     check_requirement(entry)
     module, _, path = entry.value.partition(":")
     try:
-        found: object = importlib.import_module(module)
+        value: object = importlib.import_module(module)
         for name in filter(None, path.split(".")):
-            found = getattr(found, name)
+            value = getattr(value, name)
     except Exception as error:
         raise entry.fault("cannot be imported", entry.repair, error) from error
-    if not callable(found):
-        raise entry.fault(f"has {shown(found)} as a partitioner, which is no function", entry.report)
-    return found
+    if not callable(value):
+        raise entry.fault(f"has {shown(value)} as a partitioner, which is no function", entry.report)
+    return value

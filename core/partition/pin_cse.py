@@ -42,12 +42,12 @@ def without_twins(function: Function, labels: Collection[str], spans: Spans) -> 
     done: dict[Expr, Expr] = {}
     # Twins have the same arguments, and are therefore of one level.
     for level in levels:
-        made = {expr: with_children(expr, [done[child] for child in children(expr)]) for expr in level}
+        calls = {expr: with_children(expr, [done[child] for child in children(expr)]) for expr in level}
         twins: dict[Expr, dict[str | None, None]] = {}
-        for call in made.values():
+        for call in calls.values():
             if isinstance(call, Call) and isinstance(call.op, Op):
                 twins.setdefault(without_pin(call), {})[call.pin] = None
-        for expr, call in made.items():
+        for expr, call in calls.items():
             if isinstance(call, Call) and isinstance(call.op, Op):
                 done[expr] = call.pinned(_pin(call, twins[without_pin(call)], labels))
             else:
@@ -58,8 +58,8 @@ def without_twins(function: Function, labels: Collection[str], spans: Spans) -> 
 
 def _pin(call: Call, pins: Iterable[str | None], labels: Collection[str]) -> str | None:
     """What a call is pinned to, given the pins of all that are like it."""
-    given = [pin for pin in pins if pin is not None]
+    requested = [pin for pin in pins if pin is not None]
     if is_movement(call) and call.pin in (None, *labels):
-        given.sort(key=labels.__contains__)
-        return given[-1] if given else None
-    return call.pin if call.pin is not None or not given else given[0]
+        requested.sort(key=labels.__contains__)
+        return requested[-1] if requested else None
+    return call.pin if call.pin is not None or not requested else requested[0]

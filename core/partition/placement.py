@@ -283,15 +283,15 @@ def _refused(region: Region, refusal: Refusal, module: IRModule) -> list[Candida
     """The matches of a region that a refusal is about."""
     whole = module[region.name]
     assert isinstance(whole, Function)
-    found = claims_at(refusal.at, whole, region.claims, region.calls)
-    if not found:
+    claims = claims_at(refusal.at, whole, region.claims, region.calls)
+    if not claims:
         layers = dict.fromkeys(layer for call in region.calls for layer in module.spans[call])
         raise PluginError(
             f"{refusal.at!r} is refused, which is nothing that region {region.name!r} computes",
             where=", ".join(layers) or None,
             hint="refuse a call in the region's body, a function that it calls, or an expression in such a function",
         )
-    return found
+    return claims
 
 
 def claims_at(at: Expr | None, whole: Function, claims: Sequence[Candidate], calls: Sequence[Expr]) -> list[Candidate]:
@@ -305,10 +305,10 @@ def claims_at(at: Expr | None, whole: Function, claims: Sequence[Candidate], cal
     """
     if at is None or at is whole or (at is whole.body and isinstance(at, Tuple)):
         return list(claims)
-    given = at.tuple if isinstance(at, TupleGetItem) and at.tuple in calls else at
-    found = []
+    expr = at.tuple if isinstance(at, TupleGetItem) and at.tuple in calls else at
+    matches = []
     for claim, call in zip(claims, calls, strict=True):
         assert isinstance(call, Call) and isinstance(call.op, Function)
-        if given in (call, call.op) or (not isinstance(at, Var) and at in post_order(call.op.body)):
-            found.append(claim)
-    return found
+        if expr in (call, call.op) or (not isinstance(at, Var) and at in post_order(call.op.body)):
+            matches.append(claim)
+    return matches

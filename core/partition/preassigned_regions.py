@@ -56,8 +56,8 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
     names = Names(var.name for var in module.functions)
     named: dict[Function, GlobalVar] = {}
 
-    def rule(old: Expr, made: Expr) -> Expr | None:
-        called = made.op if isinstance(made, Call) else None
+    def rule(old: Expr, new: Expr) -> Expr | None:
+        called = new.op if isinstance(new, Call) else None
         if not isinstance(called, Function) or (label := called.attr("Compiler")) is None:
             return None
         if called not in named:
@@ -65,7 +65,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
             name = names.new(label, wanted=covered.attr("global_symbol"))
             functions[name] = Function(covered.params, covered.body, {**dict(covered.attrs), "global_symbol": name})
             named[called] = GlobalVar(name, func_type(functions[name]))
-        return Call(named[called], children(made))
+        return Call(named[called], children(new))
 
     functions["main"] = rewriter.function(main, rewriter.rebuild(post_order(main.body), rule)[main.body])
     return rewriter.with_functions(functions)
@@ -103,7 +103,7 @@ def _check_operands(function: Function, name: str, owner: Owner, spans: Spans) -
     """Check a function of the model against its owner's limits on inputs and outputs, which are those of hardware."""
     results = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
     limits = Limits(inputs=owner.limits.inputs, operands=owner.limits.operands)
-    excess = RegionSize(limits, 1, given=dict.fromkeys(results, 1), used=dict.fromkeys(function.params, 1)).excess()
+    excess = RegionSize(limits, 1, produced=dict.fromkeys(results, 1), used=dict.fromkeys(function.params, 1)).excess()
     if excess is not None:
         layers = dict.fromkeys(layer for expr in nested_exprs(function) for layer in spans[expr])
         raise ModelError(

@@ -138,11 +138,11 @@ class Candidate:
         """
         if self.taken is None:
             return ()
-        found = []
+        matches = []
         for node, change in self.taken.changes.items():
             layers = dict.fromkeys(layer for expr in self.taken.stands[node] for layer in spans[expr])
-            found.append(OptInMatch(tuple(layers), self.owner, change.what, change.rounding, change.bound))
-        return tuple(found)
+            matches.append(OptInMatch(tuple(layers), self.owner, change.what, change.rounding, change.bound))
+        return tuple(matches)
 
     def values(self) -> Iterator[tuple[Expr, tuple[TensorType, ...]]]:
         """The match's results, one per root, and the tensors that each consists of."""

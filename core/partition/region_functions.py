@@ -26,17 +26,17 @@ class Names:
         taken: the names that it has.
     """
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = set(used)
         self._numbers: dict[str, Iterator[int]] = {}
 
     def new(self, label: str, wanted: str | None = None) -> str:
         """``wanted`` where it is given and free, else the label with the next number, counted from 0."""
         numbers = self._numbers.setdefault(label, itertools.count())
-        name = wanted if wanted is not None and wanted not in self._taken else f"{label}_{next(numbers)}"
-        while name in self._taken:
+        name = wanted if wanted is not None and wanted not in self._used else f"{label}_{next(numbers)}"
+        while name in self._used:
             name = f"{label}_{next(numbers)}"
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 
@@ -46,10 +46,10 @@ def without_tuples(function: Function, rewriter: Rewriter) -> Function:
     So the border of a region never cuts a tuple.
     """
 
-    def rule(old: Expr, made: Expr) -> Expr | None:
-        if isinstance(made, TupleGetItem):
+    def rule(old: Expr, new: Expr) -> Expr | None:
+        if isinstance(new, TupleGetItem):
             return None
-        return with_children(made, [_put_together(child, rewriter) for child in children(made)])
+        return with_children(new, [_put_together(child, rewriter) for child in children(new)])
 
     body = rewriter.rebuild(post_order(function.body), rule)[function.body]
     return rewriter.function(function, _put_together(body, rewriter))
@@ -59,21 +59,21 @@ def _put_together(expr: Expr, rewriter: Rewriter) -> Expr:
     if not (isinstance(expr, Call) and isinstance(expr.op, Op) and isinstance(expr.type, TupleType)):
         return expr
     whole = Tuple([TupleGetItem(expr, index) for index in range(len(expr.type.fields))])
-    for made in (*whole.fields, whole):
-        rewriter.spans.record_rewrite(expr, made)
+    for new in (*whole.fields, whole):
+        rewriter.spans.record_rewrite(expr, new)
     return whole
 
 
-def _called(claim: Candidate, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
+def _called(claim: Candidate, where: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
     """A call of a match's composite function, constants being inside, and what the match's results are then."""
     match = claim.given
     args = [expr for expr in match.inputs if not isinstance(expr, Constant)]
     attrs = {"Composite": match.pattern.name}
     if claim.taken is None:
-        return outlined(claim.nodes, match.roots, args, attrs, given, spans)
+        return outlined(claim.nodes, match.roots, args, attrs, where, spans)
     for node in claim.taken.nodes:
         spans.add(node, dict.fromkeys(layer for expr in claim.taken.stands[node] for layer in spans[expr]))
-    call, results = outlined(claim.taken.nodes, match.roots, args, attrs, given, spans)
+    call, results = outlined(claim.taken.nodes, match.roots, args, attrs, where, spans)
     return call, {claim.taken.value[expr]: new for expr, new in results.items()}
 
 
@@ -84,7 +84,7 @@ def with_composites(function: Function, order: Sequence[Expr | Candidate], rewri
         if isinstance(item, Candidate):
             done.update(_called(item, done, rewriter.spans)[1])
         else:
-            rewriter.rebuild([item], lambda old, made: without_pin(made), done)
+            rewriter.rebuild([item], lambda old, new: without_pin(new), done)
     return rewriter.function(function, done[function.body])
 
 
@@ -119,15 +119,15 @@ def materialised(
     functions: dict[str, Function] = {}
     regions: list[Region] = []
 
-    def left(old: Expr, made: Expr) -> Expr | None:
-        if old in on_hosts and isinstance(made, Call):
-            return made.pinned(on_hosts[old])
-        return without_pin(made) if isinstance(made, Call) and made.pin in labels else None
+    def without_pins(old: Expr, new: Expr) -> Expr | None:
+        if old in on_hosts and isinstance(new, Call):
+            return new.pinned(on_hosts[old])
+        return without_pin(new) if isinstance(new, Call) and new.pin in labels else None
 
     done: dict[Expr, Expr] = _leaves(main)
     for item in order:
         if isinstance(item, Expr):
-            rewriter.rebuild([item], left, done)
+            rewriter.rebuild([item], without_pins, done)
             continue
         label = item[0].owner
         name = names.new(label)

@@ -51,7 +51,7 @@ class RegionSize:
         matches: how many there are.
         tensors: the tensors that it touches, and their sizes in bytes.
         nbytes: their sum.
-        given: the values that it computes and that are used outside, and how often.
+        produced: the values that it computes and that are used outside, and how often.
         used: the values from outside that it uses, constants aside, and how often.
     """
 
@@ -59,7 +59,7 @@ class RegionSize:
     matches: int = 0
     tensors: dict[Port, int] = field(default_factory=dict)
     nbytes: int = 0
-    given: dict[Expr, int] = field(default_factory=dict)
+    produced: dict[Expr, int] = field(default_factory=dict)
     used: dict[Expr, int] = field(default_factory=dict)
 
     @classmethod
@@ -78,7 +78,7 @@ class RegionSize:
                 one.tensors = _tensors_of(claim)
                 one.nbytes = sum(one.tensors.values())
             if (limits.outputs, limits.inputs, limits.operands) != (None, None, None):
-                one.given = _outputs_of(claim, graph)
+                one.produced = _outputs_of(claim, graph)
                 one.used = {value: uses for value, uses in used_by(claim).items() if not isinstance(value, Constant)}
             whole.absorb(one)
         return whole
@@ -107,15 +107,15 @@ class RegionSize:
         self.nbytes += other.nbytes - _common(self, other)
         self.tensors.update(other.tensors)
         for value, uses in other.used.items():
-            if value not in self.given:
+            if value not in self.produced:
                 self.used[value] = self.used.get(value, 0) + uses
-            elif self.given[value] == uses:
-                del self.given[value]
+            elif self.produced[value] == uses:
+                del self.produced[value]
             else:
-                self.given[value] -= uses
-        for value, uses in other.given.items():
-            if left := uses - self.used.pop(value, 0):
-                self.given[value] = left
+                self.produced[value] -= uses
+        for value, uses in other.produced.items():
+            if remaining := uses - self.used.pop(value, 0):
+                self.produced[value] = remaining
 
 
 @dataclass(frozen=True)
@@ -177,45 +177,45 @@ def _common(one: RegionSize, other: RegionSize) -> int:
 
 def _outputs(one: RegionSize, other: RegionSize) -> int:
     """How many values one computes that the other does not use up."""
-    return sum(uses != other.used.get(value, 0) for value, uses in one.given.items())
+    return sum(uses != other.used.get(value, 0) for value, uses in one.produced.items())
 
 
 def _inputs(one: RegionSize, other: RegionSize) -> int:
     """How many values two regions use that neither of them computes."""
-    mine = sum(value not in other.given for value in one.used)
-    return mine + sum(value not in one.given and value not in one.used for value in other.used)
+    mine = sum(value not in other.produced for value in one.used)
+    return mine + sum(value not in one.produced and value not in one.used for value in other.used)
 
 
 def _tensors_of(candidate: Candidate) -> dict[Port, int]:
     """The tensors that a match touches, those inside of it left aside, and their sizes in bytes."""
     match = candidate.match
-    found = {port_of(expr): expr.tensor.nbytes for expr in (*match.inputs, *match.constants)}
+    sizes = {port_of(expr): expr.tensor.nbytes for expr in (*match.inputs, *match.constants)}
     for root, types in candidate.values():
         if isinstance(root.type, TensorType):
-            found[port_of(root)] = types[0].nbytes
+            sizes[port_of(root)] = types[0].nbytes
         else:
-            found.update({(root, index): type_.nbytes for index, type_ in enumerate(types)})
-    return found
+            sizes.update({(root, index): type_.nbytes for index, type_ in enumerate(types)})
+    return sizes
 
 
 def _outputs_of(candidate: Candidate, graph: Graph) -> dict[Expr, int]:
     """The tensors that a match gives and that are used outside of it, and how often; the result counts as a use."""
     inside = set(candidate.nodes)
-    found: dict[Expr, int] = {}
+    uses_of_outputs: dict[Expr, int] = {}
     for expr in _results(candidate):
         uses = sum(user not in inside for user in graph.users(expr)) + (expr is graph.result)
         if uses:
-            found[expr] = uses
-    return found
+            uses_of_outputs[expr] = uses
+    return uses_of_outputs
 
 
 def used_by(candidate: Candidate) -> dict[Expr, int]:
     """What a match uses from outside of it, and how often."""
     inside = set(candidate.nodes)
-    found: dict[Expr, int] = {}
+    uses: dict[Expr, int] = {}
     for child in (child for node in candidate.nodes for child in children(node) if child not in inside):
-        found[child] = found.get(child, 0) + 1
-    return found
+        uses[child] = uses.get(child, 0) + 1
+    return uses
 
 
 def _results(candidate: Candidate) -> Iterator[Expr]:

@@ -65,49 +65,49 @@ class Offered:
             return consent.covers(layer for expr in exprs for layer in spans[expr])
 
         self._as_is = graph
-        self._made = in_fixed_points(graph.order, graph.users, form, may, ranges)
-        self.graph = Graph(self._made.result)
-        self.depth = max((len(exprs) for exprs in self._made.stands.values()), default=1)
+        self._view = in_fixed_points(graph.order, graph.users, form, may, ranges)
+        self.graph = Graph(self._view.result)
+        self.depth = max((len(exprs) for exprs in self._view.stands.values()), default=1)
 
     @property
     def is_changed(self) -> bool:
         """Whether anything in it is another op."""
-        return bool(self._made.changes)
+        return bool(self._view.changes)
 
     def like(self, expr: Expr) -> Expr | None:
         """What stands here for an expression of the graph as it is; None where it is part of something else."""
-        return self._made.made.get(expr)
+        return self._view.replacements.get(expr)
 
     def value(self, expr: Expr) -> Expr | None:
         """The expression of the graph as it is that has the value of one here; None where none has."""
-        return self._made.value.get(expr)
+        return self._view.value.get(expr)
 
     def stands(self, expr: Expr) -> tuple[Expr, ...]:
         """What an expression here stands for."""
-        return self._made.stands.get(expr, ())
+        return self._view.stands.get(expr, ())
 
     def among(self, exprs: Container[Expr]) -> Container[Expr]:
         """The expressions here that stand for some of ``exprs``."""
         return _Among(self, exprs)
 
-    def taken(self, match: Match, nodes: Sequence[Expr]) -> tuple[Match, Taken] | None:
+    def take(self, match: Match, nodes: Sequence[Expr]) -> tuple[Match, Taken] | None:
         """A match in this graph as one of the graph as it is, and in its own form. None where that has no such value,
         or where it is not known how far off it is: behind a change come ops that make more of a difference.
         """
-        made = self._made
-        changes = {node: made.changes[node] for node in nodes if node in made.changes}
+        view = self._view
+        changes = {node: view.changes[node] for node in nodes if node in view.changes}
         ends = (*match.roots, *(expr for expr in match.inputs if not isinstance(expr, Constant)))
-        if any(end not in made.value for end in ends) or not _is_bounded(nodes, changes):
+        if any(end not in view.value for end in ends) or not _is_bounded(nodes, changes):
             return None
-        new: dict[Expr, Expr] = {expr: made.value[expr] for expr in match.inputs if expr in made.value}
+        new: dict[Expr, Expr] = {expr: view.value[expr] for expr in match.inputs if expr in view.value}
         value = {expr: expr for expr in new.values()}
         stands: dict[Expr, tuple[Expr, ...]] = {}
         for node in nodes:
-            given = [new[child] if child in new else made.value[child] for child in children(node)]
-            new[node] = with_children(node, given)
-            stands[new[node]] = made.stands[node]
-            if node in made.value:
-                value[new[node]] = made.value[node]
+            operands = [new[child] if child in new else view.value[child] for child in children(node)]
+            new[node] = with_children(node, operands)
+            stands[new[node]] = view.stands[node]
+            if node in view.value:
+                value[new[node]] = view.value[node]
         if len(stands) < len(nodes):
             return None  # on other operands two of them would be one
         inner = Taken(
@@ -120,19 +120,19 @@ class Offered:
         return self._whole(match, nodes), inner
 
     def _whole(self, match: Match, nodes: Sequence[Expr]) -> Match:
-        made, graph = self._made, self._as_is
-        fields = {expr for node in nodes if node not in match.nodes for expr in made.stands[node]}
-        covered = graph.sorted(expr for node in nodes for expr in made.stands[node] if expr not in fields)
-        roots, inside = tuple(made.value[root] for root in match.roots), {*covered}
+        view, graph = self._view, self._as_is
+        fields = {expr for node in nodes if node not in match.nodes for expr in view.stands[node]}
+        covered = graph.sorted(expr for node in nodes for expr in view.stands[node] if expr not in fields)
+        roots, inside = tuple(view.value[root] for root in match.roots), {*covered}
         captures = {
-            name: tuple(made.value[expr] for expr in exprs if expr in made.value)
+            name: tuple(view.value[expr] for expr in exprs if expr in view.value)
             for name, exprs in match.captures.items()
         }
         return Match(
             match.pattern,
             roots=roots,
             nodes=covered,
-            inputs=tuple(made.value[expr] for expr in match.inputs),
+            inputs=tuple(view.value[expr] for expr in match.inputs),
             constants=match.constants,
             escapes=tuple(
                 node

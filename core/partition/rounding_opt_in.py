@@ -23,8 +23,8 @@ class RoundingOptIn:
     def covers(self, layers: Iterable[str]) -> bool:
         """Whether an op of these layers may be rounded otherwise: none of them is kept as it is, and one is named,
         or everything may be."""
-        told = [self.layers[layer] for layer in layers if layer in self.layers]
-        return all(told) if told else self.everything
+        answers = [self.layers[layer] for layer in layers if layer in self.layers]
+        return all(answers) if answers else self.everything
 
 
 @dataclass(frozen=True)

@@ -41,5 +41,5 @@ def check_requirement(entry: PluginEntry) -> None:
         except ValueError as error:  # no requirement, or a marker that cannot be compared
             raise entry.fault(f"has metadata that cannot be read: {line[:100]!r}", entry.repair) from error
         if applies and not requirement.specifier.contains(__version__, prereleases=True):
-            what = f"needs {CORE}{requirement.specifier}, this is {CORE} {__version__}"
-            raise entry.fault(what, entry.mismatch)
+            text = f"needs {CORE}{requirement.specifier}, this is {CORE} {__version__}"
+            raise entry.fault(text, entry.mismatch)

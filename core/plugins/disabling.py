@@ -15,11 +15,11 @@ VARIABLE = "UMA_DISABLE_PLUGINS"
 _SETTING = "disable-plugins"
 
 
-def disabled_names(given: Iterable[str]) -> dict[str, str]:
+def disabled_names(names: Iterable[str]) -> dict[str, str]:
     """Names of distributions or entry points, and by whom each of them is disabled, in words.
 
     Args:
-        given: names besides those of `VARIABLE` and of ``disable-plugins`` in ``[tool.uma]`` of the project.
+        names: names besides those of `VARIABLE` and of ``disable-plugins`` in ``[tool.uma]`` of the project.
 
     Raises:
         ProjectError: the project's file cannot be read, or its setting is no list of names.

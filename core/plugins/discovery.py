@@ -27,20 +27,20 @@ def installed_plugins(group: str = GROUP) -> list[PluginEntry]:
     entries: list[PluginEntry] = []
     seen: set[str] = set()
     later: dict[str, list[Distribution]] = {}
-    for found in distributions(path=[*map(str, sys.path)]):  # some put a Path there
-        name = _name(found)
+    for distribution in distributions(path=[*map(str, sys.path)]):  # some put a Path there
+        name = _name(distribution)
         if name in seen:
-            later.setdefault(name, []).append(found)
+            later.setdefault(name, []).append(distribution)
             continue
         if name:
             seen.add(name)
-        entries += _entries(found, group)
+        entries += _entries(distribution, group)
     return [_with_hidden(entry, later.get(normalised(entry.distribution), ())) for entry in entries]
 
 
 def _with_hidden(entry: PluginEntry, later: Sequence[Distribution]) -> PluginEntry:
     """An entry that names the other versions of its distribution."""
-    versions = [(headers(found, "Version")[0], str(found.locate_file("")).rstrip("/")) for found in later]
+    versions = [(headers(one, "Version")[0], str(one.locate_file("")).rstrip("/")) for one in later]
     hidden = [f"{version} in {folder}" for version, folder in versions if version not in (None, entry.version)]
     return entry._replace(hidden=tuple(hidden)) if hidden else entry
 
@@ -56,39 +56,39 @@ def installed_version(entry: PluginEntry) -> str | None:
     path = [entry.location]
     # Those of its name come first: others are read only where it is gone.
     everything = chain(distributions(name=entry.distribution, path=path), distributions(path=path))
-    entries = (one for found in everything for one in _entries(found, GROUP))
+    entries = (one for distribution in everything for one in _entries(distribution, GROUP))
     return next((one.version for one in entries if (one.kind, one.plugin) == (entry.kind, entry.plugin)), None)
 
 
-def _name(found: Distribution) -> str:
+def _name(package: Distribution) -> str:
     """The name of a distribution, normalised: that in ``name-version.dist-info``, ``name.egg-info`` or
     ``name-version-python.egg-info``, which stays when a file is gone; empty where there is none."""
     # Where the metadata are is known to the class alone.
-    folder = _FOLDER.fullmatch(os.path.basename(str(getattr(found, "_path", "")).rstrip("/")))
-    return normalised((folder["name"] or folder["egg"]) if folder else headers(found, "Name")[0] or "")
+    folder = _FOLDER.fullmatch(os.path.basename(str(getattr(package, "_path", "")).rstrip("/")))
+    return normalised((folder["name"] or folder["egg"]) if folder else headers(package, "Name")[0] or "")
 
 
-def _entries(found: Distribution, group: str) -> list[PluginEntry]:
-    points, folder = _points(found, group), _name(found)
+def _entries(package: Distribution, group: str) -> list[PluginEntry]:
+    points, folder = _points(package, group), _name(package)
     # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
     if not points or folder.startswith("~"):
         return []
     # A distribution that was removed half-way may have entry points, but no metadata any more.
-    name, version = headers(found, "Name", "Version")
+    name, version = headers(package, "Name", "Version")
     name, version = name or folder or "(no name)", version or "(no version)"
-    requires = tuple(read(found, lambda one: one.requires or []) or ())
-    location, editable = str(found.locate_file("")).rstrip("/"), _is_editable(found)
+    requires = tuple(read(package, lambda one: one.requires or []) or ())
+    location, editable = str(package.locate_file("")).rstrip("/"), _is_editable(package)
     return [PluginEntry(kind or name, value, name, version, requires, location, editable) for kind, value in points]
 
 
-def _points(found: Distribution, group: str) -> list[tuple[str, str]]:
+def _points(package: Distribution, group: str) -> list[tuple[str, str]]:
     """Names and values of the entry points of a group; where their list cannot be understood, one without both."""
-    points = read(found, lambda one: [(point.name, point.value) for point in one.entry_points.select(group=group)])
+    points = read(package, lambda one: [(point.name, point.value) for point in one.entry_points.select(group=group)])
     if points is None:
-        return [("", "")] if group in (read(found, lambda one: one.read_text("entry_points.txt")) or "") else []
+        return [("", "")] if group in (read(package, lambda one: one.read_text("entry_points.txt")) or "") else []
     return [(name, value.partition("[")[0].strip()) for name, value in points]
 
 
-def _is_editable(found: Distribution) -> bool:
+def _is_editable(package: Distribution) -> bool:
     """https://packaging.python.org/en/latest/specifications/direct-url"""
-    return bool(read(found, lambda one: json.loads(one.read_text("direct_url.json") or "")["dir_info"]["editable"]))
+    return bool(read(package, lambda one: json.loads(one.read_text("direct_url.json") or "")["dir_info"]["editable"]))

@@ -61,23 +61,23 @@ class PluginEntry(NamedTuple):
         """Whether ``name``, in any spelling, is that of the distribution or of the entry point."""
         return normalised(name) in (normalised(self.distribution), normalised(self.kind))
 
-    def fault(self, what: str, hint: str, cause: BaseException | None = None) -> PluginError:
+    def fault(self, predicate: str, hint: str, cause: BaseException | None = None) -> PluginError:
         """An error that names the plugin, its version and the entry point.
 
         Args:
-            what: a predicate: ``cannot be imported``.
+            predicate: a predicate: ``cannot be imported``.
             hint: what to do.
-            cause: what the plugin raised; its text follows ``what``, and ``where`` begins with the place.
+            cause: what the plugin raised; its text follows ``predicate``, and ``where`` begins with the place.
         """
         place = f"entry point `{self.kind} = {self.value}`, {versions()}"
         if isinstance(cause, PluginError):  # of a record that was made wrongly: it says itself what is wrong
-            what, hint = f"{what}: {cause.what}", cause.hint or hint
+            predicate, hint = f"{predicate}: {cause.what}", cause.hint or hint
             place = f"{cause.where}, {place}" if cause.where else place
         elif cause is not None:
-            what = f"{what}: {brief(cause)}"
+            predicate = f"{predicate}: {brief(cause)}"
         if cause is not None and (raised := self.raised_at(cause)) is not None:
             place = f"{raised}, {place}"
-        return PluginError(f"plugin {self.distribution} {self.version} {what}", where=place, hint=hint)
+        return PluginError(f"plugin {self.distribution} {self.version} {predicate}", where=place, hint=hint)
 
     @property
     def repair(self) -> str:
@@ -111,10 +111,10 @@ class PluginEntry(NamedTuple):
         return self.raised_at(cause) or place if cause is not None else place
 
 
-def _frames(found: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while found is not None:
-        yield found.tb_frame, found.tb_lineno
-        found = found.tb_next
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next
 
 
 def normalised(name: str) -> str:

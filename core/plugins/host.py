@@ -84,7 +84,7 @@ class PluginHost:
         self._lock = threading.RLock()
 
     @functools.cached_property
-    def _found(self) -> _Found:
+    def _discovery(self) -> _Found:
         # An installation may list one entry point twice; the order of site-packages must not matter.
         entries = tuple(sorted(set(self._discover())))
         disabled: dict[PluginEntry, str] = {}
@@ -98,12 +98,12 @@ class PluginHost:
 
     @property
     def _usable(self) -> tuple[PluginEntry, ...]:
-        return tuple(entry for entry in self._found.entries if entry not in self._found.disabled)
+        return tuple(entry for entry in self._discovery.entries if entry not in self._discovery.disabled)
 
     @property
     def unknown_disabled(self) -> tuple[tuple[str, str], ...]:
         """Names that are disabled, and by whom, in words, though no plugin here has them."""
-        return tuple(self._found.unknown.items())
+        return tuple(self._discovery.unknown.items())
 
     def check_required(self) -> None:
         """Check that the plugins that the project requires are here, by metadata alone.
@@ -122,7 +122,7 @@ class PluginHost:
         """
         for name in names:
             self._called(name)
-        entries = self._found.entries  # are not read again
+        entries = self._discovery.entries  # are not read again
         return PluginHost(lambda: entries, disabled=(*self._disabled, *names))
 
     def names(self) -> tuple[str, ...]:
@@ -131,11 +131,11 @@ class PluginHost:
 
     def promises(self, kind: str) -> bool:
         """Whether an installed plugin, disabled or not, has an entry point of this name; imports no plugin."""
-        return any(entry.kind == kind for entry in self._found.entries)
+        return any(entry.kind == kind for entry in self._discovery.entries)
 
     def plugins(self) -> tuple[PluginStatus, ...]:
         """Every plugin as it is now, sorted by distribution; imports none."""
-        keys = dict.fromkeys(sorted(entry.plugin for entry in self._found.entries))
+        keys = dict.fromkeys(sorted(entry.plugin for entry in self._discovery.entries))
         return tuple(self._status(key) for key in keys)
 
     def examine(self, name: str | None = None) -> tuple[PluginStatus, ...]:
@@ -167,19 +167,19 @@ class PluginHost:
         return error
 
     def _called(self, name: str) -> list[tuple[str, str]]:
-        entries = self._found.entries
-        found = dict.fromkeys(entry.plugin for entry in entries if entry.is_called(name))
-        if not found:
+        entries = self._discovery.entries
+        keys = dict.fromkeys(entry.plugin for entry in entries if entry.is_called(name))
+        if not keys:
             from ..targets.values import shown, suggest
 
             names = list(dict.fromkeys(name for entry in entries for name in (entry.distribution, entry.kind)))
             installed = f"installed: {', '.join(names)}" if names else "no plugin is installed"
             raise UsageError(f"there is no plugin {shown(name)}", hint=f"{suggest(name, names)}{installed}")
-        return list(found)
+        return list(keys)
 
     def _status(self, key: tuple[str, str]) -> PluginStatus:
-        entries = tuple(entry for entry in self._found.entries if entry.plugin == key)
-        by = self._found.disabled.get(entries[0])
+        entries = tuple(entry for entry in self._discovery.entries if entry.plugin == key)
+        by = self._discovery.disabled.get(entries[0])
         if by is not None:
             return PluginStatus(entries, "disabled", by)
         plugin = self._plugins.get(key)
@@ -224,12 +224,12 @@ class PluginHost:
     def _missing(self, kind: str) -> UsageError:
         from ..targets.values import shown, suggest
 
-        for entry, by in self._found.disabled.items():
+        for entry, by in self._discovery.disabled.items():
             if entry.kind == kind:
-                what = (
+                text = (
                     f"target kind {kind!r} is not there: plugin {entry.distribution} {entry.version} is disabled {by}"
                 )
-                return UsageError(what, hint="name another target, or have the plugin enabled again")
+                return UsageError(text, hint="name another target, or have the plugin enabled again")
         from ..targets.kind import COMPOSITE
 
         names = self.names()
@@ -255,7 +255,7 @@ class PluginHost:
 
         with self._lock:
             if key not in self._plugins:
-                siblings = [entry for entry in self._found.entries if entry.plugin == key]
+                siblings = [entry for entry in self._discovery.entries if entry.plugin == key]
                 if key in self._loading:
                     entry = siblings[0]
                     return entry.fault("asks for one of its own kinds while it is being imported", entry.report)
@@ -302,15 +302,15 @@ class PluginHost:
 
     def kinds(self) -> dict[str, TargetKind | Alias | PluginError]:
         """Every promised kind and alias, sorted by name, or why it cannot be had. Imports every plugin."""
-        found: dict[str, TargetKind | Alias | PluginError] = {}
+        kinds: dict[str, TargetKind | Alias | PluginError] = {}
         for name in self.names():
             try:
-                found[name] = self.lookup(name)
+                kinds[name] = self.lookup(name)
             except PluginError as error:
-                found[name] = error
-        return found
+                kinds[name] = error
+        return kinds
 
-    def target(self, given: str | Mapping[str, object] | Target) -> Target:
+    def target(self, source: str | Mapping[str, object] | Target) -> Target:
         """The target that a text, JSON or a dict describes.
 
         Raises:
@@ -319,7 +319,7 @@ class PluginHost:
         """
         from ..targets import read_target
 
-        return read_target(given, self.lookup)
+        return read_target(source, self.lookup)
 
 
 def _claimed(owners: Iterable[PluginEntry]) -> str:

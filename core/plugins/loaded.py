@@ -93,9 +93,9 @@ class LoadedPlugin:
         specification = getattr(self.hooks, hook).spec
         return hook_types(specification.function)
 
-    def wrong(self, hook: str, what: str) -> PluginError:
+    def wrong(self, hook: str, predicate: str) -> PluginError:
         """`fault` of what a hook gave; to the author of an editable install it says where, and what is wanted."""
-        error = self.fault(what)
+        error = self.fault(predicate)
         if self.entry.editable:
             code = getattr(getattr(self.hooks, hook).get_hookimpls()[0].function, "__code__", None)
             if code is not None:
@@ -105,18 +105,18 @@ class LoadedPlugin:
         return error
 
     def run(
-        self, what: str, action: Callable[[], Any], target: Target | None = None, *, may_refuse: bool = False
+        self, action_name: str, action: Callable[[], Any], target: Target | None = None, *, may_refuse: bool = False
     ) -> Any:
         """What ``action``, which is code of this plugin, gives; ``target`` is the current one meanwhile.
 
         Args:
-            what: names the action in errors: ``hook patterns``.
+            action_name: names the action in errors: ``hook patterns``.
             action: what to call.
             target: the current target.
             may_refuse: whether the action is a lowering, to which `Refuse` is open.
 
         Raises:
-            PluginError: the action raised anything but what is below; it names the plugin and ``what``.
+            PluginError: the action raised anything but what is below; it names the plugin and ``action_name``.
             UsageError: raised by the action on purpose, about what the user asked for.
             ToolchainError: what it found missing on this machine.
             Refuse: raised by a lowering.
@@ -126,7 +126,7 @@ class LoadedPlugin:
             try:
                 return action()
             except (ToolchainError, UsageError) as error:
-                place = f"{what} of plugin {self.entry.distribution} {self.entry.version}"
+                place = f"{action_name} of plugin {self.entry.distribution} {self.entry.version}"
                 error.where = f"{place}, {error.where}" if error.where else place
                 raise
             except KeyboardInterrupt:
@@ -134,30 +134,30 @@ class LoadedPlugin:
             except BaseException as error:
                 if may_refuse and isinstance(error, hookspecs.Refuse):
                     raise
-                raise self.entry.fault(f"failed in {what}", self.entry.report, error) from error
+                raise self.entry.fault(f"failed in {action_name}", self.entry.report, error) from error
 
-    def named(self, what: str, given: Iterable[T], name_of: Callable[[T], str]) -> dict[str, T]:
+    def named(self, noun: str, items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, T]:
         """What a hook gave by its names, each of which is in the plugin's own namespace.
 
         Args:
-            what: names one of them in errors: ``op``.
-            given: all of them.
+            noun: names one of them in errors: ``op``.
+            items: all of them.
             name_of: gives the name of one.
 
         Raises:
             PluginError: a name does not begin with one of the plugin's kinds, or comes twice.
         """
-        found: dict[str, T] = {}
-        for item in given:
+        by_name: dict[str, T] = {}
+        for item in items:
             name = name_of(item)
             kind, _, rest = name.partition(".")
             if kind not in self.kinds or not rest:
                 begin = " or ".join(f"{kind}." for kind in self.kinds)
-                raise self.fault(f"declares the {what} {shown(name)}, the name of which does not begin with {begin}")
-            if name in found:
-                raise self.fault(f"declares the {what} {name!r} twice")
-            found[name] = item
-        return found
+                raise self.fault(f"declares the {noun} {shown(name)}, the name of which does not begin with {begin}")
+            if name in by_name:
+                raise self.fault(f"declares the {noun} {name!r} twice")
+            by_name[name] = item
+        return by_name
 
     def check_installed(self) -> None:
         """See that what was imported is what is installed: files that it reads later are those of today.
@@ -168,9 +168,9 @@ class LoadedPlugin:
         now = installed_version(self.entry)
         if now != self.entry.version:
             became = "removed" if now is None else f"replaced by {now}"
-            what = f"was {became} while it was in use: its code and its files may be of two versions"
-            raise self.entry.fault(what, "try again, in a new process")
+            text = f"was {became} while it was in use: its code and its files may be of two versions"
+            raise self.entry.fault(text, "try again, in a new process")
 
-    def fault(self, what: str) -> PluginError:
-        """An error that says that this plugin did ``what``, and what to do about it."""
-        return self.entry.fault(what, self.entry.report)
+    def fault(self, predicate: str) -> PluginError:
+        """An error that says that this plugin did ``predicate``, and what to do about it."""
+        return self.entry.fault(predicate, self.entry.report)

@@ -55,8 +55,8 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
         hint = entry.report if api in (None, hookspecs.PLUGIN_API_VERSION) else entry.mismatch
         hooks = _hooks(entry, plugin, hint, notes)
         register = functools.partial(call_traced, entry, "register_target", hooks.register_target, {})
-        given = _attempt(entry, "failed in hook register_target", hint, register)
-    kinds, aliases = _declared(entry, set(promised), given)
+        declared = _attempt(entry, "failed in hook register_target", hint, register)
+    kinds, aliases = _declared(entry, set(promised), declared)
     loaded = LoadedPlugin(entry, kinds, hooks, aliases, api=api, notes=tuple(notes))
     for text in notes:
         warnings.warn(text, DeprecationWarning if text is not note else RuntimeWarning, stacklevel=4)
@@ -67,22 +67,22 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
     return replace(loaded, ops=loaded.named("op", given_ops, lambda custom: custom.op.name))
 
 
-def _attempt(entry: PluginEntry, what: str, hint: str, action: Callable[[], Any]) -> Any:
+def _attempt(entry: PluginEntry, predicate: str, hint: str, action: Callable[[], Any]) -> Any:
     """Run code of a plugin. Whatever it raises becomes a `PluginError`, `SystemExit` included."""
     try:
         return action()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise entry.fault(what, hint, error) from error
+        raise entry.fault(predicate, hint, error) from error
 
 
 def _resolve(value: str) -> object:
     module, _, path = value.partition(":")
-    found: object = importlib.import_module(module)
+    resolved: object = importlib.import_module(module)
     for name in filter(None, path.split(".")):
-        found = getattr(found, name)
-    return found
+        resolved = getattr(resolved, name)
+    return resolved
 
 
 def _hooks(entry: PluginEntry, plugin: object, hint: str, notes: list[str]) -> pluggy.HookRelay:
@@ -119,19 +119,19 @@ def _register(manager: pluggy.PluginManager, plugin: object) -> str | None:
     return None
 
 
-def _declared(entry: PluginEntry, promised: set[str], given: object) -> tuple[dict[str, TargetKind], dict[str, Alias]]:
-    if not isinstance(given, (list, tuple)):
-        what = "does not implement" if given is None else f"gave {shown(given)} from"
-        raise entry.fault(f"{what} hook register_target, which gives a list of TargetKind", entry.report)
-    for kind in given:
+def _declared(entry: PluginEntry, promised: set[str], result: object) -> tuple[dict[str, TargetKind], dict[str, Alias]]:
+    if not isinstance(result, (list, tuple)):
+        predicate = "does not implement" if result is None else f"gave {shown(result)} from"
+        raise entry.fault(f"{predicate} hook register_target, which gives a list of TargetKind", entry.report)
+    for kind in result:
         if not isinstance(kind, (TargetKind, Alias)):
             raise entry.fault(f"gave {shown(kind)} from hook register_target among its TargetKinds", entry.report)
-    names = [kind.name for kind in given]
+    names = [kind.name for kind in result]
     if len(set(names)) < len(names) or set(names) != promised or COMPOSITE in names:
         raise entry.fault(
             f"registers the kinds {', '.join(names) or 'none'}, but its entry points name {', '.join(sorted(promised))}"
             + (f"; {COMPOSITE!r} is the core's" if COMPOSITE in names else ""),
             entry.report,
         )
-    kinds = {kind.name: kind for kind in given if isinstance(kind, TargetKind)}
-    return kinds, {kind.name: kind for kind in given if isinstance(kind, Alias)}
+    kinds = {kind.name: kind for kind in result if isinstance(kind, TargetKind)}
+    return kinds, {kind.name: kind for kind in result if isinstance(kind, Alias)}

@@ -61,14 +61,14 @@ def guarded(plugin: str) -> Iterator[None]:
         before.put_back()
         raise
     if changed := before.put_back():
-        what = f"plugin {plugin} changed {', '.join(changed)}; it was put back as it was"
-        warnings.warn(what, RuntimeWarning, stacklevel=4)
+        text = f"plugin {plugin} changed {', '.join(changed)}; it was put back as it was"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
     if before.lost_limits:
-        what = f"plugin {plugin} lowered {', '.join(before.lost_limits)}, which this process may not raise again"
-        warnings.warn(what, RuntimeWarning, stacklevel=4)
+        text = f"plugin {plugin} lowered {', '.join(before.lost_limits)}, which this process may not raise again"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
     if threads := before.left_behind():
-        what = f"plugin {plugin} left threads running: {', '.join(threads)}"
-        warnings.warn(what, RuntimeWarning, stacklevel=4)
+        text = f"plugin {plugin} left threads running: {', '.join(threads)}"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 class _State:

@@ -77,8 +77,8 @@ def _bounds(constant: Constant, reads: Sequence[tuple[Nest, Load]]) -> ChannelBo
     folded = {dim for nest, load in reads for dim in _folded(nest, load) if dim != channel}
     others = tuple(dim for dim in range(data.ndim) if dim != channel)
     sums = np.abs(data).sum(tuple(folded), keepdims=True)
-    found = (data.min(others), data.max(others), sums.max(others))
-    return ChannelBounds(*(tuple(np.atleast_1d(values).tolist()) for values in found))
+    bounds = (data.min(others), data.max(others), sums.max(others))
+    return ChannelBounds(*(tuple(np.atleast_1d(values).tolist()) for values in bounds))
 
 
 def _channel(nest: Nest, load: Load) -> int | None:

@@ -31,20 +31,20 @@ def cut_of(expr: Expr) -> tuple[Symbol, Expr] | None:
 
 def cut_symbols(order: Iterable[Expr]) -> dict[str, tuple[Symbol, Expr]]:
     """The extents that expressions name, by name, each as the first one has it: see `cut_of`."""
-    found: dict[str, tuple[Symbol, Expr]] = {}
+    cuts: dict[str, tuple[Symbol, Expr]] = {}
     for cut in map(cut_of, order):
         if cut is not None:
-            found.setdefault(cut[0].name, cut)
-    return found
+            cuts.setdefault(cut[0].name, cut)
+    return cuts
 
 
 def unfounded(expr: Expr, computed: dict[str, tuple[Symbol, Expr]]) -> Iterator[Symbol]:
     """The symbols of computed extents that ``expr`` has, and nothing that it is made of: nothing says that their value
     is there before it."""
-    own = {symbol.name: symbol for symbol in _symbols(expr) if symbol.name in computed}
+    used = {symbol.name: symbol for symbol in _symbols(expr) if symbol.name in computed}
     cut = cut_of(expr)
-    given = {symbol.name for child in children(expr) for symbol in _symbols(child)}
-    yield from (s for name, s in own.items() if name not in given and (cut is None or cut[0].name != name))
+    inherited = {symbol.name for child in children(expr) for symbol in _symbols(child)}
+    yield from (s for name, s in used.items() if name not in inherited and (cut is None or cut[0].name != name))
 
 
 def _symbols(expr: Expr) -> Iterator[Symbol]:

@@ -22,17 +22,17 @@ def is_control(expr: Expr) -> bool:
 
 def bodies_of(module: IRModule) -> list[GlobalVar]:
     """The functions of ``module`` that control flow of ``main`` runs, and control flow in these, each once."""
-    found: dict[GlobalVar, None] = {}
+    variables: dict[GlobalVar, None] = {}
     unread: list[AnyFunction] = [module.main]
     while unread:
         function = unread.pop(0)
         assert isinstance(function, Function)  # `verify` sees to it
         for expr in post_order(function.body):
             for var in callees(expr) if isinstance(expr, Call) and is_control(expr) else ():
-                if var not in found:
-                    found[var] = None
+                if var not in variables:
+                    variables[var] = None
                     unread.append(module.functions[var])
-    return list(found)
+    return list(variables)
 
 
 def each_body(module: IRModule, apply: Callable[[IRModule, str], IRModule]) -> IRModule:
@@ -49,12 +49,12 @@ def each_body(module: IRModule, apply: Callable[[IRModule, str], IRModule]) -> I
         # (The body stays there under its name, too, which nothing that is made may have.)
         others = {v: f for v, f in module.functions.items() if v.name != _MAIN}
         alone = IRModule({GlobalVar(_MAIN, func_type(body)): body, **others}, module.spans)
-        made = apply(alone, var.name)
+        rewritten = apply(alone, var.name)
         rewriter = Rewriter(module)
-        for expr, layers in made.spans:
+        for expr, layers in rewritten.spans:
             rewriter.spans.add(expr, layers)
-        new = {v.name: f for v, f in made.functions.items() if v.name != _MAIN}
-        module = rewriter.with_functions({**new, var.name: made.main})
+        new = {v.name: f for v, f in rewritten.functions.items() if v.name != _MAIN}
+        module = rewriter.with_functions({**new, var.name: rewritten.main})
     return module
 
 
@@ -72,19 +72,19 @@ def settled(module: IRModule) -> IRModule:
         if isinstance(expr.op, If):
             function = module.functions[expr.op.then if holds else expr.op.otherwise]
             assert isinstance(function, Function)
-            given: dict[Expr, Expr] = dict(zip(function.params, expr.args[1:], strict=True))
-            return rewriter.rebuild(post_order(done[function]), done=given)[done[function]]
+            arguments: dict[Expr, Expr] = dict(zip(function.params, expr.args[1:], strict=True))
+            return rewriter.rebuild(post_order(done[function]), done=arguments)[done[function]]
         return None if holds or not isinstance(expr.op, Loop) else Tuple(expr.args[: expr.op.carried])
 
     done: dict[Function, Expr] = {}
-    made: dict[str, AnyFunction] = {}
+    simplified: dict[str, AnyFunction] = {}
     for var in [*_inner_first(module), module.global_var(_MAIN)]:
         function = module.functions[var]
         assert isinstance(function, Function)
         body = rewrite(rewrite(function.body, rule, rewriter.record_rewrite), _field, rewriter.record_rewrite)
         done[function] = body
-        made[var.name] = rewriter.function(function, body)
-    changed = rewriter.with_functions(made)
+        simplified[var.name] = rewriter.function(function, body)
+    changed = rewriter.with_functions(simplified)
     return _without_unused(changed, bodies_of(module))
 
 

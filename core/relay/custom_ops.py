@@ -68,10 +68,10 @@ class CustomLayer:
         Raises:
             ModelError: the layer leaves it out.
         """
-        given = self.inputs[index] if index < len(self.inputs) else None
-        if given is None or given.value is None:
+        operand = self.inputs[index] if index < len(self.inputs) else None
+        if operand is None or operand.value is None:
             raise ModelError(f"{self.operator} needs operand {index}, which is left out")
-        return given.value
+        return operand.value
 
 
 CustomImporter = Callable[[CustomLayer], Expr | Sequence[Expr]]

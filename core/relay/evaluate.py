@@ -96,10 +96,10 @@ def _arguments(
         if param.name not in inputs:
             raise ModelError(f"input {param.name!r} is missing")
         array = inputs[param.name]
-        given = f"{tuple(array.shape)} {array.dtype.name}"
+        received = f"{tuple(array.shape)} {array.dtype.name}"
         shape = _with_values(param.shape, extents)
-        if given != f"{shape} {param.dtype}":
-            raise ModelError(f"input {param.name!r} is {given}, not {shape} {param.dtype}")
+        if received != f"{shape} {param.dtype}":
+            raise ModelError(f"input {param.name!r} is {received}, not {shape} {param.dtype}")
         arguments.append(array)
     return arguments
 
@@ -132,46 +132,46 @@ class _Run:
     def _value(self, expr: Expr, values: Mapping[Expr, Value]) -> Value:
         if isinstance(expr, Constant):
             return expr.data
-        given = [values[child] for child in children(expr)]
+        operands = [values[child] for child in children(expr)]
         if isinstance(expr, Tuple):
-            return tuple(given)
+            return tuple(operands)
         if isinstance(expr, TupleGetItem):
-            field: Value = given[0][expr.index]
+            field: Value = operands[0][expr.index]
             return field
         assert isinstance(expr, Call)
         if isinstance(expr.op, If):
-            return self._call(expr.op.then if given[0] else expr.op.otherwise, given[1:])
+            return self._call(expr.op.then if operands[0] else expr.op.otherwise, operands[1:])
         if isinstance(expr.op, Loop):
-            return self._loop(expr.op, given)
+            return self._loop(expr.op, operands)
         if not isinstance(expr.op, Op):
-            return self._call(expr.op, given)
-        result = self.apply(expr, self._valued(expr, given), given)
+            return self._call(expr.op, operands)
+        result = self.apply(expr, self._valued(expr, operands), operands)
         _check(result, expr.type, expr.op.name, self.extents)
         return result
 
-    def _valued(self, call: Call, given: list[Value]) -> Attrs:
+    def _valued(self, call: Call, operands: list[Value]) -> Attrs:
         """The attributes of a call of an op where extents that the model computes have their values."""
         if call.op_name == "take_first" and isinstance(call.attrs.extent, Extent):
             symbol = call.attrs.extent.symbols[0]
-            self.extents[symbol.name] = min(max(int(given[1][0]), symbol.low), symbol.high)
+            self.extents[symbol.name] = min(max(int(operands[1][0]), symbol.low), symbol.high)
         if not self.extents:
             return call.attrs
         return Attrs(tuple((name, _with_values(value, self.extents)) for name, value in call.attrs.items))
 
-    def _loop(self, loop: Loop, given: list[Value]) -> Value:
-        carried, others = tuple(given[: loop.carried]), given[loop.carried :]
+    def _loop(self, loop: Loop, arguments: list[Value]) -> Value:
+        carried, others = tuple(arguments[: loop.carried]), arguments[loop.carried :]
         while carried[0]:
             carried = tuple(self._call(loop.body, [*carried, *others]))
         return carried
 
-    def _call(self, callee: Function | GlobalVar, given: list[Value]) -> Value:
+    def _call(self, callee: Function | GlobalVar, arguments: list[Value]) -> Value:
         function = self._module.functions.get(callee) if isinstance(callee, GlobalVar) else callee
         if not isinstance(function, Function) or function in self._active:
             name = callee.name if isinstance(callee, GlobalVar) else "?"
             why = "calls itself" if isinstance(function, Function) else "is not a function of the graph form"
             raise ModelError(f"function {name!r} {why}")
         self._active.append(function)
-        result = self.values(function, given, keep=False)[function.body]
+        result = self.values(function, arguments, keep=False)[function.body]
         self._active.pop()
         return result
 
@@ -190,8 +190,8 @@ def _with_values(value: Any, extents: Mapping[str, int]) -> Any:
 def _check(result: Value, type_: Type, op: str, extents: Mapping[str, int]) -> None:
     """InternalError where a reference does not give what the type relation promises."""
     fields = result if isinstance(result, tuple) else (result,)
-    found = [(tuple(field.shape), field.dtype.name) for field in fields]
+    types = [(tuple(field.shape), field.dtype.name) for field in fields]
     promised = [(_with_values(field.shape, extents), field.dtype) for field in tensors_of(type_)]
-    if found != promised:
-        given = ", ".join(f"Tensor[{shape}, {dtype}]" for shape, dtype in found)
-        raise InternalError(f"the reference of {op} gives {given}, not {type_}")
+    if types != promised:
+        listing = ", ".join(f"Tensor[{shape}, {dtype}]" for shape, dtype in types)
+        raise InternalError(f"the reference of {op} gives {listing}, not {type_}")

@@ -73,10 +73,10 @@ class Expr(Node):
         return f"<{type(self).__name__} {self.type}>"
 
 
-def _check_name(name: str, what: str) -> None:
+def _check_name(name: str, role: str) -> None:
     # Names stand as they are in the text form and in C; ``const`` spells a constant there.
     if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name) or name == "const":
-        raise ModelError(f"{name!r} is not a name for {what}", hint="ASCII letters, digits and underscores, no keyword")
+        raise ModelError(f"{name!r} is not a name for {role}", hint="ASCII letters, digits and underscores, no keyword")
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
@@ -135,18 +135,18 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     import numpy as np
 
     try:
-        given = np.asarray(value)
+        array = np.asarray(value)
         if dtype is None:
             plain = {} if isinstance(value, (np.ndarray, np.generic)) else {"i": "int32", "f": "float32"}
-            dtype = plain.get(given.dtype.kind, given.dtype.name)
-        type_ = TensorType(given.shape, dtype)
+            dtype = plain.get(array.dtype.kind, array.dtype.name)
+        type_ = TensorType(array.shape, dtype)
         require_memory(type_.nbytes)
         with np.errstate(over="ignore", invalid="ignore"):
-            data = np.array(given, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
+            data = np.array(array, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelError(f"this is no array of numbers: {error}") from error
-    if data.dtype.kind in "iub" and given.dtype != data.dtype and not np.array_equal(data, given):
-        raise ModelError(f"a constant of {dtype} cannot hold these numbers of {given.dtype.name}")
+    if data.dtype.kind in "iub" and array.dtype != data.dtype and not np.array_equal(data, array):
+        raise ModelError(f"a constant of {dtype} cannot hold these numbers of {array.dtype.name}")
     spend_memory(data.nbytes)
     raw = data.tobytes()
     # Over bytes, which nobody can make writeable again.
@@ -195,15 +195,15 @@ class Function(Expr):
             raise ModelError(f"two parameters share a name: {', '.join(param.name for param in params)}")
         if isinstance(body.type, FuncType):
             raise ModelError("the result of a function cannot be a function")
-        given = sorted((attrs or {}).items())
-        for key, value in given:
+        items = sorted((attrs or {}).items())
+        for key, value in items:
             _check_name(key, "an attribute of a function")
             if not isinstance(value, str):
                 raise ModelError(f"attribute {key!r} of a function is {value!r}, not a string")
         self._set(
             params=tuple(params),
             body=body,
-            attrs=tuple(given),
+            attrs=tuple(items),
             type=FuncType(tuple(param.type for param in params), body.type),
         )
 
@@ -215,12 +215,12 @@ class Function(Expr):
 _FLAG = TensorType((), "bool")
 
 
-def _signature_of(function: GlobalVar, what: str) -> FuncType:
+def _signature_of(function: GlobalVar, role: str) -> FuncType:
     """What a function of control flow takes and gives; ModelError where it takes what is no tensor."""
     type_ = function.type
     assert isinstance(type_, FuncType)  # a GlobalVar's is
     if not all(isinstance(param, TensorType) for param in type_.params):
-        raise ModelError(f"{what}, {function.name!r}, takes a tuple; control flow hands on tensors")
+        raise ModelError(f"{role}, {function.name!r}, takes a tuple; control flow hands on tensors")
     return type_
 
 
@@ -313,21 +313,21 @@ class Call(Expr):
     ) -> None:
         types = tuple(arg.type for arg in args)
         if isinstance(op, Op):
-            made = op.make_attrs(dict(attrs.items) if isinstance(attrs, Attrs) else attrs or {})
-            type_ = op.infer_type(types, made)
+            normalised = op.make_attrs(dict(attrs.items) if isinstance(attrs, Attrs) else attrs or {})
+            type_ = op.infer_type(types, normalised)
         else:
-            made = Attrs(())
+            normalised = Attrs(())
             expected = op.type
             if not isinstance(expected, FuncType) or expected.params != types:
                 raise ModelError(f"a function of type {expected} is called with ({', '.join(map(str, types))})")
-            if attrs not in (None, {}, made):
+            if attrs not in (None, {}, normalised):
                 raise ModelError("the call of a function takes no attributes")
             type_ = expected.result
         if pin is not None:
-            given: object = pin
-            if not isinstance(given, str) or not (given.isascii() and given.isidentifier()):
+            label: object = pin
+            if not isinstance(label, str) or not (label.isascii() and label.isidentifier()):
                 raise ModelError(f"{pin!r} is no label to pin a call to", hint="ASCII letters, digits and underscores")
-        self._set(op=op, args=tuple(args), attrs=made, pin=pin, type=type_)
+        self._set(op=op, args=tuple(args), attrs=normalised, pin=pin, type=type_)
 
     @property
     def op_name(self) -> str | None:

@@ -25,9 +25,9 @@ _RESERVED = ("device", "bases", "n_bases")
 """Placeholders of a routine's C text that are the core's own."""
 
 
-def _require(condition: bool, what: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ModelError(what)
+        raise ModelError(message)
 
 
 def _is_name(name: object) -> bool:
@@ -68,13 +68,13 @@ class BitField(Node):
 
     def __post_init__(self) -> None:
         _require(_is_name(self.name), f"{self.name!r} cannot name a field")
-        what = f"field {self.name!r}"
-        _require(_is_count(self.word_bytes, 1) and self.word_bytes <= 8, f"{what}: a word has 1 to 8 bytes")
+        subject = f"field {self.name!r}"
+        _require(_is_count(self.word_bytes, 1) and self.word_bytes <= 8, f"{subject}: a word has 1 to 8 bytes")
         width = 8 * self.word_bytes if type(self.word_bytes) is int else 0
         fits = _is_count(self.bits, 1) and _is_count(self.lsb) and self.lsb + self.bits <= width
-        _require(fits, f"{what} has {self.bits!r} bits from bit {self.lsb!r} on, in a word of {width}")
-        _require(_is_count(self.unit, 1), f"{what} counts in units of {self.unit!r}")
-        _require(type(self.signed) is bool, f"{what}: signed is {self.signed!r}")
+        _require(fits, f"{subject} has {self.bits!r} bits from bit {self.lsb!r} on, in a word of {width}")
+        _require(_is_count(self.unit, 1), f"{subject} counts in units of {self.unit!r}")
+        _require(type(self.signed) is bool, f"{subject}: signed is {self.signed!r}")
 
     @property
     def largest(self) -> int:
@@ -118,13 +118,13 @@ class Relocation(Node):
     value: Literal["offset", "base"] = "offset"
 
     def __post_init__(self) -> None:
-        what = f"a relocation at byte {self.at!r}"
-        _require(_is_count(self.at), f"{what} is outside of any blob")
-        _require(_is_name(self.field), f"{what} is of a field {self.field!r}, which is no name")
-        _require(_is_name(self.symbol), f"{what} is of a symbol {self.symbol!r}, which is no name")
-        _require(_is_count(self.addend), f"{what} has addend {self.addend!r}")
-        _require(self.value in ("offset", "base"), f"{what} wants {self.value!r}")
-        _require(self.value == "offset" or self.addend == 0, f"{what} is the number of a base, and has an addend")
+        subject = f"a relocation at byte {self.at!r}"
+        _require(_is_count(self.at), f"{subject} is outside of any blob")
+        _require(_is_name(self.field), f"{subject} is of a field {self.field!r}, which is no name")
+        _require(_is_name(self.symbol), f"{subject} is of a symbol {self.symbol!r}, which is no name")
+        _require(_is_count(self.addend), f"{subject} has addend {self.addend!r}")
+        _require(self.value in ("offset", "base"), f"{subject} wants {self.value!r}")
+        _require(self.value == "offset" or self.addend == 0, f"{subject} is the number of a base, and has an addend")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -150,26 +150,26 @@ class Blob(Node):
 
     def __post_init__(self) -> None:
         _require(_is_name(self.name), f"{self.name!r} cannot name a blob")
-        what = f"blob {self.name!r}"
-        _require(isinstance(self.data, (bytes, bytearray)), f"{what} holds {type(self.data).__name__}, not bytes")
+        subject = f"blob {self.name!r}"
+        _require(isinstance(self.data, (bytes, bytearray)), f"{subject} holds {type(self.data).__name__}, not bytes")
         object.__setattr__(self, "data", bytes(self.data))
-        _require(len(self.data) > 0, f"{what} is empty")
+        _require(len(self.data) > 0, f"{subject} is empty")
         aligned = _is_count(self.alignment, 1) and self.alignment & (self.alignment - 1) == 0
-        _require(aligned and self.alignment <= 4096, f"{what} has alignment {self.alignment!r}")
+        _require(aligned and self.alignment <= 4096, f"{subject} has alignment {self.alignment!r}")
         relocations: Sequence[object] = self.relocations
         sound = all(isinstance(relocation, Relocation) for relocation in relocations)
-        _require(sound, f"{what} has relocations that are no Relocation")
+        _require(sound, f"{subject} has relocations that are no Relocation")
         ordered = sorted(self.relocations, key=lambda one: (one.at, one.field, one.symbol, one.value))
         object.__setattr__(self, "relocations", tuple(ordered))
         for relocation in self.relocations:
             inside = relocation.at < len(self.data)
-            _require(inside, f"{what} has {len(self.data)} bytes, and a relocation at byte {relocation.at}")
+            _require(inside, f"{subject} has {len(self.data)} bytes, and a relocation at byte {relocation.at}")
         marks: Sequence[object] = self.marks
         for mark in marks:
             pair = isinstance(mark, tuple) and len(mark) == 2 and _is_count(mark[0]) and isinstance(mark[1], str)
-            _require(pair, f"{what} has a mark {mark!r}, not (byte offset, layer)")
+            _require(pair, f"{subject} has a mark {mark!r}, not (byte offset, layer)")
         for at, _ in self.marks:
-            _require(at < len(self.data), f"{what} has {len(self.data)} bytes, and a mark at byte {at}")
+            _require(at < len(self.data), f"{subject} has {len(self.data)} bytes, and a mark at byte {at}")
         object.__setattr__(self, "marks", tuple(sorted(self.marks, key=lambda mark: mark[0])))
 
     def __repr__(self) -> str:
@@ -177,11 +177,11 @@ class Blob(Node):
 
     def layer_at(self, offset: int) -> str | None:
         """The layer that the byte at ``offset`` is for; None before the first mark."""
-        found = None
+        latest = None
         for at, layer in self.marks:
             if at <= offset:
-                found = layer
-        return found
+                latest = layer
+        return latest
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -215,63 +215,63 @@ class Extern(Node):
 
     def __post_init__(self) -> None:
         _require(_is_name(self.routine), f"{self.routine!r} cannot name a routine")
-        what = f"an extern of routine {self.routine!r}"
+        subject = f"an extern of routine {self.routine!r}"
         for name, kind in (("params", Param), ("blobs", Blob), ("memories", Memory)):
-            given: object = getattr(self, name)
-            sound = isinstance(given, (tuple, list)) and all(isinstance(one, kind) for one in given)
-            _require(sound, f"{what} has {name} that are not a tuple of {kind.__name__}")
+            value: object = getattr(self, name)
+            sound = isinstance(value, (tuple, list)) and all(isinstance(one, kind) for one in value)
+            _require(sound, f"{subject} has {name} that are not a tuple of {kind.__name__}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "may_alias", tuple((out, given) for out, given in self.may_alias))
+        object.__setattr__(self, "may_alias", tuple((out, value) for out, value in self.may_alias))
         for name in ("scalars", "ports"):
             mapping: object = getattr(self, name)
             named = isinstance(mapping, Mapping) and all(isinstance(key, str) for key in mapping)
-            _require(named, f"{what} has {name} that are not a mapping by name")
+            _require(named, f"{subject} has {name} that are not a mapping by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
-        _require(self.queue is None or _is_name(self.queue), f"{what} is for queue {self.queue!r}, which is no name")
+        _require(self.queue is None or _is_name(self.queue), f"{subject} is for queue {self.queue!r}, which is no name")
         order = [_ORDER.index(param.role) for param in self.params if param.role in _ORDER]
         plain = len(order) == len(self.params) and order == sorted(order)
-        _require(plain, f"{what} takes parameters that are not inputs, outputs and workspaces, in that order")
-        _require(any(param.role == "output" for param in self.params), f"{what} has no output")
-        self._check_names(what)
-        self._check_memory(what)
-        self._check_relocations(what)
+        _require(plain, f"{subject} takes parameters that are not inputs, outputs and workspaces, in that order")
+        _require(any(param.role == "output" for param in self.params), f"{subject} has no output")
+        self._check_names(subject)
+        self._check_memory(subject)
+        self._check_relocations(subject)
 
-    def _check_names(self, what: str) -> None:
+    def _check_names(self, subject: str) -> None:
         names = [*(param.buffer.name for param in self.params), *(blob.name for blob in self.blobs), *self.scalars]
         names += [f"{blob.name}_bytes" for blob in self.blobs]
         for name in names:
             _require(
-                _is_name(name) and name not in _RESERVED, f"{what} calls something {name!r}, which is no free name"
+                _is_name(name) and name not in _RESERVED, f"{subject} calls something {name!r}, which is no free name"
             )
-            _require(names.count(name) == 1, f"{what} has two things called {name!r}")
+            _require(names.count(name) == 1, f"{subject} has two things called {name!r}")
         for name, value in self.scalars.items():
             sound = (type(value) is float and math.isfinite(value)) or (
                 type(value) is int and -(2**63) <= value < 2**63
             )
-            _require(sound, f"{what} has {name!r} = {value!r}, which is no finite number of 64 bits")
-        known = {*(param.buffer.name for param in self.params), *(blob.name for blob in self.blobs)}
+            _require(sound, f"{subject} has {name!r} = {value!r}, which is no finite number of 64 bits")
+        names_in_memory = {*(param.buffer.name for param in self.params), *(blob.name for blob in self.blobs)}
         for name, port in self.ports.items():
-            _require(name in known and _is_name(port), f"{what} reaches {name!r} through port {port!r}")
+            _require(name in names_in_memory and _is_name(port), f"{subject} reaches {name!r} through port {port!r}")
 
-    def _check_memory(self, what: str) -> None:
+    def _check_memory(self, subject: str) -> None:
         roles = {param.buffer.name: param.role for param in self.params}
-        for out, given in self.may_alias:
-            fits = roles.get(out) == "output" and roles.get(given) == "input"
-            _require(fits, f"{what}: may_alias names ({out!r}, {given!r}), not an output and an input")
+        for out, source in self.may_alias:
+            fits = roles.get(out) == "output" and roles.get(source) == "input"
+            _require(fits, f"{subject}: may_alias names ({out!r}, {source!r}), not an output and an input")
         scopes = [memory.name for memory in self.memories]
-        _require(len(set(scopes)) == len(scopes), f"{what} has two memories of one name")
+        _require(len(set(scopes)) == len(scopes), f"{subject} has two memories of one name")
         for param in self.params:
             scope = param.buffer.scope
-            known = scope == "global" or scope in scopes
-            _require(known, f"{what} has {param.buffer.name!r} in memory {scope!r}, which it does not list")
+            is_listed = scope == "global" or scope in scopes
+            _require(is_listed, f"{subject} has {param.buffer.name!r} in memory {scope!r}, which it does not list")
 
-    def _check_relocations(self, what: str) -> None:
+    def _check_relocations(self, subject: str) -> None:
         sizes = {param.buffer.name: param.buffer.nbytes for param in self.params}
         sizes |= {blob.name: len(blob.data) for blob in self.blobs}
         on_device = {param.buffer.name for param in self.params if param.buffer.scope != "global"}
         for blob in self.blobs:
             for one in blob.relocations:
-                place = f"{what}, blob {blob.name!r}, byte {one.at}"
+                place = f"{subject}, blob {blob.name!r}, byte {one.at}"
                 _require(one.symbol in sizes, f"{place}: unknown symbol {one.symbol!r}")
                 size = sizes[one.symbol]
                 _require(

@@ -58,7 +58,7 @@ def print_extern(extern: Extern, name: str, definitions: Definitions) -> tuple[s
 def _lines(extern: Extern, definitions: Definitions) -> Iterator[str]:
     if extern.memories:
         yield f"memories({', '.join(definitions.names[memory] for memory in extern.memories)})"
-    yield from (f"may_alias({out}, {given})" for out, given in extern.may_alias)
+    yield from (f"may_alias({out}, {source})" for out, source in extern.may_alias)
     for blob in extern.blobs:
         digest = hashlib.sha256(blob.data).hexdigest()
         yield f"{blob.name} = blob({digest!r}, {len(blob.data)}, align({blob.alignment}))"

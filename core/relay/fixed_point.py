@@ -51,17 +51,17 @@ def fixed_point(factors: Sequence[float], rounding: str) -> FixedPoint:
     """
     if math.inf in factors:
         raise ModelError("fixed-point scale inf is out of range")
-    made = [quantize_multiplier(factor) for factor in factors]
-    if len(set(made)) == 1:
-        made = made[:1]
-    return FixedPoint(tuple(m for m, _ in made), tuple(s for _, s in made), rounding)
+    pairs = [quantize_multiplier(factor) for factor in factors]
+    if len(set(pairs)) == 1:
+        pairs = pairs[:1]
+    return FixedPoint(tuple(m for m, _ in pairs), tuple(s for _, s in pairs), rounding)
 
 
 def scale_integer(value: int, multiplier: int, shift: int, rounding: str) -> int:
     """``value``, an int32, scaled by one fixed point: see `FixedPoint`."""
     if rounding == "double":
-        left = (value << max(shift, 0)) + 2**31
-        high = _divide((left % 2**32 - 2**31) * multiplier, 31, "up")
+        shifted = (value << max(shift, 0)) + 2**31
+        high = _divide((shifted % 2**32 - 2**31) * multiplier, 31, "up")
         return _divide(high, max(-shift, 0), "away")
     return _divide(value * multiplier, 31 - shift, rounding)
 
@@ -96,8 +96,8 @@ def scale_array(values: np.ndarray, scale: FixedPoint | FloatScale, axis: int) -
     shift = np.array(scale.shift, np.int64).reshape(shape)
     wide = values.astype(np.int64)
     if scale.rounding == "double":
-        left = (wide << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
-        high = _divide_array(left * multiplier, np.full_like(shift, 31), "up")
+        shifted = (wide << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
+        high = _divide_array(shifted * multiplier, np.full_like(shift, 31), "up")
         return _divide_array(high, np.maximum(-shift, 0), "away")
     return _divide_array(wide * multiplier, 31 - shift, scale.rounding)
 
@@ -127,17 +127,17 @@ def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: B
     """
     import numpy as np
 
-    made: dict[float, tuple[int, int]] = {}
+    proven: dict[float, tuple[int, int]] = {}
     ks = np.arange(results.low + 1, results.high + 1)
     for factor in dict.fromkeys(factors):
         if factor == 0:
-            made[factor] = (0, 0)
+            proven[factor] = (0, 0)
             continue
         point = _meeting(factor, _thresholds(factor, ks, accumulators), ks, accumulators)
         if point is None:
             return None
-        made[factor] = point
-    points = [made[factor] for factor in factors]
+        proven[factor] = point
+    points = [proven[factor] for factor in factors]
     if len(set(points)) == 1:
         points = points[:1]
     return FixedPoint(tuple(m for m, _ in points), tuple(s for _, s in points), "up")
@@ -203,8 +203,8 @@ def _meeting(factor: float, thresholds: np.ndarray, ks: np.ndarray, accumulators
     reaches = (at >= ks) | (thresholds > accumulators.high)
     if np.all(reaches & ((before < ks) | (thresholds <= accumulators.low))):
         return multiplier, shift
-    found = _nearest_exact(multiplier, shift, thresholds.tolist(), ks.tolist(), accumulators)
-    return None if found is None else (found, shift)
+    exact = _nearest_exact(multiplier, shift, thresholds.tolist(), ks.tolist(), accumulators)
+    return None if exact is None else (exact, shift)
 
 
 def _thresholds(factor: float, ks: np.ndarray, accumulators: Bounds) -> np.ndarray:

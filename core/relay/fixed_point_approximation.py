@@ -21,15 +21,15 @@ def nearest(form: FixedPointForm, scale: FloatScale) -> FixedPoint | None:
     """The fixed points nearest to float32 scales, one for each; None where one of them is out of reach: it is
     larger than multipliers and shifts can say, or so small that its multiplier would be 0.
     """
-    made: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for factor in scale.scale:
         multiplier, shift = _nearest(form, factor)
         if not 0 < multiplier < 1 << form.multiplier_bits or shift > form.shifts[1]:
             return None
-        made.append((multiplier, shift))
-    if len(set(made)) == 1:
-        made = made[:1]
-    return FixedPoint(tuple(m for m, _ in made), tuple(s for _, s in made), form.rounding)
+        pairs.append((multiplier, shift))
+    if len(set(pairs)) == 1:
+        pairs = pairs[:1]
+    return FixedPoint(tuple(m for m, _ in pairs), tuple(s for _, s in pairs), form.rounding)
 
 
 def _nearest(form: FixedPointForm, factor: float) -> tuple[int, int]:
@@ -43,38 +43,37 @@ def _nearest(form: FixedPointForm, factor: float) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def largest_deviation(
-    scale: FloatScale, made: FixedPoint, accumulators: Bounds, zero_point: int, dtype: str
+    scale: FloatScale, approximation: FixedPoint, accumulators: Bounds, zero_point: int, dtype: str
 ) -> int | None:
-    """How many steps of the result ``made`` is off from ``scale`` at most, over all accumulators there may be. Exact:
-    the largest difference there is.
+    """Return the largest difference between ``approximation`` and ``scale`` over all accumulators, in result steps.
 
     Both are monotonous and step at known places. Their difference is largest at one of these, or at the least
     accumulator.
 
     Args:
         scale: in floats.
-        made: as many numbers, or one.
+        approximation: as many numbers, or one.
         accumulators: what is scaled is within, after the zero point of the input was subtracted.
         zero_point, dtype: of the result, of at most 16 bits.
 
     Returns:
-        None where accumulators may leave int32, or wrap around before ``made`` scales them.
+        None where accumulators may leave int32, or wrap around before ``approximation`` scales them.
     """
     import numpy as np
 
     least, greatest = bounds("int32")
     if not least <= accumulators.low <= accumulators.high <= greatest:
         return None
-    channels = max(len(scale), len(made))
+    channels = max(len(scale), len(approximation))
     low, high = (np.full(channels, end, np.int64) for end in (accumulators.low, accumulators.high))
-    if not is_monotonous(made, low, high):
+    if not is_monotonous(approximation, low, high):
         return None
     first, last = bounds(dtype)
     ks = np.arange(first + 1, last + 1, dtype=np.int64) - zero_point
     most, some = 0, max(1, _MOST_AT_ONCE // len(ks))
     for start in range(0, channels, some):
         part = slice(start, start + some)
-        sides = [_only(one, part) for one in (scale, made)]
+        sides = [_only(one, part) for one in (scale, approximation)]
         places = [thresholds(side, ks, low[part], high[part]) for side in sides]
         at = np.minimum(np.concatenate([low[part, None], *places], axis=1), high[part, None])
         results = [np.clip(scale_array(at, side, 0) + zero_point, first, last) for side in sides]

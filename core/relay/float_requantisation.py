@@ -79,7 +79,7 @@ class FloatForm:
         if len(self) > 1:
             shape[axis] = len(self)
         numbers = (self.multiplier, self.offset, self.offset_below or self.offset)
-        multiplier, offset, below = (np.array(of, self.dtype).reshape(shape) for of in numbers)
+        multiplier, offset, below = (np.array(parameter, self.dtype).reshape(shape) for parameter in numbers)
         return clipped(scaled(values, multiplier, offset, below, self.fused), self)
 
 
@@ -129,23 +129,23 @@ def _check(dtype: str, low: int, high: int, fused: bool) -> None:
 
 
 def _shifts(values: Any) -> tuple[int, ...]:
-    made = tuple(values) if isinstance(values, Iterable) else (values,)
-    for value in made:
+    shifts = tuple(values) if isinstance(values, Iterable) else (values,)
+    for value in shifts:
         if type(value) is not int or abs(value) >= 2**31:
             raise ModelError(f"shift {value!r} of a float form is no int32")
-    return made
+    return shifts
 
 
 def _floats(values: Any, dtype: str, name: str) -> tuple[float, ...]:
     try:
-        given = [float(value) for value in (values if isinstance(values, Iterable) else (values,))]
+        numbers = [float(value) for value in (values if isinstance(values, Iterable) else (values,))]
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"{name} {values!r} of a float form: {error}") from error
-    made = tuple((round_float32(value) if dtype == "float32" else value) + 0.0 for value in given)  # no -0.0
-    for value in made:
+    rounded = tuple((round_float32(value) if dtype == "float32" else value) + 0.0 for value in numbers)  # no -0.0
+    for value in rounded:
         if not (math.isfinite(value) and abs(value) <= 2.0**62):
             raise ModelError(f"{name} {value} of a float form is larger than 2**62")
-    return made
+    return rounded
 
 
 def scaled(
@@ -175,8 +175,8 @@ def clipped(values: np.ndarray, form: FloatForm | SumForm) -> np.ndarray:
 
 def multiply_add(x: np.ndarray, factor: Any, offset: Any, fused: bool) -> np.ndarray:
     """``x * factor + offset``, all of one float dtype, rounded once or twice."""
-    made: np.ndarray = fma_array(x, factor, offset) if fused else x * factor + offset
-    return made
+    result: np.ndarray = fma_array(x, factor, offset) if fused else x * factor + offset
+    return result
 
 
 def fma_array(a: Any, b: Any, c: Any) -> np.ndarray:
@@ -194,8 +194,8 @@ def fma_array(a: Any, b: Any, c: Any) -> np.ndarray:
     high, low = _exact_product(a, b)
     carried, carry = _exact_sum(c, low)
     total, rest = _exact_sum(high, carried)
-    made: np.ndarray = total + _odd_sum(carry, rest)
-    return made
+    rounded_sum: np.ndarray = total + _odd_sum(carry, rest)
+    return rounded_sum
 
 
 def _exact_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -73,8 +73,8 @@ class Spans:
         names = tuple(layers)
         if isinstance(layers, str) or not all(isinstance(name, str) for name in names):
             raise PluginError("the layers of an expression must be a list of names", hint='["conv1"], not "conv1"')
-        known = self[expr]
-        new = known + tuple(dict.fromkeys(name for name in names if name not in known))
+        earlier = self[expr]
+        new = earlier + tuple(dict.fromkeys(name for name in names if name not in earlier))
         if new:
             self._layers[expr] = new
 
@@ -95,9 +95,9 @@ class Spans:
 
     def copy(self) -> Spans:
         """The same, which can be added to."""
-        made = Spans(self._layers)
-        made._groups = dict(self._groups)
-        return made
+        copy = Spans(self._layers)
+        copy._groups = dict(self._groups)
+        return copy
 
     def read_only(self) -> Spans:
         """These, through a window that nothing can be added through."""
@@ -109,9 +109,9 @@ class Spans:
     def only(self, kept: Iterable[Expr]) -> Spans:
         """Those of the expressions in ``kept``."""
         kept = list(kept)
-        made = Spans({expr: self._layers[expr] for expr in kept if expr in self._layers})
-        made._groups = {expr: self._groups[expr] for expr in kept if expr in self._groups}
-        return made
+        subset = Spans({expr: self._layers[expr] for expr in kept if expr in self._layers})
+        subset._groups = {expr: self._groups[expr] for expr in kept if expr in self._groups}
+        return subset
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,9 @@ def func_type(function: AnyFunction) -> FuncType:
         assert isinstance(function.type, FuncType)
         return function.type
     constants = function.buffers("constant") if isinstance(function, PrimFunc) else ()
-    taken = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + constants]
-    given = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
-    return FuncType(tuple(taken), given[0] if len(given) == 1 else TupleType(tuple(given)))
+    params = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + constants]
+    results = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
+    return FuncType(tuple(params), results[0] if len(results) == 1 else TupleType(tuple(results)))
 
 
 @dataclass(frozen=True)
@@ -238,13 +238,13 @@ class IRModule:
         functions: dict[Any, Any] = dict(self.functions)
         for var, function in functions.items():
             if not isinstance(var, GlobalVar) or not isinstance(function, (Function, PrimFunc, Extern)):
-                given = f"{type(function).__name__} under {type(var).__name__}"
-                raise ModelError(f"a module has {given}, not a Function, PrimFunc or Extern under a GlobalVar")
+                actual = f"{type(function).__name__} under {type(var).__name__}"
+                raise ModelError(f"a module has {actual}, not a Function, PrimFunc or Extern under a GlobalVar")
         spans: object = self.spans
         signature: object = self.signature
         if not isinstance(spans, Spans) or not isinstance(signature, (Signature, NoneType)):
-            given = f"{type(spans).__name__} and {type(signature).__name__}"
-            raise ModelError(f"a module has {given}, not Spans and a Signature")
+            actual = f"{type(spans).__name__} and {type(signature).__name__}"
+            raise ModelError(f"a module has {actual}, not Spans and a Signature")
         object.__setattr__(self, "functions", MappingProxyType(functions))
 
     @staticmethod

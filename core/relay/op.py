@@ -142,11 +142,11 @@ class FloatScale:
         return set(self.scale) == {1.0}
 
 
-def _numbers(normalise: Callable[[Any], Any], values: Any, what: str) -> tuple[Any, ...]:
+def _numbers(normalise: Callable[[Any], Any], values: Any, subject: str) -> tuple[Any, ...]:
     try:
         return tuple(map(normalise, values))
     except (TypeError, ValueError, OverflowError) as error:
-        raise ModelError(f"{what} {values!r}: {error}") from error
+        raise ModelError(f"{subject} {values!r}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,8 @@ class Attr:
         try:
             return self.type.normalise(value)
         except (TypeError, ValueError, OverflowError) as error:
-            what = f"attribute {self.name!r} of {op} is {value!r}: {error}"
-            raise ModelError(what, hint=f"it takes {self.type.name}") from error
+            message = f"attribute {self.name!r} of {op} is {value!r}: {error}"
+            raise ModelError(message, hint=f"it takes {self.type.name}") from error
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -435,13 +435,13 @@ class Op:
         if self.kind == "injective" and self.specials is None:
             object.__setattr__(self, "specials", Specials("moved"))
 
-    def make_attrs(self, given: Mapping[str, Any]) -> Attrs:
+    def make_attrs(self, values: Mapping[str, Any]) -> Attrs:
         """All attributes from those given.
 
         Raises:
             ModelError: one is unknown, missing, or of the wrong type.
         """
-        for name in given:
+        for name in values:
             if name not in self._by_name:
                 close = difflib.get_close_matches(name, self._by_name, 1)
                 raise ModelError(
@@ -450,7 +450,7 @@ class Op:
                 )
         items: list[tuple[str, Any]] = []
         for attr in self.attrs:
-            value = given.get(attr.name, attr.default)
+            value = values.get(attr.name, attr.default)
             if value is MISSING:
                 raise ModelError(f"{self.name} needs the attribute {attr.name!r}", hint=attr.doc)
             items.append((attr.name, attr.normalise(value, self.name)))
@@ -466,8 +466,8 @@ class Op:
 
         sizes = [array.size for array in arrays if isinstance(array, np.ndarray)]
         work = sum(sizes) if self.macs is None else math.prod(sizes)
-        made = call_interruptibly(reference) if work >= _LARGE else reference()
-        return tuple(map(np.asarray, made)) if isinstance(made, tuple) else np.asarray(made)
+        result = call_interruptibly(reference) if work >= _LARGE else reference()
+        return tuple(map(np.asarray, result)) if isinstance(result, tuple) else np.asarray(result)
 
     def infer_type(self, types: Sequence[Type], attrs: Attrs) -> Type:
         """Type of a call with arguments of ``types``.
@@ -486,15 +486,15 @@ class Op:
             if not self.stored and self.kind != "injective":
                 for type_ in types:
                     if not computes(tensor_type(type_).dtype):
-                        what = f"it computes with no {tensor_type(type_).dtype}"
-                        raise ModelError(what, hint="cast it to float32, and the result back")
+                        message = f"it computes with no {tensor_type(type_).dtype}"
+                        raise ModelError(message, hint="cast it to float32, and the result back")
             return self.infer(attrs, *types)
         except OpenExtentError as error:
-            given = ", ".join(map(str, types))
-            raise OpenExtentError(f"{self.name}({given}) takes no such open extents: {error.what}") from error
+            operands = ", ".join(map(str, types))
+            raise OpenExtentError(f"{self.name}({operands}) takes no such open extents: {error.what}") from error
         except ModelError as error:
-            given = ", ".join(map(str, types))
-            raise ModelError(f"{self.name}({given}): {error.what}", where=error.where, hint=error.hint) from error
+            operands = ", ".join(map(str, types))
+            raise ModelError(f"{self.name}({operands}): {error.what}", where=error.where, hint=error.hint) from error
 
     def outputs(self, out: Type) -> tuple[TensorType, ...]:
         """The tensors of a result of type ``out``."""

@@ -110,8 +110,8 @@ def layer_pattern(
         opened: conditions on the product's attributes, such as ``strides=any_``. The zero point of the input is open.
     """
     data, weight = wildcard(dtypes).named("data"), constant("int8").named("weight")
-    given = _flattened(data) if flattened else data
-    core = op(product)(given, weight, input_zero_point=any_, **opened)
+    operand = _flattened(data) if flattened else data
+    core = op(product)(operand, weight, input_zero_point=any_, **opened)
     return requantise_pattern(core, residual=residual, dtypes=dtypes)
 
 
@@ -137,9 +137,7 @@ def requantise_pattern(core: Term, *, residual: ResidualForm = "any", dtypes: Se
             wide = optional(wide, lambda numbers: op("subtract")(numbers, zero_point))
         added = any_of(op("multiply")(wide, constant("int32").named("factor")), wide)
         sums = optional(sums, lambda value: op("add")(value, added))
-    dtype: Any = (
-        dtypes[0] if len(dtypes) == 1 else where(lambda given: given in dtypes, f"dtypes {' or '.join(dtypes)}")
-    )
+    dtype: Any = dtypes[0] if len(dtypes) == 1 else where(lambda name: name in dtypes, f"dtypes {' or '.join(dtypes)}")
     scaled = op("qnn.requantize")(sums, scale=any_, output_zero_point=any_, dtype=dtype, axis=any_).named("scaled")
     return clamp_pattern(scaled)
 
@@ -187,8 +185,8 @@ class Window:
         """
         core = match.call("core")
         kind = op_kind(core)
-        given = (1, 1, 1, *core.args[0].shape)
-        (height, width, channels), batch = given[-3:], math.prod(given[:-3])
+        shape = (1, 1, 1, *core.args[0].shape)
+        (height, width, channels), batch = shape[-3:], math.prod(shape[:-3])
         out_height, out_width, out_channels = (1, 1, *core.shape)[-3:]
         kernel: Any = (1, 1)
         strides, padding, dilation = kernel, (0, 0, 0, 0), kernel
@@ -199,8 +197,8 @@ class Window:
             if len(kernel) == 1:
                 kernel, strides, dilation = (1, *kernel), (1, *strides), (1, *dilation)
                 padding = (0, padding[0], 0, padding[1])
-        made = (out_height, out_width, out_channels)
-        return Window(batch, height, width, channels, kernel, strides, padding, dilation, *made)
+        output = (out_height, out_width, out_channels)
+        return Window(batch, height, width, channels, kernel, strides, padding, dilation, *output)
 
     @property
     def taps(self) -> int:
@@ -226,8 +224,8 @@ class Residual:
         if "residual" not in match.captures:
             return None
         names = {"factor": "factor", "residual_zero_point": "zero_point"}
-        given = {to: match.constant(name).data for name, to in names.items() if name in match.captures}
-        return Residual(**{to: int(data.reshape(-1)[0]) for to, data in given.items()})
+        constants = {to: match.constant(name).data for name, to in names.items() if name in match.captures}
+        return Residual(**{to: int(data.reshape(-1)[0]) for to, data in constants.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,9 +310,9 @@ class Layer:
     @cached_property
     def fixed_point(self) -> FixedPoint:
         """The scale of each output channel, as `fixed_point_of` gives it."""
-        found, channels = fixed_point_of(self.scale), self.window.out_channels
-        times = channels // len(found)
-        return FixedPoint(found.multiplier * times, found.shift * times, found.rounding)
+        scale, channels = fixed_point_of(self.scale), self.window.out_channels
+        times = channels // len(scale)
+        return FixedPoint(scale.multiplier * times, scale.shift * times, scale.rounding)
 
 
 def _wrapped(values: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -381,8 +379,8 @@ def int16_curve_factor(core: Call) -> tuple[int, int]:
 
 def max_abs_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone."""
-    given = [match[name] for name in ("data", "residual") if name in match.captures]
-    low, high = value_range(match.call("scaled").args[0], {one: Bounds(*bounds(one.dtype)) for one in given})
+    operands = [match[name] for name in ("data", "residual") if name in match.captures]
+    low, high = value_range(match.call("scaled").args[0], {one: Bounds(*bounds(one.dtype)) for one in operands})
     return max(-low, high)
 
 
@@ -392,9 +390,9 @@ def max_abs_sum(match: Match) -> int:
 def no_constant_operands() -> Clause:
     """No int8 operand is a constant."""
 
-    def test(found: Match) -> Failed | bool:
+    def test(match: Match) -> Failed | bool:
         names = ("data", "residual", "left", "right")
-        constant_one = (name for name in names if isinstance((*found.captures.get(name, ()), None)[0], Constant))
+        constant_one = (name for name in names if isinstance((*match.captures.get(name, ()), None)[0], Constant))
         name = next(constant_one, None)
         return name is None or Failed(name)
 
@@ -404,14 +402,14 @@ def no_constant_operands() -> Clause:
 def bias_per_channel() -> Clause:
     """A bias is one number, or one for each output channel, and no wider than the sums."""
 
-    def test(found: Match) -> Failed | bool:
-        core = found.call("core")
-        if "bias" not in found.captures:
+    def test(match: Match) -> Failed | bool:
+        core = match.call("core")
+        if "bias" not in match.captures:
             return True
-        bias = found["bias"]
+        bias = match["bias"]
         size = bias.tensor.size
         one_each = size == 1 or (size,) == bias.shape[-1:] == core.shape[-1:]
-        return (one_each and found["scaled"].shape == core.shape) or Failed(bias.shape)
+        return (one_each and match["scaled"].shape == core.shape) or Failed(bias.shape)
 
     return Clause("bias_per_channel", test, "a bias has one number per output channel; this has shape {value}")
 
@@ -419,14 +417,14 @@ def bias_per_channel() -> Clause:
 def residual_shape() -> Clause:
     """A residual has the shape of the sums, and its factor and zero point are one number each."""
 
-    def test(found: Match) -> Failed | bool:
-        if "residual" not in found.captures:
+    def test(match: Match) -> Failed | bool:
+        if "residual" not in match.captures:
             return True
         for name in ("factor", "residual_zero_point"):
-            if name in found.captures and found[name].tensor.size != 1:
-                return Failed(found[name].shape)
-        shape = found["residual"].shape
-        return shape == found["core"].shape == found["scaled"].shape or Failed(shape)
+            if name in match.captures and match[name].tensor.size != 1:
+                return Failed(match[name].shape)
+        shape = match["residual"].shape
+        return shape == match["core"].shape == match["scaled"].shape or Failed(shape)
 
     reason = "a residual has the shape of the sums, one factor and one zero point; this has shape {value}"
     return Clause("residual_shape", test, reason)
@@ -435,8 +433,8 @@ def residual_shape() -> Clause:
 def scale_per_channel() -> Clause:
     """There is one scale, or one for each output channel."""
 
-    def test(found: Match) -> Failed | bool:
-        scaled = found.call("scaled")
+    def test(match: Match) -> Failed | bool:
+        scaled = match.call("scaled")
         last = scaled.attrs.axis in (-1, len(scaled.shape) - 1)
         return len(scaled.attrs.scale) == 1 or last or Failed(scaled.attrs.axis)
 
@@ -446,8 +444,8 @@ def scale_per_channel() -> Clause:
 def rounding_in(roundings: Sequence[str]) -> Clause:
     """Fixed points round in one of these ways, see `FixedPoint`."""
 
-    def test(found: Match) -> Failed | bool:
-        scale = found.call("scaled").attrs.scale
+    def test(match: Match) -> Failed | bool:
+        scale = match.call("scaled").attrs.scale
         return isinstance(scale, FloatScale) or scale.rounding in roundings or Failed(scale.rounding)
 
     return Clause("rounding", test, f"fixed-point scales round {', '.join(roundings)}; this one rounds {{value}}")
@@ -456,8 +454,8 @@ def rounding_in(roundings: Sequence[str]) -> Clause:
 def power_of_two_scales() -> Clause:
     """Float scales are powers of two which a fixed point can have."""
 
-    def test(found: Match) -> Failed | bool:
-        scale = found.call("scaled").attrs.scale
+    def test(match: Match) -> Failed | bool:
+        scale = match.call("scaled").attrs.scale
         others = [s for s in scale.scale if power_of_two(s) is None] if isinstance(scale, FloatScale) else []
         return Failed(others[0]) if others else True
 
@@ -467,9 +465,9 @@ def power_of_two_scales() -> Clause:
 def sums_exact_in_float32() -> Clause:
     """Sums that are scaled in float32 are float32 numbers: then the product with a power of two is exact."""
 
-    def test(found: Match) -> Failed | bool:
-        scale = found.call("scaled").attrs.scale
-        return isinstance(scale, FixedPoint) or max_abs_sum(found) <= 2**24 or Failed(max_abs_sum(found))
+    def test(match: Match) -> Failed | bool:
+        scale = match.call("scaled").attrs.scale
+        return isinstance(scale, FixedPoint) or max_abs_sum(match) <= 2**24 or Failed(max_abs_sum(match))
 
     return Clause("exact_sums", test, "float scales are for sums of up to 2**24; these may reach {value}")
 
@@ -493,8 +491,8 @@ def scale_expr(x: Scalar, multiplier: Scalar, shift: Scalar, rounding: str) -> S
     factor = multiplier.astype("int64")
     if rounding == "double":
         # A left shift wraps to int32; the upper half of the product; then a shift that rounds half away from zero.
-        left = (x << maximum(shift, 0)).astype("int64")
-        return _divided((left * factor + (1 << 30)) >> 31, maximum(-shift, 0).astype("int64"), "away")
+        left_shifted = (x << maximum(shift, 0)).astype("int64")
+        return _divided((left_shifted * factor + (1 << 30)) >> 31, maximum(-shift, 0).astype("int64"), "away")
     return _divided(x.astype("int64") * factor, (31 - shift).astype("int64"), rounding)
 
 
@@ -531,8 +529,8 @@ def insert_requantisation(
     Raises:
         PluginError: there is no such line, or no such rounding.
     """
-    found = re.search(r"^( *)REQUANTISE$", text, re.MULTILINE)
-    if found is None:
+    placeholder = re.search(r"^( *)REQUANTISE$", text, re.MULTILINE)
+    if placeholder is None:
         raise PluginError("no line of the text is REQUANTISE", hint="let it stand where a result is written")
     ways = [scale_text("total", "multiplier", "shift", rounding) for rounding in roundings]
     chosen = ways.pop()
@@ -545,7 +543,7 @@ def insert_requantisation(
         f"scaled: int64 = {chosen}",
         f"{out} = int8(min(max(scaled + int64(zero_point), int64(low)), int64(high)))",
     )
-    return text[: found.start()] + "\n".join(found[1] + line for line in lines) + text[found.end() :]
+    return text[: placeholder.start()] + "\n".join(placeholder[1] + line for line in lines) + text[placeholder.end() :]
 
 
 def group_by_lanes(rows: NDArray[Number], lanes: int) -> NDArray[Number]:

@@ -85,18 +85,18 @@ class _Steps:
     Args:
         ks: int64 (results,): each is given, or more.
         at, before: int64 (channels, results): the least accumulator of which k or more is made, where there is one
-            that is ``reached``; the greatest of which less is made, where there is one that is ``left``.
-        reached, left: bool (channels, results).
+            that is ``is_reached``; the greatest of which less is made, where there is one that is ``is_before``.
+        is_reached, is_before: bool (channels, results).
     """
 
     ks: np.ndarray
     at: np.ndarray
     before: np.ndarray
-    reached: np.ndarray
-    left: np.ndarray
+    is_reached: np.ndarray
+    is_before: np.ndarray
 
     @staticmethod
-    def of(asked: Requantisation) -> _Steps | None:
+    def from_requantisation(asked: Requantisation) -> _Steps | None:
         """None where there are too many, or the scale wraps around."""
         import numpy as np
 
@@ -112,10 +112,10 @@ class _Steps:
             return None
         # With what is given of the ends, and what is not: floats must keep to that, too.
         ks = np.arange(max(asked.low + 1, first), min(asked.high, last + 1) + 1)
-        found = thresholds(asked.scale, ks - asked.zero_point, low, high)
+        crossings = thresholds(asked.scale, ks - asked.zero_point, low, high)
         lows, highs, shift = low[:, None], high[:, None], asked.shift.reshape(-1, 1)
-        reached, left = found <= highs, found > lows
-        return _Steps(ks, found + shift, np.minimum(found - 1, highs) + shift, reached, left)
+        reached, is_before = crossings <= highs, crossings > lows
+        return _Steps(ks, crossings + shift, np.minimum(crossings - 1, highs) + shift, reached, is_before)
 
     def shifted(self, by: int) -> _Steps:
         """The same of larger integers."""
@@ -123,7 +123,7 @@ class _Steps:
 
     def only(self, channels: np.ndarray | slice) -> _Steps:
         """The same of some channels."""
-        parts = (of[channels] for of in (self.at, self.before, self.reached, self.left))
+        parts = (array[channels] for array in (self.at, self.before, self.is_reached, self.is_before))
         return _Steps(self.ks, *parts)
 
     def met(self, numbers: _Numbers) -> np.ndarray:
@@ -132,7 +132,7 @@ class _Steps:
 
         columns = numbers.columns
         at, before = (scaled(values, *columns, numbers.fused) for values in (self.at, self.before))
-        met: np.ndarray = np.all(((at >= self.ks) | ~self.reached) & ((before < self.ks) | ~self.left), axis=1)
+        met: np.ndarray = np.all(((at >= self.ks) | ~self.is_reached) & ((before < self.ks) | ~self.is_before), axis=1)
         if numbers.below is not numbers.above:
             # Monotonous on both sides of zero, and from the one to the other.
             minus, zero = (scaled(np.full_like(self.at[:, :1], x), *columns, numbers.fused) for x in (-1, 0))
@@ -151,7 +151,7 @@ class _Numbers:
     fused: bool
 
     @staticmethod
-    def of(form: FloatForm) -> _Numbers:
+    def from_form(form: FloatForm) -> _Numbers:
         import numpy as np
 
         factors, above = np.array(form.multiplier, form.dtype), np.array(form.offset, form.dtype)
@@ -181,8 +181,8 @@ def proven(asked: Requantisation, form: FloatForm) -> np.ndarray | None:
 
     if (form.low, form.high) != (asked.low, asked.high) or len(form) not in (1, asked.least.size):
         return np.zeros(asked.least.size, bool)
-    steps = _Steps.of(asked)
-    return None if steps is None else steps.met(_Numbers.of(form))
+    steps = _Steps.from_requantisation(asked)
+    return None if steps is None else steps.met(_Numbers.from_form(form))
 
 
 def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_shift: bool = False) -> FloatForm | None:
@@ -199,14 +199,14 @@ def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_s
         return None  # Nothing steps where there is one result.
     if isinstance(asked.scale, FloatScale) and max(asked.scale.scale) > _LARGEST_FACTOR:
         return None
-    steps = _Steps.of(asked)
+    steps = _Steps.from_requantisation(asked)
     if steps is None:
         return None
     for dtype, once, two_offsets in itertools.product(dtypes, (True, False) if fused else (False,), (False, True)):
         shifts = _SHIFTS if may_shift and dtype == "float32" and not two_offsets else ()
-        found = _Search(asked, steps, dtype, once, two_offsets).run(shifts)
-        if found is not None:
-            return found
+        form = _Search(asked, steps, dtype, once, two_offsets).run(shifts)
+        if form is not None:
+            return form
     return None
 
 
@@ -238,8 +238,8 @@ class _Search:
 
         numbers, gaps = self._offsets(self.steps, self._factors())
         shift = np.broadcast_to(self.asked.shift, gaps.shape).copy()
-        found = (gaps <= 0) & self.steps.met(numbers)
-        missing = np.flatnonzero(~found)
+        is_proven = (gaps <= 0) & self.steps.met(numbers)
+        missing = np.flatnonzero(~is_proven)
         if missing.size and (self.dtype == "float64" or np.any(gaps > _HOPELESS)):
             return None
         for channel in missing:
@@ -277,8 +277,8 @@ class _Search:
         import numpy as np
 
         at, before = (self._product(values, factors) for values in (steps.at, steps.before))
-        lower = np.where(steps.reached, self.least - at, -np.inf)
-        upper = np.where(steps.left, self.most - before, np.inf)
+        lower = np.where(steps.is_reached, self.least - at, -np.inf)
+        upper = np.where(steps.is_before, self.most - before, np.inf)
         if not self.two_offsets:
             above, gap = self._between(lower.max(1), upper.min(1))
             return _Numbers(factors, above, above, self.fused), gap

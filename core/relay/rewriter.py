@@ -55,8 +55,8 @@ class Rewriter:
                 raise PluginError(f"{name!r} is a {type(function).__name__}, which no rule for expressions rewrites")
             functions[name] = self.function(function, rewrite(function.body, rule, self.record_rewrite))
             if functions[name].type is not function.type:
-                what = f"a rewrite makes {name!r}, which is of type {function.type}, one of type {functions[name].type}"
-                raise PluginError(what, hint="what others call keeps what it takes and gives")
+                text = f"a rewrite makes {name!r}, which is of type {function.type}, one of type {functions[name].type}"
+                raise PluginError(text, hint="what others call keeps what it takes and gives")
         return self.with_functions(functions)
 
     def record_rewrite(self, old: Expr, new: Expr) -> None:
@@ -69,7 +69,7 @@ class Rewriter:
     def rebuild(
         self,
         order: Iterable[Expr],
-        rule: Callable[[Expr, Expr], Expr | None] = lambda old, made: None,
+        rule: Callable[[Expr, Expr], Expr | None] = lambda old, new: None,
         done: dict[Expr, Expr] | None = None,
     ) -> dict[Expr, Expr]:
         """What expressions become, one after the other; who takes the place of one has its layers. Pins are the rule's.
@@ -92,11 +92,11 @@ class Rewriter:
             if expr not in done:
                 rebuilt = with_children(expr, [done.get(child, child) for child in children(expr)])
                 try:
-                    made = rule(expr, rebuilt)
+                    new = rule(expr, rebuilt)
                 except ModelError as error:
                     error.where = error.where or ", ".join(map(repr, self.spans[expr])) or None
                     raise
-                done[expr] = rebuilt if made is None else made
+                done[expr] = rebuilt if new is None else new
                 if counters is not None:
                     counters.add_rule("relay", rule, done[expr] is not rebuilt)
                 self.spans.record_rewrite(expr, done[expr])
@@ -115,10 +115,10 @@ class Rewriter:
         """The module with these in the place of functions of the same names, or behind all others, with the layers of
         what is left."""
         named = {var.name: (var, function) for var, function in self.module.functions.items()}
-        made = {name: (GlobalVar(name, func_type(function)), function) for name, function in functions.items()}
-        if all(named.get(name) == pair for name, pair in made.items()) and self.spans == self.module.spans:
+        pairs = {name: (GlobalVar(name, func_type(function)), function) for name, function in functions.items()}
+        if all(named.get(name) == pair for name, pair in pairs.items()) and self.spans == self.module.spans:
             return self.module
-        named.update(made)
+        named.update(pairs)
         return self.module_of(dict(sorted(named.values(), key=lambda pair: pair[0].name != "main")))
 
     def module_of(self, functions: Mapping[GlobalVar, AnyFunction]) -> IRModule:

@@ -38,8 +38,8 @@ class TensorFunction:
         Args:
             constants: those of ``params`` whose contents never change; the others are inputs.
         """
-        inputs, known = self._parted(constants)
-        return te.prim_func(inputs, self.results, constants=known)
+        inputs, constant_params = self._parted(constants)
+        return te.prim_func(inputs, self.results, constants=constant_params)
 
     def plain(self, constants: Collection[te.Tensor] = (), keep: Collection[te.Tensor] = ()) -> te.Kernel:
         """The same with one nest of loops per stage, see `te.plain`.
@@ -48,8 +48,8 @@ class TensorFunction:
             constants: as for `kernel`.
             keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
         """
-        inputs, known = self._parted(constants)
-        return te.plain(inputs, self.results, known, keep)
+        inputs, constant_params = self._parted(constants)
+        return te.plain(inputs, self.results, constant_params, keep)
 
     def replaced(self, function: Function, call: Call, tensor: te.Tensor) -> TensorFunction:
         """The same with another computation of what one call gives.
@@ -59,19 +59,19 @@ class TensorFunction:
             call: of the body of ``function``; gives one tensor.
             tensor: of the type of the call.
         """
-        known: dict[Expr, tuple[te.Tensor, ...]] = {}
+        substitutes: dict[Expr, tuple[te.Tensor, ...]] = {}
         changed: set[Expr] = {call}
         for expr in post_order(function.body):
             if expr not in changed and changed.isdisjoint(children(expr)):
-                known[expr] = self.of[expr]
+                substitutes[expr] = self.of[expr]
             else:
                 changed.add(expr)
-        known[call] = (tensor,)
-        return _tensor_function(function, self.params, known)
+        substitutes[call] = (tensor,)
+        return _tensor_function(function, self.params, substitutes)
 
     def _parted(self, constants: Collection[te.Tensor]) -> tuple[list[te.Tensor], list[te.Tensor]]:
-        known = set(constants)
-        return [t for t in self.params if t not in known], [t for t in self.params if t in known]
+        constant_set = set(constants)
+        return [t for t in self.params if t not in constant_set], [t for t in self.params if t in constant_set]
 
 
 def tensor_function(function: Function) -> TensorFunction:
@@ -88,14 +88,14 @@ def tensor_function(function: Function) -> TensorFunction:
 
 
 def _tensor_function(
-    function: Function, params: tuple[te.Tensor, ...], known: Mapping[Expr, tuple[te.Tensor, ...]]
+    function: Function, params: tuple[te.Tensor, ...], substitutes: Mapping[Expr, tuple[te.Tensor, ...]]
 ) -> TensorFunction:
-    of = _values(function, [(tensor,) for tensor in params], known)
+    tensors = _values(function, [(tensor,) for tensor in params], substitutes)
     results: list[te.Tensor] = []
-    for tensor in of[function.body]:
+    for tensor in tensors[function.body]:
         computed = not isinstance(tensor.definition, (te.Placeholder, te.Constant))
         results.append(tensor if computed and tensor not in results else copy_of(tensor))
-    return TensorFunction(params, tuple(results), of)
+    return TensorFunction(params, tuple(results), tensors)
 
 
 def copy_of(tensor: te.Tensor) -> te.Tensor:
@@ -106,9 +106,9 @@ def copy_of(tensor: te.Tensor) -> te.Tensor:
 def _values(
     function: Function,
     args: Sequence[tuple[te.Tensor, ...]],
-    known: Mapping[Expr, tuple[te.Tensor, ...]] = MappingProxyType({}),
+    substitutes: Mapping[Expr, tuple[te.Tensor, ...]] = MappingProxyType({}),
 ) -> dict[Expr, tuple[te.Tensor, ...]]:
-    values: dict[Expr, tuple[te.Tensor, ...]] = {**known, **dict(zip(function.params, args, strict=True))}
+    values: dict[Expr, tuple[te.Tensor, ...]] = {**substitutes, **dict(zip(function.params, args, strict=True))}
     for expr in post_order(function.body):
         if expr in values:
             continue
@@ -130,12 +130,12 @@ def _values(
 def _computed(call: Call, op: Op, args: list[te.Tensor]) -> tuple[te.Tensor, ...]:
     if op.compute is None:
         raise ModelError(f"{op.name} has no lowering for the host")
-    made = op.compute(call.attrs, call.type, *args)
-    tensors = made if isinstance(made, tuple) else (made,)
+    result = op.compute(call.attrs, call.type, *args)
+    tensors = result if isinstance(result, tuple) else (result,)
     expected = op.outputs(call.type)
     if [TensorType(t.shape, t.dtype) for t in tensors] != list(expected):
-        found = ", ".join(f"{t.shape} {t.dtype}" for t in tensors)
-        raise InternalError(f"compute of {op.name} gives {found}, not {', '.join(map(str, expected))}")
+        types = ", ".join(f"{t.shape} {t.dtype}" for t in tensors)
+        raise InternalError(f"compute of {op.name} gives {types}, not {', '.join(map(str, expected))}")
     return tensors
 
 

@@ -208,16 +208,16 @@ class _Parser:
         return mark.id
 
     def signature(self, node: ast.expr) -> Signature:
-        given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
+        pairs = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
         called = node.func if isinstance(node, ast.Call) and not node.args else None
         sides = {"inputs", "outputs"}
-        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) - {"states", "model"} != sides:
+        if not isinstance(called, ast.Name) or called.id != "signature" or set(pairs) - {"states", "model"} != sides:
             raise self.source.error(node, "expected signature(inputs=[...], outputs=[...])")
-        inputs, outputs = (tuple(map(self.tensor_info, self.elements(given[side]))) for side in ("inputs", "outputs"))
-        states = self.elements(given["states"]) if "states" in given else []
-        model = self.value(given["model"]) if "model" in given else ""
-        if "model" in given and not (isinstance(model, str) and is_digest(model)):
-            raise self.source.error(given["model"], "expected a SHA-256 in hexadecimal digits")
+        inputs, outputs = (tuple(map(self.tensor_info, self.elements(pairs[side]))) for side in ("inputs", "outputs"))
+        states = self.elements(pairs["states"]) if "states" in pairs else []
+        model = self.value(pairs["model"]) if "model" in pairs else ""
+        if "model" in pairs and not (isinstance(model, str) and is_digest(model)):
+            raise self.source.error(pairs["model"], "expected a SHA-256 in hexadecimal digits")
         return Signature(inputs, outputs, tuple(map(self.state_info, states)), model)
 
     def elements(self, node: ast.expr) -> list[ast.expr]:
@@ -228,23 +228,23 @@ class _Parser:
     def tensor_info(self, node: ast.expr) -> TensorInfo:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor":
             name = [self.value(arg) for arg in node.args]
-            given = {k.arg: self.value(k.value) for k in node.keywords}
-            kinds = {key: type(value) for key, value in given.items()}
-            shape = given.get("shape")
+            keywords = {k.arg: self.value(k.value) for k in node.keywords}
+            kinds = {key: type(value) for key, value in keywords.items()}
+            shape = keywords.get("shape")
             fits = shape is None or (isinstance(shape, tuple) and all(type(e) in (int, Extent) for e in shape))
             kinds.pop("shape", None)
             if list(map(type, name)) == [str] and kinds in ({}, {"scale": float, "zero_point": int}) and fits:
-                return TensorInfo(name[0], given.get("scale"), given.get("zero_point"), shape)
+                return TensorInfo(name[0], keywords.get("scale"), keywords.get("zero_point"), shape)
         raise self.source.error(node, "expected tensor('name') or tensor('name', scale=0.5, zero_point=3)")
 
     def state_info(self, node: ast.expr) -> StateInfo:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "state":
             name = [self.value(arg) for arg in node.args]
-            given = {k.arg: k.value for k in node.keywords}
-            if list(map(type, name)) == [str] and set(given) == {"input", "output", "initial"}:
-                taken, made = (self.value(given[side]) for side in ("input", "output"))
-                if type(taken) is int and type(made) is int:
-                    return StateInfo(name[0], taken, made, self.initial(given["initial"]))
+            keywords = {k.arg: k.value for k in node.keywords}
+            if list(map(type, name)) == [str] and set(keywords) == {"input", "output", "initial"}:
+                input_index, output_index = (self.value(keywords[side]) for side in ("input", "output"))
+                if type(input_index) is int and type(output_index) is int:
+                    return StateInfo(name[0], input_index, output_index, self.initial(keywords["initial"]))
         raise self.source.error(node, "expected state('name', input=1, output=1, initial=zeros(64))")
 
     def initial(self, node: ast.expr) -> bytes:
@@ -313,13 +313,13 @@ class _Parser:
         if self._decorator(definition) != "function":
             raise self.source.error(definition, "a nested function is marked with @function")
         params = self.params(definition)
-        known: dict[str, Expr] = {param.name: param for param in params}
+        names: dict[str, Expr] = {param.name: param for param in params}
         *statements, last = definition.body
         for statement in statements:
-            self.statement(statement, known)
+            self.statement(statement, names)
         if not isinstance(last, ast.Return) or last.value is None:
             raise self.source.error(last, "a function ends with return")
-        body = self.expr(last.value, known)
+        body = self.expr(last.value, names)
         mark = definition.decorator_list[0]
         attrs = {}
         if isinstance(mark, ast.Call):
@@ -331,61 +331,61 @@ class _Parser:
         with self.at(definition):
             return Function(params, body, attrs)
 
-    def statement(self, node: ast.stmt, known: dict[str, Expr]) -> None:
+    def statement(self, node: ast.stmt, names: dict[str, Expr]) -> None:
         value: Expr
         layers = None
         if isinstance(node, ast.FunctionDef):
             name, value = node.name, self.function(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, self.expr(node.value, known)
+            name, value = node.targets[0].id, self.expr(node.value, names)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            name, value = node.target.id, self.expr(node.value, known)
+            name, value = node.target.id, self.expr(node.value, names)
             layers = self.value(node.annotation)
             if not isinstance(layers, tuple) or not all(isinstance(layer, str) for layer in layers):
                 raise self.source.error(node.annotation, "expected the names of layers, a tuple of strings")
         else:
             raise self.source.error(node, "expected name = ..., a nested function, or return")
-        if name in known:
+        if name in names:
             raise self.source.error(node, f"{name!r} is defined twice")
-        known[name] = value
+        names[name] = value
         if layers:
             self.spans.add(value, layers)
 
-    def expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
+    def expr(self, node: ast.expr, names: Mapping[str, Expr]) -> Expr:
         with self.at(node):
-            return self._expr(node, known)
+            return self._expr(node, names)
 
-    def _expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
+    def _expr(self, node: ast.expr, names: Mapping[str, Expr]) -> Expr:
         if isinstance(node, ast.Name):
-            if node.id not in known:
+            if node.id not in names:
                 raise self.source.error(node, f"{node.id!r} is not defined")
-            return known[node.id]
+            return names[node.id]
         if isinstance(node, ast.Tuple):
-            return Tuple([self.expr(field, known) for field in node.elts])
+            return Tuple([self.expr(field, names) for field in node.elts])
         if isinstance(node, ast.Subscript):
             index = self.value(node.slice)
             if type(index) is not int:
                 raise self.source.error(node.slice, "expected the index of a field")
             if isinstance(node.value, ast.Subscript):
                 raise self.source.error(node.value, "a field is no tuple")
-            return TupleGetItem(self.expr(node.value, known), index)
+            return TupleGetItem(self.expr(node.value, names), index)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            made = self.expr(node.left, known) if isinstance(node.left, ast.Call) else None
+            inner = self.expr(node.left, names) if isinstance(node.left, ast.Call) else None
             label = self.value(node.right)
-            if not isinstance(made, Call) or not isinstance(label, str):
+            if not isinstance(inner, Call) or not isinstance(label, str):
                 raise self.source.error(node, "expected a call and the label that it is pinned to", "cast(x) @ 'npu'")
-            return made.pinned(label)
+            return inner.pinned(label)
         if not isinstance(node, ast.Call):
             raise self.source.error(node, "expected a call, a name, a tuple or a field")
         if isinstance(node.func, ast.Call) and called(node.func) in ("If", "Loop"):
             if node.keywords:
                 raise self.source.error(node, "control flow takes no attributes")
-            return Call(self.control(node.func), [self.expr(arg, known) for arg in node.args])
+            return Call(self.control(node.func), [self.expr(arg, names) for arg in node.args])
         name = self.dotted(node.func)
         if name == "const":
             return self.const(node)
-        args = [self.expr(arg, known) for arg in node.args]
-        local = known.get(name)
+        args = [self.expr(arg, names) for arg in node.args]
+        local = names.get(name)
         callee = local if isinstance(local, Function) else self.globals.get(name)
         return Call(callee or get_op(name.removeprefix(OP_PREFIX)), args, self.keywords(node))
 
@@ -453,10 +453,10 @@ class _Parser:
         data = self.constants[digest].tobytes()
         if len(data) != type_.nbytes:
             raise self.source.error(node, f"the constant that came as {digest!r} has {len(data)} bytes, not {type_}")
-        made = const(np.frombuffer(data, np.dtype(type_.dtype).newbyteorder("<")).reshape(type_.shape))
-        if made.digest != digest:
+        constant = const(np.frombuffer(data, np.dtype(type_.dtype).newbyteorder("<")).reshape(type_.shape))
+        if constant.digest != digest:
             raise self.source.error(node, f"the constant that came as {digest!r} is another")
-        return made
+        return constant
 
     def value(self, node: ast.expr) -> Any:
         """The literal that ``node`` spells."""

@@ -19,10 +19,10 @@ def is_monotonous(scale: FixedPoint | FloatScale, low: np.ndarray, high: np.ndar
     import numpy as np
 
     least, greatest = bounds("int32")
-    left = np.zeros(1, np.int64)
+    left_shift = np.zeros(1, np.int64)
     if isinstance(scale, FixedPoint) and scale.rounding == "double":
-        left = np.maximum(np.array(scale.shift, np.int64), 0)
-    return bool(np.all(low << left >= least) and np.all(high << left <= greatest))
+        left_shift = np.maximum(np.array(scale.shift, np.int64), 0)
+    return bool(np.all(low << left_shift >= least) and np.all(high << left_shift <= greatest))
 
 
 def thresholds(scale: FixedPoint | FloatScale, ks: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -40,23 +40,23 @@ def thresholds(scale: FixedPoint | FloatScale, ks: np.ndarray, low: np.ndarray, 
 
     k, low, high = ks[None, :], low[:, None], high[:, None]
     if isinstance(scale, FloatScale):
-        found = _of_floats(scale, k, low, high)
+        least_inputs = _of_floats(scale, k, low, high)
     else:
-        multiplier, shift = (np.array(of, np.int64)[:, None] for of in (scale.multiplier, scale.shift))
+        multiplier, shift = (np.array(numbers, np.int64)[:, None] for numbers in (scale.multiplier, scale.shift))
         if scale.rounding == "double":
-            right, left = np.maximum(-shift, 0), np.maximum(shift, 0)
+            right, left_shift = np.maximum(-shift, 0), np.maximum(shift, 0)
             # Half away from zero: what lies below zero has to be more than half.
             halves = ((2 * k - 1) << np.maximum(right - 1, 0)) + (k <= 0)
             least = np.clip(np.where(right > 0, halves, k), -(2**31), 2**31)
-            found = _ceiling((2 * least - 1) << 30, multiplier, least)
-            found = -(-found >> left)
+            least_inputs = _ceiling((2 * least - 1) << 30, multiplier, least)
+            least_inputs = -(-least_inputs >> left_shift)
         else:
             bits = 30 - shift
             # No product is as large as 2**62, and so none reaches, or all do, what is.
             most = np.int64(2**62) >> bits
             tie = {"up": k != k, "even": k % 2 == 1, "away": k <= 0}[scale.rounding]
-            found = _ceiling((np.clip(2 * k - 1, -most, most) << bits) + tie, multiplier, k)
-    result: np.ndarray = np.clip(found, low, high + 1)
+            least_inputs = _ceiling((np.clip(2 * k - 1, -most, most) << bits) + tie, multiplier, k)
+    result: np.ndarray = np.clip(least_inputs, low, high + 1)
     return result
 
 

@@ -120,12 +120,12 @@ def _is_extent(extent: Extent) -> bool:
     return extent.low > 0 or (extent.low == 0 and any(symbol.low == 0 for symbol in extent.symbols))
 
 
-def tensor_type(type_: Type, what: str = "a value") -> TensorType:
+def tensor_type(type_: Type, role: str = "a value") -> TensorType:
     """``type_`` itself, where it is a tensor's.
 
     Raises:
         ModelError: it is not.
     """
     if not isinstance(type_, TensorType):
-        raise ModelError(f"{what} must be a tensor, not {type_}")
+        raise ModelError(f"{role} must be a tensor, not {type_}")
     return type_

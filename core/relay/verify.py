@@ -90,19 +90,19 @@ def faults(module: IRModule) -> Iterator[Fault]:
 
 
 def _function_faults(module: IRModule, function: Function, name: str) -> Iterator[Fault]:
-    known = set(function.params)
+    defined = set(function.params)
     for expr in post_order(function.body):
-        what = None
-        if isinstance(expr, Var) and expr not in known:
-            what = f"{expr.name!r} is no parameter of the function that mentions it"
+        text = None
+        if isinstance(expr, Var) and expr not in defined:
+            text = f"{expr.name!r} is no parameter of the function that mentions it"
         elif isinstance(expr, Constant) and (expr.data.shape != expr.shape or expr.data.flags.writeable):
-            what = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
+            text = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
         elif isinstance(expr, Call) and (missing := _missing(module, expr)) is not None:
-            what = missing
+            text = missing
         elif isinstance(expr, Call) and expr.pin is not None and (owner := _owner(module, expr)) is not None:
-            what = f"the call of a function for {owner!r} is pinned to {expr.pin!r}"
-        if what is not None:
-            yield Fault(what, name, module.spans[expr])
+            text = f"the call of a function for {owner!r} is pinned to {expr.pin!r}"
+        if text is not None:
+            yield Fault(text, name, module.spans[expr])
 
 
 def _missing(module: IRModule, call: Call) -> str | None:
@@ -155,10 +155,10 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
     results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
     params = tuple(param.type for param in main.params)
     yield from _state_faults(signature.states, params, results)
-    for what, infos in (("inputs", signature.inputs), ("outputs", signature.outputs)):
+    for side_name, infos in (("inputs", signature.inputs), ("outputs", signature.outputs)):
         names = [info.name for info in infos]
         if len(set(names)) < len(names):
-            yield Fault(f"two {what} are called {max(names, key=names.count)!r}")
+            yield Fault(f"two {side_name} are called {max(names, key=names.count)!r}")
     sides = (
         ("input", signature.inputs, signature.of_inputs(params)),
         ("output", signature.outputs, signature.of_outputs(results)),
@@ -169,8 +169,8 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
             yield Fault(f"the signature names {len(tensors)} {side}s, main has {len(types)}{states}")
             continue
         for info, type_ in zip(tensors, types, strict=True):
-            for what in _quantisation_faults(info, type_):
-                yield Fault(f"{side} {info.name!r} {what}")
+            for side_name in _quantisation_faults(info, type_):
+                yield Fault(f"{side} {info.name!r} {side_name}")
             if info.shape is not None and (
                 not isinstance(type_, TensorType) or upper_bounds(info.shape) != type_.shape
             ):
@@ -182,17 +182,17 @@ def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Faul
     params = {param.name: param.type for param in main.params}
     results = tensors_of(main.body.type)
     inputs, outputs = ((), ()) if signature is None else (signature.inputs, signature.outputs)
-    known: dict[str, Symbol] = {}
+    symbols: dict[str, Symbol] = {}
     holders: dict[str, Type] = {}
     if signature is not None and len(outputs) == len(signature.of_outputs(results)):
         holders = {i.name: type_ for i, type_ in zip(outputs, signature.of_outputs(results), strict=True)}
-    given = [tensor for param in main.params for tensor in tensors_of(param.type)]
-    sides = ((given, inputs, dict[str, Type]()), (results, outputs, holders))
+    tensors = [tensor for param in main.params for tensor in tensors_of(param.type)]
+    sides = ((tensors, inputs, dict[str, Type]()), (results, outputs, holders))
     for types, infos, held in sides:
         shapes = [*(type_.shape for type_ in types), *(info.shape for info in infos if info.shape is not None)]
         for symbol in (symbol for shape in shapes for symbol in symbols_of(shape)):
-            if known.setdefault(symbol.name, symbol) is not symbol:
-                yield Fault(f"the extent {symbol} is {known[symbol.name]} elsewhere")
+            if symbols.setdefault(symbol.name, symbol) is not symbol:
+                yield Fault(f"the extent {symbol} is {symbols[symbol.name]} elsewhere")
             if TensorType((1,), "int32") not in (params.get(symbol.name), held.get(symbol.name)):
                 where = " or result" if held else ""
                 yield Fault(f"there is no parameter{where} {symbol.name!r} of int32 (1,) for the extent {symbol}")
@@ -212,28 +212,28 @@ def _cut_faults(module: IRModule, main: Function) -> Iterator[Fault]:
         elif cut is not None and cut != computed[cut[0].name]:
             yield Fault(f"the extent {cut[0]} is computed twice", "main", module.spans[expr])
         for symbol in unfounded(expr, computed):
-            what = f"nothing that it is made of has the extent {symbol}, which is computed"
-            yield Fault(what, "main", module.spans[expr])
+            message = f"nothing that it is made of has the extent {symbol}, which is computed"
+            yield Fault(message, "main", module.spans[expr])
 
 
 def _state_faults(
     states: tuple[StateInfo, ...], params: tuple[Type, ...], results: tuple[Type, ...]
 ) -> Iterator[Fault]:
     names: set[str] = set()
-    taken: set[tuple[str, int]] = set()
+    used: set[tuple[str, int]] = set()
     for state in states:
         if state.name in names:
             yield Fault(f"two states are called {state.name!r}")
         names.add(state.name)
         places = (("parameter", state.input, params), ("result", state.output, results))
         types: list[Type] = []
-        for what, position, every in places:
+        for side, position, every in places:
             if not 0 <= position < len(every):
-                yield Fault(f"state {state.name!r} is {what} {position} of main, which has {len(every)}")
+                yield Fault(f"state {state.name!r} is {side} {position} of main, which has {len(every)}")
                 continue
-            if (what, position) in taken:
-                yield Fault(f"{what} {position} of main is two states")
-            taken.add((what, position))
+            if (side, position) in used:
+                yield Fault(f"{side} {position} of main is two states")
+            used.add((side, position))
             types.append(every[position])
         if len(types) < 2:
             continue

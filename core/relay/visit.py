@@ -88,14 +88,14 @@ def free_vars(expr: Expr) -> list[Var]:
 
 def nested_functions(function: Function) -> list[Function]:
     """``function`` and the functions that are called within it and are no functions of a module, each once."""
-    found = {function: None}
+    functions = {function: None}
     unread = [function]
     while unread:
         for expr in post_order(unread.pop().body):
-            if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op not in found:
-                found[expr.op] = None
+            if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op not in functions:
+                functions[expr.op] = None
                 unread.append(expr.op)
-    return list(found)
+    return list(functions)
 
 
 def nested_exprs(function: Function) -> Iterator[Expr]:

@@ -54,10 +54,10 @@ def _of_hosts(record: ArtifactRecord, profile: Profile) -> Iterator[dict[str, An
     for position, (call, time) in enumerate(zip(record.calls, profile.calls, strict=True)):
         waits = call.kernel == f"wait_{call.queue}" and not call.arguments
         name = f"wait for {call.queue}" if waits else in_chain(_label(time), call, chains[position])
-        of = {"ph": "X", "pid": _HOSTS, "tid": hosts.index(call.host), "cat": "wait" if waits else "call"}
+        common = {"ph": "X", "pid": _HOSTS, "tid": hosts.index(call.host), "cat": "wait" if waits else "call"}
         length_us = time.median_ns / 1e3
-        told = _arguments(call, time, chains[position])
-        yield {"name": name, **of, "ts": starts_us[position], "dur": length_us, "args": told}
+        arguments = _arguments(call, time, chains[position])
+        yield {"name": name, **common, "ts": starts_us[position], "dur": length_us, "args": arguments}
         if call.queue is None or waits:
             continue
         last = call.finished_step
@@ -74,20 +74,20 @@ def _of_devices(record: ArtifactRecord, profile: Profile) -> Iterator[dict[str, 
             cycles = time.counted.get(clock.cycles, 0) if time.device == label else 0
             if not cycles:
                 continue
-            of = {"ph": "X", "pid": pid, "tid": 0, "cat": "device"}
-            yield {"name": _label(time), **of, "ts": now, "dur": cycles, "args": dict(time.counted)}
+            common = {"ph": "X", "pid": pid, "tid": 0, "cat": "device"}
+            yield {"name": _label(time), **common, "ts": now, "dur": cycles, "args": dict(time.counted)}
             part_begin = now
             for part in time.parts:
                 length = part.counted.get(clock.cycles, 0)
                 if 0 < length <= now + cycles - part_begin:
-                    shown = {**of, "cat": "part", "ts": part_begin, "dur": length}
+                    shown = {**common, "cat": "part", "ts": part_begin, "dur": length}
                     yield {"name": part.layer, **shown, "args": dict(part.counted)}
                     part_begin += length
             now += cycles
 
 
-def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+def _named(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _label(time: CallTime) -> str:

@@ -102,7 +102,7 @@ def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, .
     """
     used = {device.label: device for device in targets(program, devices_of(program, members))}
     patched = relocate(program, memory, fields_of(program, used))
-    found: list[Stream] = []
+    listing: list[Stream] = []
     for position, call in program.calls:
         extern = program.functions[call.function]
         if not isinstance(extern, Extern):
@@ -112,7 +112,7 @@ def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, .
         names = [param.buffer.name for param in extern.parameters]
         for blob in extern.blobs:
             data = patched.get(call.args[names.index(blob.name)], blob.data)
-            found.append(
+            listing.append(
                 Stream(
                     position,
                     call.function,
@@ -126,18 +126,18 @@ def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, .
                     tuple(_rows(member, routine, blob, data)),
                 )
             )
-    return tuple(found)
+    return tuple(listing)
 
 
 def _rows(member: Member, routine: Routine, blob: Blob, data: bytes) -> Iterator[Row]:
     describe = routine.describe
     if describe is None or not (blob.relocations or blob.marks):
         return
-    what = f"describe of routine {routine.name!r}"
-    given: object = member.plugin.run(what, lambda: list(describe(data)), member.target)
-    assert isinstance(given, list)
-    for row in given:
+    action = f"describe of routine {routine.name!r}"
+    rows: object = member.plugin.run(action, lambda: list(describe(data)), member.target)
+    assert isinstance(rows, list)
+    for row in rows:
         whole = isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], str)
         if not whole or type(row[0]) is not int or not 0 <= row[0] < len(data):
-            raise member.plugin.fault(f"gave {shown(row)} from {what}, not (byte offset in the blob, text)")
+            raise member.plugin.fault(f"gave {shown(row)} from {action}, not (byte offset in the blob, text)")
         yield Row(row[0], row[1], blob.layer_at(row[0]))

@@ -45,7 +45,7 @@ def region_costs(build: Build) -> tuple[RegionCost, ...]:
     Raises:
         PluginError: the hook is at fault; names plugin, layers and region.
     """
-    found: list[RegionCost] = []
+    costs: list[RegionCost] = []
     module = build.fused
     if module is None:
         return ()
@@ -59,8 +59,8 @@ def region_costs(build: Build) -> tuple[RegionCost, ...]:
         except PluginError as error:
             located(error, *layers, f"region {var.name!r}")
             raise
-        found.append(RegionCost(var.name, member.label, layers, cost))
-    return tuple(found)
+        costs.append(RegionCost(var.name, member.label, layers, cost))
+    return tuple(costs)
 
 
 def counted_cycles(profile: Profile, label: str) -> int | None:
@@ -76,14 +76,14 @@ def counted_by_region(costs: Sequence[RegionCost], profile: Profile) -> dict[str
     A call belongs to the region of its device that has its layers. None for a region where that is not told apart, as
     where two of one device share a layer, or whose device counts no cycles.
     """
-    found: dict[str, int | None] = {}
+    totals: dict[str, int | None] = {}
     for one in costs:
         calls = [call for call in profile.calls if call.device == one.label and set(call.layers) & set(one.layers)]
         alone = all(_regions_of(call, costs) == [one.region] for call in calls)
         name = _counter(profile, one.label)
-        known = bool(calls) and alone and all(name in call.counted for call in calls)
-        found[one.region] = sum(call.counted[name] for call in calls) if known else None
-    return found
+        is_counted = bool(calls) and alone and all(name in call.counted for call in calls)
+        totals[one.region] = sum(call.counted[name] for call in calls) if is_counted else None
+    return totals
 
 
 def _regions_of(call: CallTime, costs: Sequence[RegionCost]) -> list[str]:

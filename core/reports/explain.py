@@ -147,8 +147,8 @@ class Explanation:
         return op.owner or op.host or self.host
 
     def _cost(self, label: str) -> Cost | None:
-        known = [one.cost for one in self.costs if one.label == label and one.cost is not None]
-        return Cost.total(known) if len(known) == sum(one.label == label for one in self.costs) else None
+        costs = [one.cost for one in self.costs if one.label == label and one.cost is not None]
+        return Cost.total(costs) if len(costs) == sum(one.label == label for one in self.costs) else None
 
     @property
     def macs(self) -> int:
@@ -178,10 +178,10 @@ class Explanation:
 
     def reasons_of(self, layer: Layer) -> tuple[tuple[str, str], ...]:
         """Label and reason of each target that comes first and did not take an op of a layer, each once."""
-        found = (
+        reasons = (
             (r.owner, r.sentence) for op in layer.ops if not op.is_free for r in op.why if r.owner in self._before(op)
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(reasons))
 
     def layer_lines(self, layers: Sequence[Layer] | None = None) -> Iterator[str]:
         """For each layer a line for each place that it went to, and one below for each reason of a target that comes
@@ -317,8 +317,8 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     asked = region_costs(build) if costs else ()
     accelerators = tuple(member.label for member in members.accelerators)
     forms: Counter[str] = Counter()
-    for found in () if build.fused is None else check_forms(build.fused):
-        forms[found.form] += found.channels
+    for form_count in () if build.fused is None else check_forms(build.fused):
+        forms[form_count.form] += form_count.channels
     shown = dict(sorted(forms.items()))
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
     cuts = tuple(map(str, placement.cuts)) if reasons else ()
@@ -359,26 +359,26 @@ def explain_loaded(
     until = STAGES[-1] if to_end or max_ram is not None or RowsAsked.of(members).any else "lower"
     build = start_build(loaded, members, until, progress=progress, frontier=memory)
     form = build.run(loaded.form, until)
-    found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
-    found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
+    result = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
+    result = replace(result, placed=decision_record(build), otherwise=otherwise(build, known))
     differences = list_differences(build.placement, build.facts.tolerated, loaded.hybrid_layers, members)
-    found = replace(found, allowed=loaded.options.allow.texts, differences=differences)
-    found = replace(found, offers=tuple(_offers(found, loaded, members, progress)))
+    result = replace(result, allowed=loaded.options.allow.texts, differences=differences)
+    found = replace(found, offers=tuple(_offers(result, loaded, members, progress)))
     program = form if isinstance(form, Program) else None
     if program is not None:
-        found = replace(found, by_rows=layers_by_rows(program))
+        result = replace(result, by_rows=layers_by_rows(program))
     artifact = finish_build(build, loaded, program=program) if count or memory else None
     if memory and artifact is not None and program is not None:
-        found = replace(found, memory=memory_found(artifact.record, program))
+        result = replace(result, memory=memory_found(artifact.record, program))
     if count and artifact is not None:
         if progress is not None:
             progress("count")
-        given = random_inputs(artifact.record.inputs)
-        found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
+        inputs = random_inputs(artifact.record.inputs)
+        result = replace(result, counted_cycles=counted_by_region(result.costs, artifact.profile(inputs, 1)))
     if to_end and program is not None:
         fed = tuple(streams(program, plan(program, engine=packing_engine), members)) if stream else None
-        found = replace(found, brought=machine_code(program, members).brought, streams=fed)
-    return found
+        result = replace(result, brought=machine_code(program, members).brought, streams=fed)
+    return result
 
 
 def _offers(
@@ -401,13 +401,13 @@ def _offers(
         yield OptInOffer(more.texts, tuple(map(pass_difference, withheld)), share)
 
 
-def _would_have(found: Explanation, loaded: LoadedModel, build: Build) -> float | None:
+def _would_have(explanation: Explanation, loaded: LoadedModel, build: Build) -> float | None:
     try:
         build.run(loaded.form, "lower")
     except UmaError:  # whoever asks for it is told why; what is explained here is another build
         return None
     might = explain(build, reasons=False).offloaded
-    return might if might > found.offloaded else None
+    return might if might > explanation.offloaded else None
 
 
 def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:
@@ -442,31 +442,31 @@ def end_of_proofs(brought: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def require_offload(found: Explanation, least: float) -> None:
+def require_offload(plan: Explanation, least: float) -> None:
     """Check that accelerators have enough of a model.
 
     Args:
-        found: where its ops go.
+        plan: where its ops go.
         least: the part of its multiply-accumulates that accelerators must have, 0 to 1; of its ops, where it has none.
 
     Raises:
         RequirementError: they have less; it names the layers that cost most, with the reasons.
     """
-    if found.offloaded >= least:
+    if plan.offloaded >= least:
         return
-    left = [
+    remaining = [
         replace(layer, ops=ops)
-        for layer in found.layers
-        if (ops := tuple(op for op in layer.ops if op.owner is None and (op.macs if found.macs else not op.is_free)))
+        for layer in plan.layers
+        if (ops := tuple(op for op in layer.ops if op.owner is None and (op.macs if plan.macs else not op.is_free)))
     ]
-    left.sort(key=lambda layer: -layer.macs)
-    shown = [f"    {line}" for line in found.layer_lines(left[:10])]
-    if len(left) > 10:
-        shown.append(f"    and {len(left) - 10} more")
-    of_what = "multiply-accumulates" if found.macs else "ops (the model has no multiply-accumulates)"
-    what = f"accelerators have {format_percent(found.offloaded)} of the {of_what}, {least * 100:g}% are required"
+    remaining.sort(key=lambda layer: -layer.macs)
+    shown = [f"    {line}" for line in plan.layer_lines(remaining[:10])]
+    if len(remaining) > 10:
+        shown.append(f"    and {len(remaining) - 10} more")
+    of_what = "multiply-accumulates" if plan.macs else "ops (the model has no multiply-accumulates)"
+    text = f"accelerators have {format_percent(plan.offloaded)} of the {of_what}, {least * 100:g}% are required"
     raise RequirementError(
-        "\n".join([what, *shown]),
-        where=found.name,
+        "\n".join([text, *shown]),
+        where=plan.name,
         hint="uma explain shows every op; change the model or the requirement",
     )

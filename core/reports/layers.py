@@ -113,8 +113,8 @@ def grouped(ops: Sequence[OpRecord]) -> tuple[Layer, ...]:
     of_name: dict[str, int] = {}
     has_macs: set[int] = set()
     for op in ops:
-        found = [of_name[name] for name in op.layers if name in of_name]
-        at = min((n for n in found if not (op.macs and n in has_macs)), default=len(groups))
+        numbers = [of_name[name] for name in op.layers if name in of_name]
+        at = min((n for n in numbers if not (op.macs and n in has_macs)), default=len(groups))
         if at == len(groups):
             groups.append([])
             of_name.update((name, at) for name in op.layers)  # what follows an op belongs to it, not to one before it
@@ -132,16 +132,16 @@ def reason_counts(layers: Sequence[Layer], before: Callable[[OpRecord], Sequence
         layers: from `grouped`.
         before: the labels of the targets that could have had an op before the one that has it.
     """
-    found: dict[tuple[object, ...], list[tuple[Layer, OpRecord, Reason]]] = {}
+    by_reason: dict[tuple[object, ...], list[tuple[Layer, OpRecord, Reason]]] = {}
     for layer in layers:
         for op in layer.ops:
             for reason in op.why:
                 if reason.owner in before(op) and not op.is_free:
                     text = reason.clause or reason.sentence
                     key = (reason.owner, reason.pattern, reason.kind, text)
-                    found.setdefault(key, []).append((layer, op, reason))
+                    by_reason.setdefault(key, []).append((layer, op, reason))
     counts = []
-    for rows in found.values():
+    for rows in by_reason.values():
         about = {id(op): op for _, op, _ in rows}.values()
         first = max(rows, key=lambda row: row[1].macs)[2]
         varies = len({reason.sentence for _, _, reason in rows}) > 1

@@ -46,7 +46,7 @@ def project_limits() -> dict[str, Limit]:
     project = find_project()
     if project is None:
         return {}
-    found = {}
+    limits = {}
     for name in LIMITS:
         value = project.settings.get(name)
         if value is None:
@@ -56,8 +56,8 @@ def project_limits() -> dict[str, Limit]:
         except ValueError as error:
             where, hint = f"{project.path}, in [tool.uma]", f'write {name} = "64K", or a whole number'
             raise ProjectError(f"{name}: {error}", where=where, hint=hint) from error
-        found[name] = Limit(amount, f"{name} in [tool.uma] of pyproject.toml")
-    return found
+        limits[name] = Limit(amount, f"{name} in [tool.uma] of pyproject.toml")
+    return limits
 
 
 def accelerator_cycles(artifact: Artifact, costs: Sequence[RegionCost], compiles: bool = True) -> tuple[Cycles, ...]:
@@ -75,26 +75,26 @@ def accelerator_cycles(artifact: Artifact, costs: Sequence[RegionCost], compiles
     runs = compiles and (artifact.is_native or artifact.emulator is not None)
     counters = _counted(artifact) if runs and record.devices and all(one.simulated for one in record.devices) else {}
     clocks = {device.label: "cycles" if device.clock is None else device.clock.cycles for device in record.devices}
-    found = []
+    cycles_by_label = []
     for label in dict.fromkeys([*(one.label for one in costs), *clocks]):
-        own = [one for one in costs if one.label == label]
-        named = sorted(own, key=lambda one: -(0 if one.cost is None else one.cost.cycles or 0))
+        own_costs = [one for one in costs if one.label == label]
+        named = sorted(own_costs, key=lambda one: -(0 if one.cost is None else one.cost.cycles or 0))
         counted = counters.get(label, {}).get(clocks.get(label, ""))
-        total = Cost.total([one.cost for one in own if one.cost is not None])
-        estimated = total.cycles if total is not None and all(one.cost is not None for one in own) else None
+        total = Cost.total([one.cost for one in own_costs if one.cost is not None])
+        estimated = total.cycles if total is not None and all(one.cost is not None for one in own_costs) else None
         cycles = counted if counted is not None else None if estimated is None else round(estimated)
         how = "estimated" if counted is None else "counted"
-        found.append(Cycles(label, cycles, how, tuple(map(_region, named[:SHOWN]))))
-    return tuple(found)
+        cycles_by_label.append(Cycles(label, cycles, how, tuple(map(_region, named[:SHOWN]))))
+    return tuple(cycles_by_label)
 
 
 def _counted(artifact: Artifact) -> dict[str, dict[str, int]]:
     """What the devices count in a run on random inputs."""
     from ..artifact.random_inputs import random_inputs
 
-    given = random_inputs(artifact.record.inputs)
+    inputs = random_inputs(artifact.record.inputs)
     with artifact.session() as session:
-        session.run(given)
+        session.run(inputs)
         return {label: dict(counters) for label, counters in session.counters().items()}
 
 
@@ -125,7 +125,7 @@ def require_limits(
     if limit := limits.get("max-cycles"):
         problems += _cycles(cycles, limit)
     if problems:
-        lines = [line for told, _ in problems for line in told]
+        lines = [line for messages, _ in problems for line in messages]
         hint = "; ".join(dict.fromkeys(hint for _, hint in problems))
         raise RequirementError("\n".join(lines), where=record.name, hint=hint)
 
@@ -133,8 +133,8 @@ def require_limits(
 def _rom(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
     if memory.rom_bytes <= limit.amount:
         if memory.code_bytes is None:
-            what = f"{limit.said} allows {limit.amount:,} bytes of ROM, and how much the code takes is not known"
-            yield [what], "leave out --no-compile, and have a C compiler: nothing was compiled"
+            text = f"{limit.said} allows {limit.amount:,} bytes of ROM, and how much the code takes is not known"
+            yield [text], "leave out --no-compile, and have a C compiler: nothing was compiled"
         return
     lines = [over("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
     code = "unknown" if memory.code_bytes is None else f"{memory.code_bytes:,}"
@@ -155,12 +155,12 @@ def _rom(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tu
 
 def _cycles(cycles: Sequence[Cycles], limit: Limit) -> Iterator[tuple[list[str], str]]:
     if not cycles:
-        what = f"{limit.said} allows {limit.amount:,} cycles of each accelerator, and the model runs on none"
-        yield [what], "name an accelerator by --target, or leave the limit out: the cycles of hosts are not counted"
+        text = f"{limit.said} allows {limit.amount:,} cycles of each accelerator, and the model runs on none"
+        yield [text], "name an accelerator by --target, or leave the limit out: the cycles of hosts are not counted"
     for one in cycles:
         if one.cycles is None:
-            what = f"{limit.said} allows {limit.amount:,} cycles, and how many {one.label!r} takes is not known"
-            yield [what], "its plugin estimates none, and it has no simulator that counts them here"
+            text = f"{limit.said} allows {limit.amount:,} cycles, and how many {one.label!r} takes is not known"
+            yield [text], "its plugin estimates none, and it has no simulator that counts them here"
         elif one.cycles > limit.amount:
             lines = [over(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
             yield (

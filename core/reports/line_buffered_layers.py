@@ -53,14 +53,14 @@ def layers_by_rows(program: Program) -> dict[str, ByRows]:
     Args:
         program: a verified program.
     """
-    found: dict[str, ByRows] = {}
+    by_layer: dict[str, ByRows] = {}
     for number, one in enumerate(chains(program)):
         for position, call in one.calls.items():
             step = program.steps[position]
             assert isinstance(step, Call)
             for layer in step.layers:
-                found.setdefault(layer, ByRows(number, call.extent))
-    return found
+                by_layer.setdefault(layer, ByRows(number, call.extent))
+    return by_layer
 
 
 def line_buffers(program: Program) -> tuple[LineBuffer, ...]:
@@ -69,12 +69,12 @@ def line_buffers(program: Program) -> tuple[LineBuffer, ...]:
     Args:
         program: a verified program.
     """
-    found: list[LineBuffer] = []
+    buffers: list[LineBuffer] = []
     for number, one in enumerate(chains(program)):
         for line in sorted(one.lines.values(), key=lambda line: line.makers):
             step = program.steps[line.makers[-1]]
             assert isinstance(step, Call)
             if not line.is_whole:
                 held = line.held * line.row_bytes
-                found.append(LineBuffer(line.name, number, step.layers, line.held, line.height, held))
-    return tuple(found)
+                buffers.append(LineBuffer(line.name, number, step.layers, line.held, line.height, held))
+    return tuple(buffers)

@@ -99,7 +99,7 @@ def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
 
 def ends_by_reason(rows: RowsRecord) -> dict[str, tuple[str, ...]]:
     """Why calls are in no chain, each reason with the layers that it is said of."""
-    found: dict[str, dict[str, None]] = {}
+    layers_by_reason: dict[str, dict[str, None]] = {}
     for end in rows.ends:
-        found.setdefault(end.reason, {}).update(dict.fromkeys(end.layers))
-    return {reason: tuple(layers) for reason, layers in found.items()}
+        layers_by_reason.setdefault(end.reason, {}).update(dict.fromkeys(end.layers))
+    return {reason: tuple(layers) for reason, layers in layers_by_reason.items()}

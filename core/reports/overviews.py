@@ -57,8 +57,8 @@ def report_on(
         ModelError, RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.report`.
     """
     if profile and not compiled:
-        what = "a profile runs the model, and it is not to be compiled"
-        raise UsageError(what, hint="leave out the profile, or compile the model")
+        text = "a profile runs the model, and it is not to be compiled"
+        raise UsageError(text, hint="leave out the profile, or compile the model")
     say = progress or (lambda step: None)
     build, explanation = None, None
     if kept is not None:
@@ -76,8 +76,8 @@ def report_on(
         measured = Measured.sizes_of(artifact)
     if profile:
         say("profile")
-        given = random_inputs(artifact.record.inputs)
-        measured = measured.with_profile(artifact.profile(given, PROFILED_RUNS), PROFILED_RUNS)
+        inputs = random_inputs(artifact.record.inputs)
+        measured = measured.with_profile(artifact.profile(inputs, PROFILED_RUNS), PROFILED_RUNS)
     say("report")
     return make_report(artifact, measured, build, explanation)
 
@@ -160,9 +160,9 @@ def make_plan(
     return PlacementPlan(loaded.name, record, () if decision is None else tuple(decision.cautions)), contest
 
 
-def save_text(path: Path, what: str, text: str) -> None:
-    """Write a text file, whole or not at all; UsageError, which names it as ``what``, if that is impossible."""
+def save_text(path: Path, noun: str, text: str) -> None:
+    """Write a text file, whole or not at all; UsageError, which names it as ``noun``, if that is impossible."""
     try:
         write_whole(path, text.encode(), streams=True)
     except OSError as error:
-        raise UsageError(f"{what} cannot be written: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"{noun} cannot be written: {error.strerror}", where=str(path)) from error

@@ -97,11 +97,11 @@ def rival_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
     more, in microseconds, and by what; less where there is a minus."""
     rows: list[tuple[str, ...]] = []
     for part in plan["parts"]:
-        for what in ("larger", "smaller"):
-            if (other := part[what]) is not None:
+        for side in ("larger", "smaller"):
+            if (other := part[side]) is not None:
                 ops = _short(other["name"].partition(": ")[2])
                 named = _short(", ".join(part["layers"]) or part["name"], 40)
-                rows.append((part["target"], named, what, ops, _us(other["more_ns"]), *_split(other)))
+                rows.append((part["target"], named, side, ops, _us(other["more_ns"]), *_split(other)))
     return rows
 
 

@@ -23,10 +23,10 @@ _STYLE = (
 
 def lanes_of(plan: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """The timelines that a plan has, each with what it is of: its own, and eager's in the order of the targets."""
-    found = [("the plan", plan["timeline"])]
+    timelines = [("the plan", plan["timeline"])]
     if plan["eager_timeline"]:
-        found.append((f"eager, {' before '.join(plan['eager_ns'][0]['order'])}", plan["eager_timeline"]))
-    return found
+        timelines.append((f"eager, {' before '.join(plan['eager_ns'][0]['order'])}", plan["eager_timeline"]))
+    return timelines
 
 
 def timeline_lines(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -34,8 +34,8 @@ def timeline_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     timelines = lanes_of(plan)
     end = max([1, *(_end(steps) for _, steps in timelines)])
     width = max(len(queue) for _, steps in timelines for queue in _queues(steps) or [""])
-    for what, steps in timelines:
-        yield f"{what}, 0 to {_end(steps) / 1e3:.2f} us:"
+    for title, steps in timelines:
+        yield f"{title}, 0 to {_end(steps) / 1e3:.2f} us:"
         for queue in _queues(steps):
             busy = {
                 column
@@ -63,8 +63,8 @@ def timeline_svg(plan: Mapping[str, Any], name: str) -> str:
     labels = list(dict.fromkeys(queue.removesuffix(_COPIES) for _, steps in timelines for queue in _queues(steps)))
     drawn: list[Element] = []
     top = 8
-    for what, steps in timelines:
-        title = f"{name}: {what}, {_end(steps) / 1e3:,.2f} us"
+    for plan_name, steps in timelines:
+        title = f"{name}: {plan_name}, {_end(steps) / 1e3:,.2f} us"
         drawn.append(element("text", {"x": "8", "y": str(top + 18)}, title))
         top += _HEAD_PX
         for queue in _queues(steps):
@@ -84,14 +84,14 @@ def _lane(
     yield element("text", {"class": "n", "x": "16", "y": str(top + 16)}, shorten(queue, 24))
     yield _box(_LABEL_PX, top, wide, {"class": "l"})
     for step in steps:
-        left, width = step["start_ns"] * wide / end, step["duration_ns"] * wide / end
-        told = f"{step['name']}: {step['duration_ns'] / 1e3:,.2f} us from {step['start_ns'] / 1e3:,.2f} us on"
+        start, width = step["start_ns"] * wide / end, step["duration_ns"] * wide / end
+        text = f"{step['name']}: {step['duration_ns'] / 1e3:,.2f} us from {step['start_ns'] / 1e3:,.2f} us on"
         fill = {"fill": _COPY_COLOUR if queue.endswith(_COPIES) else colour}
-        yield _box(_LABEL_PX + left, top, width, fill, element("title", None, shorten(told, 400)))
+        yield _box(_LABEL_PX + start, top, width, fill, element("title", None, shorten(text, 400)))
 
 
-def _box(left: float, top: int, width: float, attributes: Mapping[str, str], *children: Element) -> Element:
-    place = {"x": f"{left:.2f}", "y": str(top + 2), "width": f"{width:.2f}", "height": str(_LANE_PX - 4)}
+def _box(start: float, top: int, width: float, attributes: Mapping[str, str], *children: Element) -> Element:
+    place = {"x": f"{start:.2f}", "y": str(top + 2), "width": f"{width:.2f}", "height": str(_LANE_PX - 4)}
     return element("rect", {**attributes, **place}, *children)
 
 

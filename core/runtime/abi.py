@@ -70,7 +70,7 @@ class Abi:
 
 def declarations() -> str:
     """The types, and the functions through which a library is entered, as cffi reads them."""
-    return "\n".join([*(found for header in _headers() for found in _TYPE.findall(header)), _ENTRIES])
+    return "\n".join([*(declaration for header in _headers() for declaration in _TYPE.findall(header)), _ENTRIES])
 
 
 def _headers() -> list[str]:

@@ -41,10 +41,10 @@ _LOAD_CYCLES = 2
 def _moves_vector(mnemonic: str) -> bool:
     """Whether bytes are a load or store of MVE, which disassemblers older than Armv8.1-M do not know: those of the
     coprocessors 14 and 15 in the space of loads and stores (Armv8-M Architecture Reference Manual, C2.4)."""
-    found = _THUMB32.fullmatch(mnemonic)
-    if found is None:
+    halves = _THUMB32.fullmatch(mnemonic)
+    if halves is None:
         return False
-    first, second = int(found[2] + found[1], 16), int(found[4] + found[3], 16)
+    first, second = int(halves[2] + halves[1], 16), int(halves[4] + halves[3], 16)
     return first & 0xEE00 == 0xEC00 and second & 0x0E00 == 0x0E00
 
 

@@ -99,8 +99,8 @@ def device_error(
     place = f"model {model}"
     if layers:
         place += f", layer{'s' if len(layers) > 1 else ''} {', '.join(layers)}"
-    what = f"device {info.label!r} ({info.about}) {doing}: fault {code}, {meaning}"
-    return DeviceError(what, device=info.label, layers=layers, code=code, where=place)
+    text = f"device {info.label!r} ({info.about}) {doing}: fault {code}, {meaning}"
+    return DeviceError(text, device=info.label, layers=layers, code=code, where=place)
 
 
 def run_error(

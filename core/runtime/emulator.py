@@ -141,8 +141,8 @@ class EmulatedSession(ModelSession):
         if not self.model.devices:
             return {}
         if self._counted is None or self._closed:
-            what = "the session was closed" if self._closed else "nothing was run yet"
-            raise UsageError(f"there are no counters: {what}", where=self._where)
+            reason = "the session was closed" if self._closed else "nothing was run yet"
+            raise UsageError(f"there are no counters: {reason}", where=self._where)
         return self._counted
 
     def _close(self, raising: bool) -> None:
@@ -172,8 +172,8 @@ class EmulatedSession(ModelSession):
             raise device_error(self.model.devices[device], self.model.name, code, "could not be opened")
         name = abi().statuses.get(status, "an unknown status")
         if status != 0 and name != "UMA_ERR_DEVICE":
-            what = "initialisation" if outcome == _NOT_INITIALISED else "a run"
-            raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")
+            action = "initialisation" if outcome == _NOT_INITIALISED else "a run"
+            raise InternalError(f"{action} of model {self.model.name!r} failed with {name} ({status})")
         values = [self._read_counters(info, response) for info in self.model.devices]
         counted = {
             info.label: dict(zip(info.counters, read, strict=False))
@@ -230,11 +230,11 @@ class EmulatedSession(ModelSession):
                 where="the folder for temporary files",
                 hint="make room there, or choose another one with TMPDIR",
             ) from error
-        what, hint = f"the program stopped without a result ({ending(status)})", None
+        reason, hint = f"the program stopped without a result ({ending(status)})", None
         if runner.board is not None and (status == _FAULT or status < 0):
-            what = f"a fault stopped the CPU of {runner.name}"
+            reason = f"a fault stopped the CPU of {runner.name}"
             hint = f"its stack has {runner.board.stack_bytes:,} bytes, which may be too few for the model"
-        raise ToolchainError(f"{what}\n{excerpt(text)}".rstrip(), where=self._where, hint=hint)
+        raise ToolchainError(f"{reason}\n{excerpt(text)}".rstrip(), where=self._where, hint=hint)
 
     def _start(self, request: bytes, counting: bool = False) -> tuple[int, str, bytes | None]:
         """One start of the emulator: its exit status, what it printed, and the response if it ended well.
@@ -315,8 +315,8 @@ def _command(runner: Runner, image: Path) -> tuple[str, ...]:
         package = runner.program if runner.board else "qemu-user"
         if runner.architecture == "riscv64" and runner.board:
             package = "qemu-system-misc"
-        what = f"the emulator {runner.program!r} is not installed"
-        raise ToolchainError(what, where="PATH", hint=f"install it: its package is often called {package}")
+        text = f"the emulator {runner.program!r} is not installed"
+        raise ToolchainError(text, where="PATH", hint=f"install it: its package is often called {package}")
     if runner.board is None:
         return program, str(image)
     quiet: tuple[str, ...] = ("-nographic", "-monitor", "none", "-serial", "none", "-no-user-config")

@@ -56,16 +56,16 @@ def make_image(
         RequirementError: it does not fit into the memory of the emulated board.
         UsageError, ToolchainError: as for `compile_program`.
     """
-    found = _VERSION.search(files.get("uma_runtime.h", b""))
-    version = 0 if found is None else int(found[1])
+    version_match = _VERSION.search(files.get("uma_runtime.h", b""))
+    version = 0 if version_match is None else int(version_match[1])
     if version != abi().version:
         raise ModelError(
             f"the model has version {version} of the ABI, this UMA reads version {abi().version}",
             where=where,
             hint="build the model again with this version of UMA",
         )
-    own, sources, flags = _surroundings(runner)
-    files = {**files, **own}
+    surroundings, sources, flags = _surroundings(runner)
+    files = {**files, **surroundings}
     if counted is not None:
         files[_COUNTED] = _counted_text(counted).encode()
         marked = (*parts[0].flags, "-DUMA_COUNTED")
@@ -136,16 +136,16 @@ SECTIONS
 
 
 def _check_fit(image: bytes, name: str, board: EmulatedBoard, where: str) -> None:
-    for what, memory, load in (("flash", board.flash, True), ("RAM", board.ram, False)):
+    for kind, memory, load in (("flash", board.flash, True), ("RAM", board.ram, False)):
         ends = [
             segment.load_address + segment.file_bytes if load else segment.address + segment.memory_bytes
             for segment in segments(image)
             if memory.base <= (segment.load_address if load else segment.address) < memory.base + _REGION_BYTES
         ]
-        taken = max(ends, default=memory.base) - memory.base
-        if taken > memory.size_bytes:
+        used_bytes = max(ends, default=memory.base) - memory.base
+        if used_bytes > memory.size_bytes:
             raise RequirementError(
-                f"the program takes {taken:,} bytes of {what}, and {name} has {memory.size_bytes:,}",
+                f"the program takes {used_bytes:,} bytes of {kind}, and {name} has {memory.size_bytes:,}",
                 where=where,
                 hint="choose an emulator of a larger board",
             )

@@ -53,8 +53,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
-        what = str(error) or "there is not enough memory for them"
-        raise ModelError(f"the file does not hold arrays: {what}", where=str(path), hint=hint) from error
+        reason = str(error) or "there is not enough memory for them"
+        raise ModelError(f"the file does not hold arrays: {reason}", where=str(path), hint=hint) from error
 
 
 def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
@@ -79,11 +79,11 @@ def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
     return arrays
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], noun: str) -> None:
     """What ``numpy.savez`` writes, but for any names.
 
     Raises:
-        UsageError: the file cannot be written; ``what`` says in the message what should have been.
+        UsageError: the file cannot be written; ``noun`` says in the message what should have been.
     """
     import io
     import zipfile
@@ -98,19 +98,19 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None
     try:
         write_whole(path, content.getvalue())
     except OSError as error:
-        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"cannot write {noun}: {error.strerror}", where=str(path)) from error
 
 
-def write_plain(path: Path, plain: Any, what: str) -> None:
+def write_plain(path: Path, plain: Any, noun: str) -> None:
     """Write plain data as JSON.
 
     Raises:
-        UsageError: the file cannot be written; ``what`` says in the message what should have been.
+        UsageError: the file cannot be written; ``noun`` says in the message what should have been.
     """
     try:
         write_whole(path, (json.dumps(plain, separators=(",", ":"), allow_nan=False) + "\n").encode())
     except OSError as error:
-        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"cannot write {noun}: {error.strerror}", where=str(path)) from error
 
 
 def read_plain(path: Path, sizes: range) -> bytes:
@@ -131,5 +131,5 @@ def read_plain(path: Path, sizes: range) -> bytes:
                 raise ModelError(f"a file of the artifact has {size} bytes, {limit}", where=str(path), hint=_MENDING)
             return file.read(size)
     except OSError as error:
-        what = f"a file of the artifact cannot be read: {error.strerror}"
-        raise ModelError(what, where=str(path), hint=_MENDING) from error
+        text = f"a file of the artifact cannot be read: {error.strerror}"
+        raise ModelError(text, where=str(path), hint=_MENDING) from error

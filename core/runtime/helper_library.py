@@ -17,12 +17,12 @@ __all__ = ["part_of_runtime"]
 
 
 @functools.cache
-def part_of_runtime(source: str, headers: tuple[str, ...], what: str) -> Any:
+def part_of_runtime(source: str, headers: tuple[str, ...], purpose: str) -> Any:
     """A source of ``csrc`` with the headers that it includes, as a library of `abi`.
 
     Args:
         source, headers: names of the files.
-        what: it does, in errors.
+        purpose: it does, in errors.
 
     Raises:
         ToolchainError: it cannot be compiled or loaded.
@@ -35,4 +35,4 @@ def part_of_runtime(source: str, headers: tuple[str, ...], what: str) -> Any:
         try:
             return abi().ffi.dlopen(str(path))
         except OSError as error:
-            raise ToolchainError(f"cannot load {what}: {error}", where=str(path)) from error
+            raise ToolchainError(f"cannot load {purpose}: {error}", where=str(path)) from error

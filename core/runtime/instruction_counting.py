@@ -76,8 +76,8 @@ def marks_of(image: bytes) -> list[tuple[int, int]]:
     """
     wide = image[4:5] == b"\x02"
     row = struct.Struct("<QI" if wide else "<II")
-    found = section_bytes(image, _SECTION) or b""
-    return [row.unpack_from(found, at) for at in range(0, len(found) - row.size + 1, row.size)]
+    content = section_bytes(image, _SECTION) or b""
+    return [row.unpack_from(content, at) for at in range(0, len(content) - row.size + 1, row.size)]
 
 
 def place_plugin(folder: Path, image: bytes) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def place_plugin(folder: Path, image: bytes) -> tuple[str, ...]:
         ToolchainError: this machine has no C compiler, or it cannot compile the plugin.
     """
     shutil.copyfile(_plugin(), folder / _PLUGIN)
-    lines = "".join(f"{address:x} {what}\n" for address, what in marks_of(image))
+    lines = "".join(f"{address:x} {mark}\n" for address, mark in marks_of(image))
     folder.joinpath(_MARKS).write_text(lines, encoding="utf-8")
     # By a name of its own: in the arguments a comma would end the path.
     return "-plugin", f"./{_PLUGIN}"
@@ -129,8 +129,8 @@ def read_counts(folder: Path, image: bytes) -> Counts | None:
             rows.setdefault(int(step), []).append((_function(table, int(address, 16)), mnemonic, int(count)))
     except ValueError as error:
         raise ToolchainError(f"the emulator's counts cannot be read: {error}", where=_COUNTS) from error
-    steps = {step: _tally(found, times.get(step, 0)) for step, found in sorted(rows.items()) if step != _NO_STEP}
-    whole = _tally([row for found in rows.values() for row in found], 1)
+    steps = {step: _tally(tallies, times.get(step, 0)) for step, tallies in sorted(rows.items()) if step != _NO_STEP}
+    whole = _tally([row for tallies in rows.values() for row in tallies], 1)
     return Counts(whole, steps, _tally(rows.get(_NO_STEP, []), 1))
 
 

@@ -171,11 +171,11 @@ class Isolation:
             ) from error
         return file
 
-    def call(self, model: IsolatedModel, do: str, **told: Any) -> dict[str, Any] | str:
+    def call(self, model: IsolatedModel, do: str, **arguments: Any) -> dict[str, Any] | str:
         """What the process answers; or, in words, how it ended instead. It loads the model first where it has to."""
         if model.key not in self._loaded or self._process is None:
             kept = {name: array.copy() for name, array in model.states.items()}
-            answer = self._ask(model, {"do": "load", **model.told})
+            answer = self._ask(model, {"do": "load", **model.layout})
             if isinstance(answer, str):
                 return answer
             with on_trial(model.image.library):
@@ -183,14 +183,14 @@ class Isolation:
             for name, array in kept.items():  # it goes on where it was, in another process
                 np.copyto(model.states[name], array)
             self._loaded.add(model.key)
-        return self._ask(model, {"do": do, **told})
+        return self._ask(model, {"do": do, **arguments})
 
-    def _ask(self, model: IsolatedModel, told: dict[str, Any]) -> dict[str, Any] | str:
+    def _ask(self, model: IsolatedModel, request: dict[str, Any]) -> dict[str, Any] | str:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         model.begin()
         try:
-            process.stdin.write(json.dumps({**told, "name": model.key}).encode() + b"\n")
+            process.stdin.write(json.dumps({**request, "name": model.key}).encode() + b"\n")
             process.stdin.flush()
         except OSError:
             return self._ended()
@@ -235,8 +235,8 @@ class Isolation:
             raise ToolchainError(f"cannot start a process: {error.strerror}", where=sys.executable) from error
         self._process = process
         assert process.stdin is not None
-        told = {"path": sys.path, "declarations": declarations() + _DECLARATIONS}
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+        request = {"path": sys.path, "declarations": declarations() + _DECLARATIONS}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         return process
 
@@ -289,13 +289,13 @@ class IsolatedModel:
         self._isolation = isolation
         extents: list[tuple[int, int, str]] = []  # start, end, name
         first = end = round_up(8 * _WATCH_WORDS + len(image.layers) + 1, _PAGE)
-        left = 0
+        guard = 0
 
         def place(nbytes: int) -> int:
-            nonlocal end, left
+            nonlocal end, guard
             around = guard_bytes(nbytes)
-            start = round_up(end + max(left, around), _PAGE)
-            end, left = start + nbytes, around
+            start = round_up(end + max(guard, around), _PAGE)
+            end, guard = start + nbytes, around
             return start
 
         def tensors(infos: Sequence[TensorInfo]) -> list[int]:
@@ -313,12 +313,12 @@ class IsolatedModel:
         extents.sort()
         self._zones: list[tuple[int, int, str | None, str | None]] = []
         at, below = first, None
-        for start, stop, name in [*extents, (end + left, end + left, None)]:
+        for start, stop, name in [*extents, (end + guard, end + guard, None)]:
             if start > at:
                 self._zones.append((at, start - at, below, name))
             at, below = max(at, stop), name
         longest = max((nbytes for _, nbytes, _, _ in self._zones), default=0)
-        should_be = round_up(end + left, _PAGE)
+        should_be = round_up(end + guard, _PAGE)
         size = should_be + longest
         file = isolation.file(size)
         self._map = np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
@@ -331,7 +331,7 @@ class IsolatedModel:
         self.inputs, self.outputs = self._arrays(image.inputs, inputs), self._arrays(image.outputs, outputs)
         self.states: dict[str, Array] = {}
         self.arena = self._map[arena : arena + image.arena_bytes]
-        self.told: dict[str, Any] = {
+        self.layout: dict[str, Any] = {
             "file": file.fileno(),
             "bytes": size,
             "library": str(image.library),
@@ -422,7 +422,7 @@ class IsolatedModel:
         if "unloaded" in answer:
             raise ToolchainError(f"cannot load the compiled model: {answer['unloaded']}", where=str(self.image.library))
         if "mismatch" in answer:
-            raise InternalError(f"the library's sizes are {answer['mismatch']}, not {self.told['sizes']}")
+            raise InternalError(f"the library's sizes are {answer['mismatch']}, not {self.layout['sizes']}")
         if "closed" in answer:
             info = self.image.devices[answer["closed"]]
             raise device_error(info, self.image.name, answer["code"], "could not be opened")
@@ -430,15 +430,15 @@ class IsolatedModel:
             if count != info.n_indices:
                 raise miscounted(info, count, str(self.image.library))
         self._check_status("initialisation", answer["status"])
-        self.states = self._arrays(self.image.states, [self.told["state"] + at for at in answer["state_offsets"]])
+        self.states = self._arrays(self.image.states, [self.layout["state"] + at for at in answer["state_offsets"]])
 
-    def _check_status(self, what: str, status: int) -> None:
+    def _check_status(self, action: str, status: int) -> None:
         if status:
             name = abi().statuses.get(status, "an unknown status")
-            raise InternalError(f"{what} of model {self.image.name!r} failed with {name} ({status})")
+            raise InternalError(f"{action} of model {self.image.name!r} failed with {name} ({status})")
 
     def _written(self) -> list[Written]:
-        found = []
+        overruns = []
         rows = self._watch[2:].reshape(-1, 4)[: self._watch[1]].tolist()
         if not self.image.stepwise:  # nobody looked after each step
             for number, (at, nbytes, _, _) in enumerate(self._zones):
@@ -447,8 +447,8 @@ class IsolatedModel:
                     rows.append([-1, number, int(wrong[0]), int(wrong[-1] - wrong[0]) + 1])
         for step, zone, first, count in rows:
             _, nbytes, below, above = self._zones[zone]
-            found.append(Written(step, below, above, first, nbytes - first - count, count))
-        return found
+            overruns.append(Written(step, below, above, first, nbytes - first - count, count))
+        return overruns
 
     def _arrays(self, infos: Sequence[TensorInfo], starts: Sequence[int]) -> dict[str, Array]:
         return {

@@ -21,24 +21,24 @@ from typing import Any
 class _Model:
     """A library with a model, and one context of it."""
 
-    def __init__(self, ffi: Any, told: dict[str, Any]) -> None:
+    def __init__(self, ffi: Any, request: dict[str, Any]) -> None:
         self._ffi = ffi
-        self._map = mmap.mmap(told["file"], told["bytes"])
+        self._map = mmap.mmap(request["file"], request["bytes"])
         self._base = ffi.from_buffer(self._map)
-        self.library = ffi.dlopen(told["library"], ffi.RTLD_NOW | ffi.RTLD_LOCAL)
+        self.library = ffi.dlopen(request["library"], ffi.RTLD_NOW | ffi.RTLD_LOCAL)
         self.model = self.library.uma_model_entry()
         self.devices: list[Any] = []
         self._kept: list[Any] = []
-        self._told = told
+        self._layout = request
         self._inputs, self._outputs = self._table("const void *[]", "inputs"), self._table("void *[]", "outputs")
-        self._is_stepwise = told["watch"] is not None
+        self._is_stepwise = request["watch"] is not None
 
     def open(self) -> dict[str, Any]:
         """Open the devices and make the context."""
-        ffi, model, told = self._ffi, self.model, self._told
-        found = [int(model.arena_bytes), int(model.state_bytes), int(model.n_devices)]
-        if found != told["sizes"]:
-            return {"mismatch": found}
+        ffi, model, layout = self._ffi, self.model, self._layout
+        sizes = [int(model.arena_bytes), int(model.state_bytes), int(model.n_devices)]
+        if sizes != layout["sizes"]:
+            return {"mismatch": sizes}
         table = ffi.new("uma_device[]", max(model.n_devices, 1))
         self._kept += [table]
         for at in range(model.n_devices):
@@ -54,15 +54,15 @@ class _Model:
         self._kept += [devices]
         status = model.init(
             self._context,
-            self.at(told["arena"]),
+            self.at(layout["arena"]),
             model.arena_bytes,
-            self.at(told["state"]),
+            self.at(layout["state"]),
             model.state_bytes,
             devices,
         )
         if status == 0 and self._is_stepwise:
-            self._zones = ffi.new("uma_zone[]", max(len(told["zones"]), 1))
-            for row, (at, nbytes) in enumerate(told["zones"]):
+            self._zones = ffi.new("uma_zone[]", max(len(layout["zones"]), 1))
+            for row, (at, nbytes) in enumerate(layout["zones"]):
                 self._zones[row].at, self._zones[row].bytes = self.at(at), nbytes
         return {
             "status": status,
@@ -72,14 +72,14 @@ class _Model:
 
     def run(self, wanted: bool) -> dict[str, Any]:
         """One run; of the steps that are wanted, as the file says, or all."""
-        ffi, told = self._ffi, self._told
+        ffi, layout = self._ffi, self._layout
         if self._is_stepwise:
             self.library.uma_watch_steps(
-                ffi.cast("uma_watch *", self.at(told["watch"])),
-                self.at(told["wanted"]) if wanted else ffi.NULL,
+                ffi.cast("uma_watch *", self.at(layout["watch"])),
+                self.at(layout["wanted"]) if wanted else ffi.NULL,
                 self._zones,
-                len(told["zones"]),
-                self.at(told["should_be"]),
+                len(layout["zones"]),
+                self.at(layout["should_be"]),
             )
         status = self.model.invoke(self._context, self._inputs, self._outputs)
         result: dict[str, Any] = {"status": status}
@@ -107,8 +107,8 @@ class _Model:
         """A pointer into the file."""
         return self._base + offset
 
-    def _table(self, type_: str, what: str) -> Any:
-        pointers = [self.at(offset) for offset in self._told[what]]
+    def _table(self, type_: str, name: str) -> Any:
+        pointers = [self.at(offset) for offset in self._layout[name]]
         return self._ffi.new(type_, pointers or [self._ffi.NULL])
 
     def _new(self, nbytes: int, alignment: int) -> Any:
@@ -120,33 +120,33 @@ class _Model:
 
 
 def _serve(answers: Any) -> None:
-    told = json.loads(sys.stdin.readline())
-    sys.path[:] = told["path"]
+    request = json.loads(sys.stdin.readline())
+    sys.path[:] = request["path"]
     import cffi
 
     ffi = cffi.FFI()
-    ffi.cdef(told["declarations"])
+    ffi.cdef(request["declarations"])
     models: dict[str, _Model] = {}
     for line in sys.stdin:
-        told = json.loads(line)
+        request = json.loads(line)
         try:
-            answer = _answer(ffi, models, told)
+            answer = _answer(ffi, models, request)
         except Exception:  # noqa: BLE001 - whatever it is, it is no fault of what is run
             answer = {"fault_of_ours": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _answer(ffi: Any, models: dict[str, _Model], told: dict[str, Any]) -> dict[str, Any]:
-    if told["do"] == "load":
+def _answer(ffi: Any, models: dict[str, _Model], request: dict[str, Any]) -> dict[str, Any]:
+    if request["do"] == "load":
         try:
-            models[told["name"]] = _Model(ffi, told)
+            models[request["name"]] = _Model(ffi, request)
         except (OSError, AttributeError) as error:
             return {"unloaded": str(error)}
-        return models[told["name"]].open()
-    model = models[told["name"]]
-    match told["do"]:
+        return models[request["name"]].open()
+    model = models[request["name"]]
+    match request["do"]:
         case "run":
-            return model.run(told["wanted"])
+            return model.run(request["wanted"])
         case "reset":
             return model.reset()
     return model.close()

@@ -147,8 +147,8 @@ class NativeModel:
             ToolchainError: the library was not made to measure.
         """
         said = abi().ffi.new("uint64_t[3]")
-        what = text(self._entry("uma_profile_counter")(said, said + 1, said + 2), str(self.path))
-        return what, said[0], said[1] or None, said[2]
+        clock = text(self._entry("uma_profile_counter")(said, said + 1, said + 2), str(self.path))
+        return clock, said[0], said[1] or None, said[2]
 
     def step_counts(self) -> Array:
         """What the devices counted in the steps of the last run: uint64, for each step that drives one its counters.
@@ -365,15 +365,15 @@ class Session(ModelSession):
         if self._devices is None:
             return {}
         if self._invoke is _not_open:
-            what = "the session was closed" if self._closed else "nothing was run yet"
-            raise UsageError(f"there are no counters: {what}", where=self._where)
+            reason = "the session was closed" if self._closed else "nothing was run yet"
+            raise UsageError(f"there are no counters: {reason}", where=self._where)
         return self._devices.counters()
 
     def _ready(self) -> None:
         if self._run is not None:
             if self._run.is_running:
-                what = "the run that was interrupted is still in one of its steps"
-                raise UsageError(what, where=self._where, hint="wait until it has ended, or take another session")
+                text = "the run that was interrupted is still in one of its steps"
+                raise UsageError(text, where=self._where, hint="wait until it has ended, or take another session")
             self._run = None
         if self._invoke is _not_open:
             self._open()
@@ -381,7 +381,7 @@ class Session(ModelSession):
     def _arena(self) -> Array:
         return self._memory[0][: self.model.arena_bytes]
 
-    def _fail(self, what: str, status: int) -> None:
+    def _fail(self, action: str, status: int) -> None:
         if status == _INTERRUPTED:
             self._broken = bool(self._states)
             error: BaseException = _raised.__dict__.pop("error", None) or KeyboardInterrupt()
@@ -391,8 +391,8 @@ class Session(ModelSession):
             self._broken = bool(self._states) and self._devices.began(self._context)
             raise self._devices.fault(self._context, self.model.layers, self.model.parts)
         if name == "UMA_ERR_STATE" and self._broken:
-            raise self._half_way(what)
-        raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")
+            raise self._half_way(action)
+        raise InternalError(f"{action} of model {self.model.name!r} failed with {name} ({status})")
 
 
 def _not_open() -> None:

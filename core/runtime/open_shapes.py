@@ -57,15 +57,15 @@ class OpenShapes:
         self._inputs = _open_of(inputs)
         self._outputs = _open_of(outputs)
         self._shapes = {row.name: row.shape for row in inputs}
-        found = symbols_of(extent for shape in (*self._inputs.values(), *self._outputs.values()) for extent in shape)
-        named = {symbol.name: symbol for symbol in found}
+        symbols = symbols_of(extent for shape in (*self._inputs.values(), *self._outputs.values()) for extent in shape)
+        named = {symbol.name: symbol for symbol in symbols}
         self.symbols, self.computed = (
             dict[str, Symbol]((row.name, named[row.holds]) for row in rows if row.holds in named)
             for rows in (inputs, outputs)
         )
 
     @staticmethod
-    def of(model: str, inputs: Sequence[Row], outputs: Sequence[Row]) -> OpenShapes | None:
+    def from_rows(model: str, inputs: Sequence[Row], outputs: Sequence[Row]) -> OpenShapes | None:
         """Those of a model; None where all extents are fixed."""
         is_open = any(row.extents is not None for row in (*inputs, *outputs))
         return OpenShapes(model, inputs, outputs) if is_open else None
@@ -86,41 +86,41 @@ class OpenShapes:
         """The shape of an input where open extents have values, by the names of their symbols."""
         return substitute_symbols(self._inputs.get(name) or self._shapes[name], extents)
 
-    def extents(self, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
+    def extents(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, int]) -> dict[str, int]:
         """The values of the open extents, by the names of their symbols.
 
         Args:
             shapes: of arrays for inputs, by name.
-            given: values that a caller gives besides, by the names of the inputs that hold them.
+            values: values that a caller gives besides, by the names of the inputs that hold them.
 
         Raises:
             ModelError: a shape does not fit, an extent is out of its range, or two inputs do not agree on one.
         """
-        known: dict[str, int] = {}
-        told: dict[str, str] = {}
+        extents: dict[str, int] = {}
+        sources: dict[str, str] = {}
 
-        def learn(symbol: Symbol, value: int, what: str) -> None:
+        def learn(symbol: Symbol, value: int, source: str) -> None:
             if not symbol.low <= value <= symbol.high:
-                text = f"{what} has {symbol.name} = {value}, which is {symbol.low} to {symbol.high}"
+                text = f"{source} has {symbol.name} = {value}, which is {symbol.low} to {symbol.high}"
                 raise ModelError(text, where=self._where, hint="build the model for a larger range")
-            if known.setdefault(symbol.name, value) != value:
-                text = f"{what} has {symbol.name} = {value}, and {told[symbol.name]} has {known[symbol.name]}"
+            if extents.setdefault(symbol.name, value) != value:
+                text = f"{source} has {symbol.name} = {value}, and {sources[symbol.name]} has {extents[symbol.name]}"
                 raise ModelError(text, where=self._where)
-            told.setdefault(symbol.name, what)
+            sources.setdefault(symbol.name, source)
 
-        for name, value in given.items():
+        for name, value in values.items():
             learn(self.symbols[name], value, f"input {name!r}")
         for name, shape in shapes.items():
             wanted: Sequence[Dim] = self._inputs.get(name) or self._shapes[name]
-            what = f"input {name!r} of shape {[*shape]}"
+            input_text = f"input {name!r} of shape {[*shape]}"
             fits = len(wanted) == len(shape)
             for extent, value in zip(wanted, shape, strict=False) if fits else ():
                 if isinstance(extent, Extent):
-                    learn(extent.symbols[0], value, what)
+                    learn(extent.symbols[0], value, input_text)
                 fits = fits and (isinstance(extent, Extent) or extent == value)
             if not fits:
-                raise ModelError(f"{what} is not of shape [{format_extents(wanted)}]", where=self._where)
-        return known
+                raise ModelError(f"{input_text} is not of shape [{format_extents(wanted)}]", where=self._where)
+        return extents
 
     def widened(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Arrays of a caller as the C takes them, with those that hold the extents.
@@ -134,26 +134,26 @@ class OpenShapes:
         held = {name: _whole(name, array, self._where) for name, array in inputs.items() if name in self.symbols}
         arrays = {name: array for name, array in inputs.items() if name not in self.symbols and name in self._shapes}
         extents = self.extents({name: array.shape for name, array in arrays.items()}, held)
-        made = dict(inputs)
+        widened = dict(inputs)
         for name, symbol in self.symbols.items():
             if symbol.name in extents:
-                made[name] = np.array([extents[symbol.name]], np.int32)
+                widened[name] = np.array([extents[symbol.name]], np.int32)
         for name in self._inputs:
             if name in arrays:
                 whole = np.zeros(self._shapes[name], arrays[name].dtype)
                 whole[tuple(map(slice, arrays[name].shape))] = arrays[name]
-                made[name] = whole
-        return made
+                widened[name] = whole
+        return widened
 
     def cut(self, outputs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
         """What the C gave for ``inputs``, which `widened` made, without what is beyond the extents of the run, and
         without the outputs that hold extents."""
         extents = {symbol.name: int(inputs[name][0]) for name, symbol in self.symbols.items()}
         extents |= {symbol.name: int(outputs[name][0]) for name, symbol in self.computed.items()}
-        made = {name: array for name, array in outputs.items() if name not in self.computed}
+        results = {name: array for name, array in outputs.items() if name not in self.computed}
         for name, shape in self._outputs.items():
-            made[name] = outputs[name][tuple(map(slice, substitute_symbols(shape, extents)))].copy()
-        return made
+            results[name] = outputs[name][tuple(map(slice, substitute_symbols(shape, extents)))].copy()
+        return results
 
 
 def _open_of(rows: Sequence[Row]) -> dict[str, tuple[Dim, ...]]:

@@ -76,13 +76,13 @@ class Recorder:
                 self._c.uma_trace_layer(trace, step, layer.encode())
         c = self._c  # nothing that C keeps may refer to what keeps that
 
-        def told(_: Any, step: int) -> None:
+        def end_step(_: Any, step: int) -> None:
             if step < 0:
                 c.uma_trace_mark(trace, b"begin")
             else:
                 c.uma_trace_step(trace, step)
 
-        self.listener = self._callback("void(void *, int32_t)", told)
+        self.listener = self._callback("void(void *, int32_t)", end_step)
 
     def device(self, info: Any, memory: Any) -> tuple[Any, Any]:
         """With what a device is opened instead of its description and memory: a description, and memory."""
@@ -90,9 +90,9 @@ class Recorder:
         self._kept.append(traced)
         return self._c.uma_trace_device(self._trace, traced, info, memory), traced
 
-    def mark(self, what: str) -> None:
+    def mark(self, text: str) -> None:
         """What begins: ``open``, ``run``, ``begin``, ``close``."""
-        self._c.uma_trace_mark(self._trace, what.encode())
+        self._c.uma_trace_mark(self._trace, text.encode())
 
     def fault(self, fault: Any) -> None:
         """A run was stopped, by a ``const uma_fault *``."""
@@ -105,9 +105,9 @@ class Recorder:
         self._ended = True
 
     def _callback(self, type_: str, function: Callable[..., Any]) -> Any:
-        made = abi().ffi.callback(type_, function)
-        self._kept.append(made)
-        return made
+        callback = abi().ffi.callback(type_, function)
+        self._kept.append(callback)
+        return callback
 
 
 class TracedSession(Session):
@@ -180,13 +180,13 @@ class _Described:
     recorder: Recorder
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Any, Any]] = {}
+        self._functions: dict[int, tuple[Any, Any]] = {}
 
     def described(self, at: int, info: Any, memory: Any) -> tuple[Any, Any]:
         """As `Devices` wants it."""
-        if at not in self._found:
-            self._found[at] = self.recorder.device(info, memory)
-        return self._found[at]
+        if at not in self._functions:
+            self._functions[at] = self.recorder.device(info, memory)
+        return self._functions[at]
 
 
 class _Staged:

@@ -243,9 +243,9 @@ class ModelSession(ABC):
     def _was_closed(self) -> UsageError:
         return UsageError("the session was closed", where=self._where, hint="make another one")
 
-    def _half_way(self, what: str) -> UsageError:
+    def _half_way(self, action: str) -> UsageError:
         return UsageError(
-            f"{what} needs a state that was not left half-way, as it was when the run before was stopped",
+            f"{action} needs a state that was not left half-way, as it was when the run before was stopped",
             where=self._where,
             hint="reset the session, or restore a state that was saved",
         )

@@ -70,8 +70,8 @@ class SessionState:
             if len(set(names)) != len(names):
                 raise ValueError("it has one name twice")
         except (KeyError, RecursionError, TypeError, ValueError) as error:
-            what = f"the file holds no state of a session: {error}"
-            raise ModelError(what, where=os.fspath(path), hint="SessionState.write writes it") from error
+            text = f"the file holds no state of a session: {error}"
+            raise ModelError(text, where=os.fspath(path), hint="SessionState.write writes it") from error
         return cls(model, {name: arrays[f"state{position}"] for position, name in enumerate(names)})
 
 
@@ -92,13 +92,13 @@ def check_state(state: SessionState, wanted: Sequence[TensorInfo], digest: str |
     if not isinstance(given_state, SessionState):
         hint = "restore what a session of this model saved"
         raise UsageError(f"{format_value(state)} is no state of a session", where=f"model {model}", hint=hint)
-    known = {info.name: str(info) for info in wanted}
-    given = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
+    expected = {info.name: str(info) for info in wanted}
+    actual = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
     other = None not in (state.model, digest) and state.model != digest
-    if other or given != known:
-        held = ", ".join(f"{name!r}: {type_}" for name, type_ in known.items()) or "nothing"
-        what = "the state is that of another model" if other else f"the state does not fit: the model keeps {held}"
-        raise ModelError(what, where=f"model {model}", hint="restore what a session of this model saved")
+    if other or actual != expected:
+        held = ", ".join(f"{name!r}: {type_}" for name, type_ in expected.items()) or "nothing"
+        text = "the state is that of another model" if other else f"the state does not fit: the model keeps {held}"
+        raise ModelError(text, where=f"model {model}", hint="restore what a session of this model saved")
 
 
 def _about(array: Array | None) -> Any:

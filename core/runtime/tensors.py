@@ -145,16 +145,16 @@ def _array(value: Any, info: TensorInfo, where: str) -> Array:
 
 def _read(value: Any, info: TensorInfo, where: str) -> Array:
     """`value` as an array of whatever type."""
-    what = f"input {info.name!r}"
+    subject = f"input {info.name!r}"
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise ModelError(f"{what} cannot be read through DLPack: {error}", where=where) from error
+            raise ModelError(f"{subject} cannot be read through DLPack: {error}", where=where) from error
     raise ModelError(
-        f"{what} is a {type(value).__name__}, expected an array {info}",
+        f"{subject} is a {type(value).__name__}, expected an array {info}",
         where=where,
         hint=f"convert it: numpy.asarray(value, dtype=numpy.{info.dtype})",
     )

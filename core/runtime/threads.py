@@ -32,12 +32,12 @@ def threads_of(asked: int | None, marked: int, where: str, emulator: str | None 
     """
     if asked is None:
         return min(marked, _processors())
-    given: object = asked
-    if isinstance(given, bool) or not isinstance(given, int) or asked < 1:
+    value: object = asked
+    if isinstance(value, bool) or not isinstance(value, int) or asked < 1:
         raise UsageError(f"{format_value(asked)} is no number of threads", where=where, hint="give 1 or more")
     if emulator is not None and asked > 1:
-        what = f"the model runs in {emulator}, which has one thread and not {asked}"
-        raise UsageError(what, where=where, hint="leave out the threads")
+        text = f"the model runs in {emulator}, which has one thread and not {asked}"
+        raise UsageError(text, where=where, hint="leave out the threads")
     if asked > marked:
         built = "one thread" if marked == 1 else f"{marked} threads"
         raise UsageError(

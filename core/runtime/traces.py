@@ -172,20 +172,20 @@ class _Reader:
             return
         if self.ended or not text.endswith("\n"):
             self._wrong("is behind the end" if self.ended else "is cut off")
-        what, _, rest = text[:-1].partition(" ")
-        found = _LINES.get(what)
-        if found is None:
-            self._wrong(f"begins with {what[:40]!r}, which means nothing here")
+        keyword, _, rest = text[:-1].partition(" ")
+        handler = _LINES.get(keyword)
+        if handler is None:
+            self._wrong(f"begins with {keyword[:40]!r}, which means nothing here")
         try:
-            found(self, rest)
+            handler(self, rest)
         except _Malformed as error:
             self._wrong(str(error))
 
     def end(self) -> Trace:
         """All of it."""
         if not self.ended:
-            what = f"the trace is cut off: it has {self.line} lines, and the one that begins with 'end' is missing"
-            raise ModelError(what, where=self.name, hint="record it again; it is written when the session is closed")
+            text = f"the trace is cut off: it has {self.line} lines, and the one that begins with 'end' is missing"
+            raise ModelError(text, where=self.name, hint="record it again; it is written when the session is closed")
         if self.model is None:
             raise ModelError("the trace does not say of which model it is", where=self.name)
         return Trace(
@@ -199,8 +199,8 @@ class _Reader:
         )
 
     def _begin(self, text: str) -> None:
-        what, _, version = text.rstrip("\n").partition(" ")
-        if what != "uma-trace":
+        keyword, _, version = text.rstrip("\n").partition(" ")
+        if keyword != "uma-trace":
             raise ModelError("the file is no trace of devices: it does not begin with 'uma-trace'", where=self.name)
         if version != str(VERSION):
             raise ModelError(
@@ -210,8 +210,8 @@ class _Reader:
             )
         self._place("before the first run")
 
-    def _wrong(self, what: str) -> NoReturn:
-        raise ModelError(f"the line {what}", where=f"{self.name}, line {self.line}", hint="record the trace again")
+    def _wrong(self, predicate: str) -> NoReturn:
+        raise ModelError(f"the line {predicate}", where=f"{self.name}, line {self.line}", hint="record the trace again")
 
     def _place(self, doing: str) -> None:
         """What follows is done there."""
@@ -241,12 +241,12 @@ class _Reader:
         self.layers[step] = (*self.layers.get(step, ()), _string(layer))
 
     def device_line(self, rest: str) -> None:
-        position, _, told = rest.partition(" ")
+        position, _, details = rest.partition(" ")
         if _numbers(position, 1) != (len(self.devices),):
             raise _Malformed(f"is of another device than number {len(self.devices)}")
-        label, told = _leading_string(told)
-        kind, told = _leading_string(told)
-        self.devices.append(TracedDevice(label, kind, _numbers(told, None)))
+        label, details = _leading_string(details)
+        kind, details = _leading_string(details)
+        self.devices.append(TracedDevice(label, kind, _numbers(details, None)))
 
     def on_line(self, rest: str) -> None:
         (device,) = _numbers(rest, 1)
@@ -254,21 +254,21 @@ class _Reader:
             raise _Malformed(f"is of device {device}, of {len(self.devices)}")
         self.device = device
 
-    def access_line(self, what: str, rest: str) -> None:
+    def access_line(self, keyword: str, rest: str) -> None:
         if self.device < 0:
             raise _Malformed("comes before a line 'on' says for which device it is")
         numbers = _numbers(rest, None)
-        if what == "read" and len(numbers) in (2, 3):
+        if keyword == "read" and len(numbers) in (2, 3):
             numbers += (1, 0)[len(numbers) - 2 :]
-        if len(numbers) != {"read": 4, "write": 2, "wait": 0}.get(what, 3):
+        if len(numbers) != {"read": 4, "write": 2, "wait": 0}.get(keyword, 3):
             raise _Malformed(f"has {len(numbers)} numbers")
-        if what in ("read", "write") and not all(0 <= number < _UINT32 for number in numbers):
+        if keyword in ("read", "write") and not all(0 <= number < _UINT32 for number in numbers):
             raise _Malformed("has a number that is none of 32 bits")
-        if what in ("low", "high") and (numbers[1] != -1 or not 0 <= numbers[0] < _UINT32):
-            self._within(numbers[1], numbers[2], 1)
-        if what in ("give", "take"):
-            self._within(*numbers)
-        self._add(what, numbers)
+        if keyword in ("low", "high") and (numbers[1] != -1 or not 0 <= numbers[0] < _UINT32):
+            self._check_range(numbers[1], numbers[2], 1)
+        if keyword in ("give", "take"):
+            self._check_range(*numbers)
+        self._add(keyword, numbers)
 
     def bytes_line(self, rest: str) -> None:
         where, _, text = rest.rpartition(" ")
@@ -276,26 +276,26 @@ class _Reader:
         if not _BYTES.fullmatch(text):
             raise _Malformed("has no bytes in hexadecimal")
         data = bytes.fromhex(text)
-        self._within(memory, offset, len(data))
+        self._check_range(memory, offset, len(data))
         self._add("bytes", (memory, offset), data)
 
-    def _within(self, memory: int, offset: int, nbytes: int) -> None:
+    def _check_range(self, memory: int, offset: int, nbytes: int) -> None:
         if not 0 <= memory < len(self.memories):
             raise _Malformed(f"is of memory {memory}, of {len(self.memories)}")
         if offset < 0 or nbytes < 1 or offset + nbytes > self.memories[memory].nbytes:
             size = self.memories[memory].nbytes
             raise _Malformed(f"is of {nbytes} bytes at {offset} of memory {memory}, which has {size}")
 
-    def _add(self, what: str, numbers: tuple[int, ...], data: bytes = b"") -> None:
-        self.entries.append(Entry(self.line, what, self.device, numbers, data, len(self.places) - 1))
+    def _add(self, keyword: str, numbers: tuple[int, ...], data: bytes = b"") -> None:
+        self.entries.append(Entry(self.line, keyword, self.device, numbers, data, len(self.places) - 1))
 
-    def mark_line(self, what: str, rest: str) -> None:
+    def mark_line(self, keyword: str, rest: str) -> None:
         if rest:
-            raise _Malformed(f"has something behind {what!r}")
-        if what == "run":
+            raise _Malformed(f"has something behind {keyword!r}")
+        if keyword == "run":
             self.run += 1
         doing = {"open": "opening", "run": "activation", "begin": "after the last step", "close": "closing"}
-        self._place(doing[what])
+        self._place(doing[keyword])
 
     def step_line(self, rest: str) -> None:
         (step,) = _numbers(rest, 1)
@@ -332,10 +332,10 @@ def _numbers(text: str, count: int | None) -> tuple[int, ...]:
 
 
 def _string(text: str) -> str:
-    found, rest = _leading_string(text)
+    value, rest = _leading_string(text)
     if rest:
-        raise _Malformed(f"has something behind {found[:40]!r}")
-    return found
+        raise _Malformed(f"has something behind {value[:40]!r}")
+    return value
 
 
 def _leading_string(text: str) -> tuple[str, str]:
@@ -349,12 +349,12 @@ def _leading_string(text: str) -> tuple[str, str]:
     return value, text[end:].removeprefix(" ")
 
 
-def _access(what: str) -> Callable[[_Reader, str], None]:
-    return lambda reader, rest: reader.access_line(what, rest)
+def _access(keyword: str) -> Callable[[_Reader, str], None]:
+    return lambda reader, rest: reader.access_line(keyword, rest)
 
 
-def _mark(what: str) -> Callable[[_Reader, str], None]:
-    return lambda reader, rest: reader.mark_line(what, rest)
+def _mark(keyword: str) -> Callable[[_Reader, str], None]:
+    return lambda reader, rest: reader.mark_line(keyword, rest)
 
 
 _LINES: Mapping[str, Callable[[_Reader, str], None]] = {

@@ -107,8 +107,8 @@ class Attribute:
                 re.compile(self.pattern)
             except re.error as error:
                 raise PluginError(f"attribute {self.name!r}: its pattern is no regular expression: {error}") from error
-        known: object = self.known
-        fits = isinstance(known, tuple) and (not known or item is str)
+        suggestions: object = self.known
+        fits = isinstance(suggestions, tuple) and (not suggestions or item is str)
         self._require(fits and None not in map(self._accept, self.known), "'known' is a tuple of texts that it accepts")
         if self.default is not None:
             self._require(not self.required, "what is required has no default")
@@ -130,9 +130,9 @@ class Attribute:
             plain = item in (str, int, float, bool) or self.holds_targets
             self._require(plain, "its type must be str, int, float, bool, Target or choices, or a list or map of one")
 
-    def _require(self, condition: bool, what: str) -> None:
+    def _require(self, condition: bool, text: str) -> None:
         if not condition:
-            raise PluginError(f"attribute {shown(self.name)}: {what}")
+            raise PluginError(f"attribute {shown(self.name)}: {text}")
 
     @property
     def _item(self) -> ItemType:

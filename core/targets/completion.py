@@ -94,10 +94,10 @@ class _Reader:
         name = self.take(_WORD)
         if self.ended:
             self.end(name, self.names())
-        given: list[str] = []
+        options: list[str] = []
         while self.take(_GAP):
             if self.ended:
-                self.end("", self.options(name, given))
+                self.end("", self.options(name, options))
             if self.text[self.at] in ");":
                 return
             option = _OPTION.match(self.text, self.at)
@@ -106,9 +106,9 @@ class _Reader:
             self.at = option.end()
             if not option[2]:
                 if self.ended:
-                    self.end(option[0], self.options(name, given))
+                    self.end(option[0], self.options(name, options))
                 raise _End
-            given.append(option[1])
+            options.append(option[1])
             self.value(name, option[1])
 
     def value(self, name: str, option: str) -> None:
@@ -155,21 +155,21 @@ class _Reader:
 
     def kind(self, name: str) -> TargetKind | None:
         try:
-            found = self.kinds(name)
+            entry = self.kinds(name)
         except UmaError:
             return None
-        return found if isinstance(found, TargetKind) else None
+        return entry if isinstance(entry, TargetKind) else None
 
     def attribute(self, name: str, option: str) -> Attribute | None:
         kind = self.kind(name)
         return kind.attribute(option) if kind is not None and kind.has(option) else None
 
-    def options(self, name: str, given: Iterable[str]) -> Iterable[str]:
+    def options(self, name: str, used: Iterable[str]) -> Iterable[str]:
         """The beginnings of the attributes that were not given, in order of declaration; former names are no choice."""
         kind = self.kind(name)
         if kind is None:
             return ()
-        done = {kind.attribute(option).name for option in given if kind.has(option)}
+        done = {kind.attribute(option).name for option in used if kind.has(option)}
         return [f"-{one.name}=" for one in (*kind.attributes, *kind.common) if one.name not in done]
 
     def values(self, name: str, option: str) -> Iterable[str]:

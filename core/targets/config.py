@@ -10,7 +10,7 @@ from ..errors import PluginError, UsageError
 from .kind import UNREAD, TargetKind
 from .parsing import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
 from .refine import Given, Plugins, apart, general, one_each, refines
-from .syntax_tree import Place, within
+from .syntax_tree import Place, join_path
 from .target import Target
 from .text import Fault, spell
 
@@ -27,8 +27,8 @@ def derivations(targets: Iterable[Target]) -> tuple[str, ...]:
 
 
 def _derived(target: Target, name: str) -> str:
-    given = f" in place of {spell(target.attrs[name])}" if name in target.attrs else ""
-    return f"-{name}={spell(target.derived[name])}{given}"
+    replaced = f" in place of {spell(target.attrs[name])}" if name in target.attrs else ""
+    return f"-{name}={spell(target.derived[name])}{replaced}"
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class CompilationConfig:
                 that there is not; ``where`` says which, by its column in a text, else by its path.
             PluginError: from ``plugins``, or a default host is malformed.
         """
-        given = targets.targets if isinstance(targets, CompilationConfig) else targets
-        bag, places = read_placed(given, plugins.lookup)
+        requested = targets.targets if isinstance(targets, CompilationConfig) else targets
+        bag, places = read_placed(requested, plugins.lookup)
         with telling():
             sorter = _Sorter(places, plugins)
             for target in bag:
@@ -171,9 +171,9 @@ class CompilationConfig:
             self.device(accelerator)
         except UsageError as error:
             kind = accelerator.device_type
-            what = f"{accelerator.name!r} needs a device of type {kind!r}: {error.what}"
+            text = f"{accelerator.name!r} needs a device of type {kind!r}: {error.what}"
             hint = f"add a target of device type {kind!r}, or leave out {accelerator.name!r}"
-            raise Fault(UsageError(what, hint=hint), place.path, place.spot) from error
+            raise Fault(UsageError(text, hint=hint), place.path, place.spot) from error
 
 
 _ADDED = Place("", None, "", None)
@@ -191,45 +191,45 @@ class _Sorter:
         self.offered_by_hosts: list[tuple[Given, Target]] = []
         self.offered_by_others: list[tuple[Given, Target]] = []
 
-    def add(self, given: Given) -> None:
+    def add(self, entry: Given) -> None:
         """Add a target of the bag, and those within it."""
-        given = self._compiled(given)
-        target, drivers = given.target, [given]
+        entry = self._compiled(entry)
+        target, drivers = entry.target, [entry]
         if target.kind is not COMPOSITE_KIND:
-            (self.hosts if target.kind.is_host else self.accelerators).append(_alone(given))
+            (self.hosts if target.kind.is_host else self.accelerators).append(_alone(entry))
         if target.host is not None:
-            host = self._compiled(self._within(given, "host", target.host))
+            host = self._compiled(self._nested(entry, "host", target.host))
             (self.offered_by_hosts if target.kind.is_host else self.offered_by_others).append((_alone(host), target))
             drivers.append(host)
         for driver in drivers:
             name, devices = _driven(driver.target)
             for i, device in enumerate(devices):
-                self.add(self._within(driver, f"{name}[{i}]", device))
+                self.add(self._nested(driver, f"{name}[{i}]", device))
 
-    def _compiled(self, given: Given) -> Given:
+    def _compiled(self, entry: Given) -> Given:
         """What is left of a target without who compiles for it, which is added."""
-        compiler, compiled = apart(given, self._plugins)
+        compiler, compiled = apart(entry, self._plugins)
         if compiler is not None:
             self.accelerators.append(compiler)
             if compiled.target.kind.is_host:
-                self.offered_by_others.append((_alone(compiled), given.target))
+                self.offered_by_others.append((_alone(compiled), entry.target))
         return compiled
 
-    def _within(self, outer: Given, step: str, target: Target) -> Given:
+    def _nested(self, outer: Given, step: str, target: Target) -> Given:
         """A target within another: where it was given itself, else where it is in that."""
-        path = within(outer.place.path, step)
+        path = join_path(outer.place.path, step)
         return Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
 
 
-def _compilers(given: Sequence[Given], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+def _compilers(entries: Sequence[Given], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
     """The names of X and H of each `H -compiler=X`.
 
     Args:
-        given: hosts and accelerators as they were given.
+        entries: hosts and accelerators as they were given.
         targets: what they became.
     """
     names: dict[int, dict[str, str]] = {}
-    for target, _, role, whole in given:
+    for target, _, role, whole in entries:
         if role is not None:
             alike = (one for one in targets if one.kind is target.kind and target.label in (None, one.label))
             related = [one for one in alike if refines(one, target) or refines(target, one)]
@@ -257,18 +257,18 @@ def _driven(target: Target) -> tuple[str, tuple[Target, ...]]:
     return name, (target.get_attr(name) or ()) if drives else ()
 
 
-def _alone(given: Given) -> Given:
+def _alone(entry: Given) -> Given:
     """What is said of the target itself, and not of those around it; a tag is of them all."""
-    target = given.target
+    target = entry.target
     if target.host is None and not (target.kind.is_host and "accelerators" in target.attrs):
-        return given
+        return entry
     attrs = {n: value for n, value in target.attrs.items() if not (target.kind.is_host and n == "accelerators")}
-    return given._replace(target=Target(target.kind, attrs, target.label))
+    return entry._replace(target=Target(target.kind, attrs, target.label))
 
 
-def _default_host(given: Sequence[Given], plugins: Plugins) -> tuple[Target, str]:
+def _default_host(entries: Sequence[Given], plugins: Plugins) -> tuple[Target, str]:
     """The default host of the first accelerator that has one, and what to say of that."""
-    accelerators = [one.target for one in given]
+    accelerators = [one.target for one in entries]
     for target in accelerators:
         text = target.kind.default_host
         if text is None:
@@ -276,8 +276,8 @@ def _default_host(given: Sequence[Given], plugins: Plugins) -> tuple[Target, str
         try:
             host = read_target(text, plugins.lookup)
         except UsageError as error:
-            what = f"target kind {target.kind.name!r}: its default host {text!r} cannot be used: {error.what}"
-            raise PluginError(what, where=error.where, hint=error.hint) from error
+            message = f"target kind {target.kind.name!r}: its default host {text!r} cannot be used: {error.what}"
+            raise PluginError(message, where=error.where, hint=error.hint) from error
         if not host.kind.is_host or host.host is not None or host.get_attr("accelerators"):
             raise PluginError(f"target kind {target.kind.name!r}: its default host {text!r} is no host alone")
         return host, f"no host was given: {_named(host)} was added, the default host of {_named(target)}"
@@ -285,7 +285,7 @@ def _default_host(given: Sequence[Given], plugins: Plugins) -> tuple[Target, str
         f"{' and '.join(repr(target.name) for target in accelerators)} cannot run a whole model alone",
         hint=f"give a host besides: {_with_host(accelerators, plugins.hosts())}",
     )
-    raise Fault(fault, given[0].place.path, given[0].place.spot)
+    raise Fault(fault, entries[0].place.path, entries[0].place.spot)
 
 
 def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> str:
@@ -298,13 +298,13 @@ def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> s
     return "no installed plugin brings one"
 
 
-def _check_names(given: Iterable[Given]) -> None:
-    found: dict[str, Target] = {}
-    for target, place, *_ in given:
-        if target.name in found:
+def _check_names(entries: Iterable[Given]) -> None:
+    by_name: dict[str, Target] = {}
+    for target, place, *_ in entries:
+        if target.name in by_name:
             path, spot = (place.path, place.spot) if target.label is None else (place.label_path, place.label_spot)
-            raise Fault(two_alike(found[target.name], target), path, spot)
-        found[target.name] = target
+            raise Fault(two_alike(by_name[target.name], target), path, spot)
+        by_name[target.name] = target
 
 
 def _named(target: Target) -> str:

@@ -122,16 +122,16 @@ class TargetKind:
         caption = f"Target kind {self.name}: {self.help}"
         return html_of(table(caption, ("attribute", "default", "", "meaning"), rows))
 
-    def _require(self, condition: bool, what: str) -> None:
+    def _require(self, condition: bool, text: str) -> None:
         if not condition:
-            raise PluginError(f"target kind {shown(self.name)}: {what}")
+            raise PluginError(f"target kind {shown(self.name)}: {text}")
 
     @cached_property
     def common(self) -> tuple[Attribute, ...]:
         """The attributes that it has besides its own, as every host or accelerator has."""
-        own = {name for attribute in self.attributes for name in attribute.names}
+        declared = {name for attribute in self.attributes for name in attribute.names}
         return tuple(
-            attribute for attribute in _common(self.name == COMPOSITE, self.is_host) if attribute.name not in own
+            attribute for attribute in _common(self.name == COMPOSITE, self.is_host) if attribute.name not in declared
         )
 
     def is_common(self, name: str) -> bool:
@@ -148,16 +148,16 @@ class TargetKind:
         Raises:
             UsageError: the kind has no such attribute; the nearest name and all names are in the hint.
         """
-        given: object = name
-        if isinstance(given, str) and name in self._by_name:
+        key: object = name
+        if isinstance(key, str) and name in self._by_name:
             return self._by_name[name]
         if self.name == COMPOSITE and name in {attribute.name for attribute in _common(False, True)}:
-            what = f"attribute {name!r} is of one target, and a composite is several"
-            raise UsageError(what, hint=f"give -{name} to its host, or to one of its devices")
-        own = ", ".join(attribute.name for attribute in self.attributes)
+            text = f"attribute {name!r} is of one target, and a composite is several"
+            raise UsageError(text, hint=f"give -{name} to its host, or to one of its devices")
+        names = ", ".join(attribute.name for attribute in self.attributes)
         raise UsageError(
             f"target kind {self.name!r} has no attribute {shown(name)}",
-            hint=suggest(str(name), self._by_name) + (f"it has {own}" if own else "it has none of its own"),
+            hint=suggest(str(name), self._by_name) + (f"it has {names}" if names else "it has none of its own"),
         )
 
     @cached_property
@@ -188,12 +188,12 @@ class Alias:
     def __post_init__(self) -> None:
         self._require(is_attribute_name(self.name), "its name must match [a-z][a-z0-9_-]*")
         self._require(bool(self.help.strip()), "it needs a help text")
-        given: object = self.expands_to
-        self._require(isinstance(given, (str, Mapping, list, tuple)), f"it cannot expand to {shown(given)}")
+        expansion: object = self.expands_to
+        self._require(isinstance(expansion, (str, Mapping, list, tuple)), f"it cannot expand to {shown(expansion)}")
 
-    def _require(self, condition: bool, what: str) -> None:
+    def _require(self, condition: bool, text: str) -> None:
         if not condition:
-            raise PluginError(f"alias {shown(self.name)}: {what}")
+            raise PluginError(f"alias {shown(self.name)}: {text}")
 
 
 @cache
@@ -259,7 +259,7 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
-    own: tuple[Attribute, ...] = (impl, base, clock_hz, launch_ns)
+    attributes: tuple[Attribute, ...] = (impl, base, clock_hz, launch_ns)
     if is_host:
-        own = (accelerators, executor, clock_hz, call_ns, mattr, float_abi)
-    return (keys, device_type, compiler, *own, device, model, libs, from_device, host, tag)
+        attributes = (accelerators, executor, clock_hz, call_ns, mattr, float_abi)
+    return (keys, device_type, compiler, *attributes, device, model, libs, from_device, host, tag)

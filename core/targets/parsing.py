@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..support import late_binding
 from .attribute import Attribute
 from .kind import COMPOSITE, Alias, TargetKind
-from .syntax_tree import Items, Mapped, Node, Option, Place, Record, Source, Spelled, within
+from .syntax_tree import Items, Mapped, Node, Option, Place, Record, Source, Spelled, join_path
 from .target import Target
 from .text import Fault, placed, read_bag, read_json, too_deep
 from .values import MAX_DEPTH, ListOf, MapOf, check_label, is_attribute_name, shown
@@ -38,20 +38,20 @@ class Places:
     """Where targets were given. Equal ones may have been given in several places: each object has its own."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Target, Place]] = {}
+        self._places: dict[int, tuple[Target, Place]] = {}
 
     def note(self, target: Target, place: Place) -> Target:
         """Keep the place of ``target``, which is given back."""
-        self._found[id(target)] = target, place
+        self._places[id(target)] = target, place
         return target
 
     def __getitem__(self, target: Target) -> Place:
         """The place of this object, which was noted."""
-        return self._found[id(target)][1]
+        return self._places[id(target)][1]
 
     def get(self, target: Target, default: Place) -> Place:
         """The place of this object, ``default`` where none was noted."""
-        return self[target] if id(target) in self._found else default
+        return self[target] if id(target) in self._places else default
 
 
 _FORMS = "a text, a Target, a dict with the key 'kind', a list of these, or a dict from labels to them"
@@ -72,27 +72,27 @@ def parse_target(text: str, kinds: Kinds) -> Target:
     return read_target(text, kinds)
 
 
-def read_target(given: object, kinds: Kinds) -> Target:
+def read_target(source: object, kinds: Kinds) -> Target:
     """The target that a text, JSON, dict or `Target` describes. Raises as `parse_target`."""
     with telling():
-        return _Builder(kinds, Places()).target(_opened(given), "", 1)
+        return _Builder(kinds, Places()).target(_opened(source), "", 1)
 
 
-def read_targets(given: object, kinds: Kinds) -> tuple[Target, ...]:
+def read_targets(source: object, kinds: Kinds) -> tuple[Target, ...]:
     """The targets that are given in any form: one, a list of them, a dict of labels, or a text with several.
 
     Raises:
         UsageError: as `parse_target`; or there is none; or a label contradicts the one that a target has.
         PluginError: as `parse_target`.
     """
-    return read_placed(given, kinds)[0]
+    return read_placed(source, kinds)[0]
 
 
-def read_placed(given: object, kinds: Kinds) -> tuple[tuple[Target, ...], Places]:
+def read_placed(source: object, kinds: Kinds) -> tuple[tuple[Target, ...], Places]:
     """As `read_targets`; and where they, and those within them, were given."""
     places = Places()
     with telling():
-        return tuple(_Builder(kinds, places).bag(Node(given), "", 1)), places
+        return tuple(_Builder(kinds, places).bag(Node(source), "", 1)), places
 
 
 @contextmanager
@@ -108,11 +108,11 @@ def telling() -> Iterator[None]:
         raise fault.error from fault.error.__cause__
 
 
-def _opened(given: object) -> Node:
+def _opened(source: object) -> Node:
     """What a user gives: a text may be JSON, which nested ones may not."""
-    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
-        return read_json(given)
-    return Node(given)
+    if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
+        return read_json(source)
+    return Node(source)
 
 
 def _source(node: Node) -> Source | None:
@@ -152,10 +152,10 @@ class _Builder:
         if (source := _source(node)) is not None:
             members: list[Target] = []
             for record in read_bag(source, path, depth):
-                found = self.named(record, path, depth)
+                targets = self.named(record, path, depth)
                 with placed(path, record.label_spot or record.spot):
-                    _check_names(members, found)
-                members += found
+                    _check_names(members, targets)
+                members += targets
             return members
         if (items := _items(node)) is not None:
             places = [path] if len(items) == 1 else [f"{path}[{i}]" for i in range(len(items))]
@@ -191,7 +191,7 @@ class _Builder:
         """``target``, the place of which is that of a record."""
         for alias in reversed(self._expanding):
             path = _within_alias(path, alias)
-        label_path = within(path, "label") if record.keyed else path
+        label_path = join_path(path, "label") if record.keyed else path
         return self._places.note(target, Place(path, record.spot, label_path, record.label_spot or record.spot))
 
     def target(self, node: Node, path: str, depth: int) -> Target:
@@ -212,8 +212,8 @@ class _Builder:
             record = self.record(node, entries, path)
         else:
             with placed(path, node.spot):
-                what = "a list" if _items(node) is not None else shown(node.value)
-                raise UsageError(f"{what} is no target", hint="a text, a Target, or a dict with the key 'kind'")
+                subject = "a list" if _items(node) is not None else shown(node.value)
+                raise UsageError(f"{subject} is no target", hint="a text, a Target, or a dict with the key 'kind'")
         targets = self.named(record, path, depth)
         if len(targets) > 1:
             with placed(path, record.spot):
@@ -222,23 +222,23 @@ class _Builder:
 
     def record(self, node: Node, entries: tuple[Option, ...], path: str) -> Record:
         """The target that a dict or JSON object describes."""
-        given: dict[object, Option] = {}
+        options: dict[object, Option] = {}
         for entry in entries:
             with placed(path, entry.spot):
-                if entry.name in given:
+                if entry.name in options:
                     raise UsageError(f"{shown(entry.name)} is given twice")
-                given[entry.name] = entry
+                options[entry.name] = entry
         with placed(path, node.spot):
-            if "kind" not in given:
+            if "kind" not in options:
                 raise UsageError("a target in JSON has no kind", hint='write it like {"kind": "c", "opt": "2"}')
-        head, label = given.pop("kind"), given.pop("label", None)
+        head, label = options.pop("kind"), options.pop("label", None)
         with placed(path, head.node.spot):
             if not isinstance(head.node.value, str):
                 raise UsageError(f"{shown(head.node.value)} is no target kind")
-        record = Record(head.node.value, None, tuple(given.values()), head.node.spot)
+        record = Record(head.node.value, None, tuple(options.values()), head.node.spot)
         if label is None:
             return record
-        with placed(within(path, "label"), label.node.spot):
+        with placed(join_path(path, "label"), label.node.spot):
             name = check_label(label.node.value)
         return replace(record, label=name, label_spot=label.node.spot, keyed=True)
 
@@ -267,13 +267,13 @@ class _Builder:
                 if attribute.name in seen:
                     raise UsageError(f"attribute {attribute.name!r} is given twice")
                 seen[attribute.name] = option
-            attrs[option.name] = self.value(attribute, option.node, within(path, attribute.name), depth)
+            attrs[option.name] = self.value(attribute, option.node, join_path(path, attribute.name), depth)
         try:
             return [self.noted(Target(kind, attrs, record.label), record, path)]
         except UsageError as error:
             if error.where not in seen:
                 raise Fault(error, path, record.spot) from error
-            raise Fault(error, within(path, error.where), seen[error.where].node.spot) from error
+            raise Fault(error, join_path(path, error.where), seen[error.where].node.spot) from error
 
     def expanded(self, record: Record, alias: Alias, path: str, depth: int) -> list[Target]:
         with placed(path, record.options[0].spot if record.options else record.spot):
@@ -313,13 +313,13 @@ class _Builder:
             return attribute.check(_plain(node))
 
     def map(self, attribute: Attribute, entries: tuple[Option, ...], path: str, depth: int) -> dict[object, object]:
-        found: dict[object, object] = {}
+        items: dict[object, object] = {}
         for entry in entries:
             with placed(path, entry.spot):
-                if entry.name in found:
+                if entry.name in items:
                     raise UsageError(f"key {shown(entry.name)} of attribute {attribute.name!r} is given twice")
-            found[entry.name] = self.item(attribute, entry.node, f"{path}.{entry.name}", depth)
-        return found
+            items[entry.name] = self.item(attribute, entry.node, f"{path}.{entry.name}", depth)
+        return items
 
     def item(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
         if attribute.holds_targets:

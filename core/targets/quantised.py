@@ -78,13 +78,13 @@ class QuantisedForm:
         """
         fixed: dict[str, float | None] = {}
         for name in _FIXED:
-            known = {label: scale for label, form in forms.items() if (scale := getattr(form, name)) is not None}
-            if len(set(known.values())) > 1:
-                (first, one), *others = known.items()
+            scales = {label: scale for label, form in forms.items() if (scale := getattr(form, name)) is not None}
+            if len(set(scales.values())) > 1:
+                (first, one), *others = scales.items()
                 second, other = next((label, scale) for label, scale in others if scale != one)
-                what = f"{first!r} has the {name.replace('_', ' ')} {one:g} and no other, {second!r} {other:g}"
-                raise UsageError(f"no model is quantised for both: {what}", hint="quantise for one of them at a time")
-            fixed[name] = next(iter(known.values()), None)
+                text = f"{first!r} has the {name.replace('_', ' ')} {one:g} and no other, {second!r} {other:g}"
+                raise UsageError(f"no model is quantised for both: {text}", hint="quantise for one of them at a time")
+            fixed[name] = next(iter(scales.values()), None)
         every = forms.values()
         return cls(
             "power-of-two" if any(form.scales == "power-of-two" for form in every) else "any",

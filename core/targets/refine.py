@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ..errors import UsageError
 from .kind import COMPOSITE, Alias, TargetKind
-from .syntax_tree import Place, within
+from .syntax_tree import Place, join_path
 from .target import Target
 from .text import Fault
 from .values import shown
@@ -35,13 +35,13 @@ class Given(NamedTuple):
         target: what it is.
         place: where it stands.
         role: of what `H -compiler=X` was taken apart into: ``compiler`` for X, ``compiled`` for H.
-        of: what was taken apart.
+        origin: what was taken apart.
     """
 
     target: Target
     place: Place
     role: Literal["compiler", "compiled"] | None = None
-    of: Target | None = None
+    origin: Target | None = None
 
 
 def refines(special: Target, general: Target) -> bool:
@@ -57,7 +57,7 @@ def general(special: Target, candidates: Iterable[Target]) -> Target:
     return min((one for one in candidates if refines(special, one)), key=lambda one: len(one.attrs), default=special)
 
 
-def apart(given: Given, plugins: Plugins) -> tuple[Given | None, Given]:
+def apart(entry: Given, plugins: Plugins) -> tuple[Given | None, Given]:
     """X and H of `H -compiler=X`; None and the target itself where nothing compiles for it but its own kind.
 
     Raises:
@@ -65,22 +65,22 @@ def apart(given: Given, plugins: Plugins) -> tuple[Given | None, Given]:
             value of X's.
         PluginError: from ``plugins``.
     """
-    target, place = given.target, given.place
+    target, place = entry.target, entry.place
     name = target.attrs.get("compiler")
     if target.kind.name == COMPOSITE or name is None:
-        return None, given
+        return None, entry
     attrs = {attribute: value for attribute, value in target.attrs.items() if attribute != "compiler"}
     try:
         if name == target.kind.name:
             return None, Given(Target(target.kind, attrs, target.label, host=target.host), place)
         kind = _compiler(str(name), target, plugins)
-        own = {attribute.name for attribute in kind.attributes}
-        handed = {attribute: value for attribute, value in attrs.items() if attribute in own}
+        names = {attribute.name for attribute in kind.attributes}
+        handed = {attribute: value for attribute, value in attrs.items() if attribute in names}
         compiler = Target(kind, handed, target.label)
         compiled = Target(target.kind, attrs, host=target.host)
     except UsageError as error:
         error.where = None
-        raise Fault(error, within(place.path, "compiler"), place.spot) from error
+        raise Fault(error, join_path(place.path, "compiler"), place.spot) from error
     return Given(compiler, place, "compiler", target), Given(compiled, place, "compiled", target)
 
 
@@ -89,18 +89,18 @@ def _compiler(name: str, target: Target, plugins: Plugins) -> TargetKind:
     try:
         kind = plugins.lookup(name)
     except UsageError as error:
-        what = f"{error.what}, which '{target}' names as its compiler"
-        raise UsageError(what, hint=error.hint) from error
+        text = f"{error.what}, which '{target}' names as its compiler"
+        raise UsageError(text, hint=error.hint) from error
     if isinstance(kind, Alias):
-        what = f"{shown(name)}, which '{target}' names as its compiler, stands for a whole target"
-        raise UsageError(what, hint=f"name a kind, or give what {name} stands for beside the target")
+        text = f"{shown(name)}, which '{target}' names as its compiler, stands for a whole target"
+        raise UsageError(text, hint=f"name a kind, or give what {name} stands for beside the target")
     if kind.is_host or kind.name == COMPOSITE:
-        what = f"{shown(name)}, which '{target}' names as its compiler, runs whole models itself"
-        raise UsageError(what, hint="give both, as two targets")
+        text = f"{shown(name)}, which '{target}' names as its compiler, runs whole models itself"
+        raise UsageError(text, hint="give both, as two targets")
     return kind
 
 
-def one_each(found: Sequence[Given], also: Sequence[Given] = ()) -> tuple[list[Given], list[str]]:
+def one_each(entries: Sequence[Given], also: Sequence[Given] = ()) -> tuple[list[Given], list[str]]:
     """Targets of one sort, with what came of a ``-compiler`` made one with what it is the same as.
 
     - H of `H -compiler=X` is the least specialised of all those that it refines. An X among them stands before it.
@@ -108,51 +108,51 @@ def one_each(found: Sequence[Given], also: Sequence[Given] = ()) -> tuple[list[G
       of the two, at the place of the first.
 
     Args:
-        found: hosts, or accelerators, in order.
+        entries: hosts, or accelerators, in order.
         also: targets that H may stand for besides.
 
     Returns:
         What is left, in order; and in sentences where attributes of an H play no part any more.
     """
-    left: list[Given] = []
+    remaining: list[Given] = []
     notes: list[str] = []
     compiler: int | None = None
-    candidates = sorted((*found, *also), key=lambda given: given.role is not None)  # stable: what was given goes first
-    explicit = {id(given.target) for given in found if given.role is None}
-    for given in found:
-        made = given
-        if given.role == "compiled":
-            stand = general(given.target, (one.target for one in candidates if one.role != "compiler"))
-            made = next(one for one in candidates if one.target is stand)
-            if made.target.attrs != given.target.attrs:
-                notes.append(f"what '{given.of}' leaves goes to '{made.target}', which is less specialised")
-            before = next((i for i, one in enumerate(left) if one.target == stand), None)
+    candidates = sorted((*entries, *also), key=lambda t: t.role is not None)  # stable: what was given goes first
+    explicit = {id(entry.target) for entry in entries if entry.role is None}
+    for entry in entries:
+        merged = entry
+        if entry.role == "compiled":
+            stand = general(entry.target, (one.target for one in candidates if one.role != "compiler"))
+            merged = next(one for one in candidates if one.target is stand)
+            if merged.target.attrs != entry.target.attrs:
+                notes.append(f"what '{entry.origin}' leaves goes to '{merged.target}', which is less specialised")
+            before = next((i for i, one in enumerate(remaining) if one.target == stand), None)
             if before is not None and compiler is not None and compiler > before:
-                left.insert(before, left.pop(compiler))
+                remaining.insert(before, remaining.pop(compiler))
             if before is not None or id(stand) in explicit:
                 continue
-        twin = next((i for i, one in enumerate(left) if _is_one(one, made)), None)
+        twin = next((i for i, one in enumerate(remaining) if _is_one(one, merged)), None)
         if twin is None:
-            left.append(made)
+            remaining.append(merged)
         else:
-            left[twin] = _both(left[twin], made)
+            remaining[twin] = _both(remaining[twin], merged)
         # The one of what is taken apart is followed by the other.
-        compiler = (len(left) - 1 if twin is None else twin) if given.role == "compiler" else None
-    return left, notes
+        compiler = (len(remaining) - 1 if twin is None else twin) if entry.role == "compiler" else None
+    return remaining, notes
 
 
 def _is_one(one: Given, other: Given) -> bool:
     """Whether two are one X, of which a ``-compiler`` speaks."""
     if "compiler" not in (one.role, other.role):
         return False
-    named = {given.target.label for given in (one, other)} - {None}
+    named = {entry.target.label for entry in (one, other)} - {None}
     return len(named) < 2 and (refines(one.target, other.target) or refines(other.target, one.target))
 
 
 def _both(first: Given, second: Given) -> Given:
     """One target for two, of which one at least came of a ``-compiler``."""
     special, other = (first, second) if refines(first.target, second.target) else (second, first)
-    given = special if special.role is None or other.role is not None else other
+    base = special if special.role is None or other.role is not None else other
     label = special.target.label or other.target.label
     target = special.target if label == special.target.label else special.target.with_name(label, special.target.tag)
-    return Given(target, given.place, given.role, given.of)
+    return Given(target, base.place, base.role, base.origin)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot", "within"]
+__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot", "join_path"]
 
 
-def within(path: str, step: str) -> str:
+def join_path(path: str, step: str) -> str:
     """The path to what is ``step`` of the target at ``path``: ``devices[1].label``."""
     return f"{path}.{step}" if path else step
 

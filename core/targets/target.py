@@ -47,7 +47,7 @@ class Target(NestedTarget):
     label: str | None
     tag: str | None
     host: Target | None
-    _given: dict[str, Value]
+    _values: dict[str, Value]
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class Target(NestedTarget):
         tag: str | None = None,
         host: Target | None = None,
     ) -> None:
-        what: object = {} if attrs is None else attrs
-        if not isinstance(what, Mapping) or not all(isinstance(name, str) for name in what):
+        mapping: object = {} if attrs is None else attrs
+        if not isinstance(mapping, Mapping) or not all(isinstance(name, str) for name in mapping):
             raise UsageError(f"{format_value(attrs)} are no attributes", hint='for example {"opt": "2"}')
-        given = dict(attrs or {})
+        values = dict(attrs or {})
         if not isinstance(kind, TargetKind):
             base = kind if isinstance(kind, Target) else Target.from_json(kind, late_binding.installed_kinds)
-            given = {**base.attrs, **{base.kind.attribute(name).name: value for name, value in given.items()}}
+            values = {**base.attrs, **{base.kind.attribute(name).name: value for name, value in values.items()}}
             kind, label, tag, host = base.kind, label or base.label, tag or base.tag, host or base.host
         for name, value in (("tag", tag), ("host", host)):
             if value is not None:
-                given[name] = value
+                values[name] = value
         try:
-            checked = _copied(kind, _checked(kind, given))
+            checked = _copied(kind, _checked(kind, values))
             if label is not None:
                 check_label(label)
             given_host, given_tag = checked.pop("host", None), checked.pop("tag", None)
-            fields = {"kind": kind, "label": label, "tag": given_tag, "host": given_host, "_given": checked}
+            fields = {"kind": kind, "label": label, "tag": given_tag, "host": given_host, "_values": checked}
             for field, content in fields.items():
                 object.__setattr__(self, field, content)
             self._check_composite()
@@ -106,7 +106,7 @@ class Target(NestedTarget):
             raise UsageError(f"{self.host.name!r} cannot be the host of {self.name!r}: it runs no whole model")
         if self.host.host is not None:
             raise UsageError(f"the host of {self.name!r} has a host itself")
-        if self.kind.name == self.host.kind.name and self._given == self.host._given:
+        if self.kind.name == self.host.kind.name and self._values == self.host._values:
             raise UsageError(f"{self.name!r} is the host of itself")
 
     @cached_property
@@ -117,14 +117,14 @@ class Target(NestedTarget):
     def nested(self) -> tuple[Target, ...]:
         """The targets within it, its host first."""
         values: list[Value | None] = [self.host]
-        for value in self._given.values():
+        for value in self._values.values():
             values += value.values() if isinstance(value, FrozenMap) else value if isinstance(value, tuple) else [value]
         return tuple(value for value in values if isinstance(value, Target))
 
     @property
     def name(self) -> str:
         """What names it in a build: its label, else the attribute ``compiler`` if given, else the name of its kind."""
-        return self.label or str(self._given.get("compiler", "")) or self.kind.name
+        return self.label or str(self._values.get("compiler", "")) or self.kind.name
 
     @property
     def device_type(self) -> str:
@@ -134,7 +134,7 @@ class Target(NestedTarget):
     @property
     def attrs(self) -> Mapping[str, Value]:
         """The attributes that were given, in order of declaration, without ``host`` and ``tag``."""
-        return MappingProxyType(self._given)
+        return MappingProxyType(self._values)
 
     @property
     def derived(self) -> Mapping[str, Value]:
@@ -144,14 +144,14 @@ class Target(NestedTarget):
 
     @cached_property
     def _derived(self) -> dict[str, Value]:
-        canonicalise, found = self.kind.canonicalise, dict[str, Value]()
+        canonicalise, derived = self.kind.canonicalise, dict[str, Value]()
         if canonicalise is not None:
-            found = _asked(self.kind, "its canonicaliser", lambda: canonicalise(self))
-        if self.kind.is_common("device") and (device := self._given.get("device")) is not None:
-            keys = found.get("keys", self._given.get("keys", self.kind.attribute("keys").default)) or ()
+            derived = _asked(self.kind, "its canonicaliser", lambda: canonicalise(self))
+        if self.kind.is_common("device") and (device := self._values.get("device")) is not None:
+            keys = derived.get("keys", self._values.get("keys", self.kind.attribute("keys").default)) or ()
             assert isinstance(device, str) and isinstance(keys, tuple)
-            found["keys"] = (device, *(key for key in keys if key != device))
-        return {name: value for name, value in found.items() if self._given.get(name) != value}
+            derived["keys"] = (device, *(key for key in keys if key != device))
+        return {name: value for name, value in derived.items() if self._values.get(name) != value}
 
     def get_attr(self, name: str) -> Any:
         """The value of attribute ``name``, of the type that its declaration says; lists are tuples.
@@ -166,7 +166,7 @@ class Target(NestedTarget):
         if attribute.name in ("host", "tag"):
             return getattr(self, attribute.name)
         derived: Mapping[str, Value] = self.__dict__.get("_derived", {})
-        return derived.get(attribute.name, self._given.get(attribute.name, attribute.default))
+        return derived.get(attribute.name, self._values.get(attribute.name, attribute.default))
 
     def common_attr(self, name: str) -> Any:
         """The value of an attribute that every kind has; None where the kind declares one with its own meaning."""
@@ -174,7 +174,7 @@ class Target(NestedTarget):
 
     def with_name(self, label: str | None, tag: str | None) -> Target:
         """The same with another label and tag."""
-        return Target(self.kind, self._given, label, tag, self.host)
+        return Target(self.kind, self._values, label, tag, self.host)
 
     @staticmethod
     def current() -> Target:
@@ -205,17 +205,17 @@ class Target(NestedTarget):
 
     @property
     def _key(self) -> tuple[object, ...]:
-        return (self.label, self.kind.name, tuple(self._given.items()), self.tag, self.host)
+        return (self.label, self.kind.name, tuple(self._values.items()), self.tag, self.host)
 
     @property
     def _all(self) -> dict[str, Value]:
         """What was given, with host and tag."""
-        found: dict[str, Value] = {**self._given}
+        values: dict[str, Value] = {**self._values}
         if self.host is not None:
-            found["host"] = self.host
+            values["host"] = self.host
         if self.tag is not None:
-            found["tag"] = self.tag
-        return found
+            values["tag"] = self.tag
+        return values
 
     @cached_property
     def _text(self) -> str:
@@ -272,16 +272,16 @@ def _about(attribute: str) -> Iterator[None]:
         raise
 
 
-def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = False) -> dict[str, Value]:
+def _checked(kind: TargetKind, values: Mapping[str, object], *, partial: bool = False) -> dict[str, Value]:
     """What was given under its present names, in the order of declaration; unless ``partial``, all that is needed."""
     by_name: dict[str, object] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         attribute = kind.attribute(name)
         if attribute.name in by_name:
             raise UsageError(f"attribute {attribute.name!r} is given twice")
         if name in attribute.deprecated:
-            what = f"attribute {name!r} of target kind {kind.name!r} is now called {attribute.name!r}"
-            warnings.warn(what, FutureWarning, stacklevel=4)
+            text = f"attribute {name!r} of target kind {kind.name!r} is now called {attribute.name!r}"
+            warnings.warn(text, FutureWarning, stacklevel=4)
         by_name[attribute.name] = value
     checked: dict[str, Value] = {}
     for attribute in (*kind.attributes, *kind.common):
@@ -295,7 +295,7 @@ def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = F
     return checked
 
 
-def _asked(kind: TargetKind, what: str, function: Callable[[], Mapping[str, object]]) -> dict[str, Value]:
+def _asked(kind: TargetKind, subject: str, function: Callable[[], Mapping[str, object]]) -> dict[str, Value]:
     """Attributes that a function of the kind returns.
 
     Raises:
@@ -309,16 +309,16 @@ def _asked(kind: TargetKind, what: str, function: Callable[[], Mapping[str, obje
     except BaseException as error:
         brief = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         hint = f"tell the authors of its plugin: uma plugins {kind.name}"
-        raise PluginError(f"target kind {kind.name!r}: {what} failed: {brief}", hint=hint) from error
+        raise PluginError(f"target kind {kind.name!r}: {subject} failed: {brief}", hint=hint) from error
 
 
-def _copied(kind: TargetKind, given: dict[str, Value]) -> dict[str, Value]:
-    """``given`` with the attributes of the device of this machine that ``from_device`` names, in its place. What is
+def _copied(kind: TargetKind, values: dict[str, Value]) -> dict[str, Value]:
+    """``values`` with the attributes of the device of this machine that ``from_device`` names, in its place. What is
     given overrides what is copied."""
-    read, number = kind.from_device, given.get("from_device")
+    read, number = kind.from_device, values.get("from_device")
     if read is None or number is None or not kind.is_common("from_device"):
-        return given
-    explicit = {name: value for name, value in given.items() if name != "from_device"}
+        return values
+    explicit = {name: value for name, value in values.items() if name != "from_device"}
     with _about("from_device"):
         copied = _asked(kind, "reading a device", lambda: read(Target(kind, explicit), cast(int, number)))
     return _checked(kind, {**copied, **explicit})

@@ -83,12 +83,12 @@ def read_bag(source: Source, path: str = "", depth: int = 0) -> tuple[Record, ..
         error = UsageError(f"the text of a target has more than {MAX_TEXT_CHARS} characters")
         raise Fault(error, path, source.spot(MAX_TEXT_CHARS))
     reader = _Reader(source, path)
-    found = [reader.target(depth)]
+    targets = [reader.target(depth)]
     while reader.next():
-        found.append(reader.target(depth))
+        targets.append(reader.target(depth))
     if not reader.ended:
         reader.fail(reader.misplaced())
-    return tuple(found)
+    return tuple(targets)
 
 
 class _Reader:
@@ -264,10 +264,10 @@ class _JsonReader(_Reader):
         return Node(self.scalar(), spot)
 
     def members(self, depth: int, end: str, *, keyed: bool) -> list[tuple[Node, Node]]:
-        found: list[tuple[Node, Node]] = []
+        pairs: list[tuple[Node, Node]] = []
         self.gap()
         if self.skip(end):
-            return found
+            return pairs
         while True:
             self.gap()
             key = Node(None, self.spot())
@@ -279,12 +279,12 @@ class _JsonReader(_Reader):
                 if not self.skip(":"):
                     self.fail(UsageError("a colon is missing after the key", hint='write it like {"kind": "c"}'))
                 self.gap()
-            if len(found) == MAX_ITEMS:
+            if len(pairs) == MAX_ITEMS:
                 self.fail(UsageError(f"there are more than {MAX_ITEMS} items"))
-            found.append((key, self.json(depth + 1)))
+            pairs.append((key, self.json(depth + 1)))
             self.gap()
             if self.skip(end):
-                return found
+                return pairs
             if not self.skip(","):
                 self.fail(UsageError(f"a comma or {end} is missing", hint=f"add one of the two: , or {end}"))
 

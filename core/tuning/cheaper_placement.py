@@ -92,9 +92,9 @@ def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:
         (one.owner, frozenset(node for claim in one.claims for node in claim.nodes))
         for one in placement.regions.values()
     ]
-    taken = frozenset().union(*(nodes for _, nodes in regions))
+    claimed = frozenset().union(*(nodes for _, nodes in regions))
     prices = StaticCosts(members, costs, regions)
-    free = [expr for expr in problem.computed if expr not in taken and computes(expr)]
+    free = [expr for expr in problem.computed if expr not in claimed and computes(expr)]
     kernels = [tuple(kernel) for kernel in prices.kernels(problem, free)]
     together = {node for kernel in kernels for node in kernel}
     for kernel in (*kernels, *((node,) for node in free if node not in together)):

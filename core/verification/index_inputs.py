@@ -21,7 +21,7 @@ def index_extents(module: IRModule) -> dict[str, int]:
     Args:
         module: a model as it was imported. What a branch or a loop does with an input is not looked at.
     """
-    found: dict[Expr, int] = {}
+    extents: dict[Expr, int] = {}
     for expr in post_order(module.main.body):
         if not isinstance(expr, Call) or expr.op_name != "take":
             continue
@@ -32,8 +32,8 @@ def index_extents(module: IRModule) -> dict[str, int]:
         while isinstance(indices, Call) and indices.op_name in _MOVES:
             indices = indices.args[0]
         if isinstance(indices, Var) and type(extent) is int and extent > 0:
-            found[indices] = min(extent, found.get(indices, extent))
+            extents[indices] = min(extent, extents.get(indices, extent))
     signature = module.signature or Signature.from_function(module.main)
     params = signature.of_inputs(module.main.params)
     names = [tensor.name for tensor in signature.inputs]
-    return {name: found[param] for name, param in zip(names, params, strict=True) if param in found}
+    return {name: extents[param] for name, param in zip(names, params, strict=True) if param in extents}

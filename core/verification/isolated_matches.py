@@ -62,7 +62,7 @@ class Parts:
     """
 
     def __init__(self, inspected: Inspected, members: Members, isolation: Isolation) -> None:
-        self._of = inspected
+        self._source = inspected
         self.skipped: list[PartSkipped] = []
         self._parts: list[_Part] = []
         for unit in inspected.units:
@@ -95,8 +95,8 @@ class Parts:
         for part in self._parts:
             if part.unit not in values:
                 params = (param.name for param in part.unit.function.params)
-                given = dict(zip(params, self._of.operands(part.unit), strict=True))
-                values[part.unit] = evaluate_all(part.unit.function, given)
+                operands = dict(zip(params, self._source.operands(part.unit), strict=True))
+                values[part.unit] = evaluate_all(part.unit.function, operands)
             for name, expr in part.operands.items():
                 value = values[part.unit][expr]
                 assert not isinstance(value, tuple)
@@ -110,7 +110,7 @@ class Parts:
             self._inspected.drive()
 
     @property
-    def found(self) -> tuple[KernelCheck, ...]:
+    def named_checks(self) -> tuple[KernelCheck, ...]:
         """The results of the matches, under the names of their regions."""
         return tuple(
             replace(check, kernel=self._regions[check.kernel])
@@ -134,7 +134,7 @@ class Parts:
         attrs = {"Compiler": unit.label or "", "global_symbol": name}
         function = Function(list(params.values()), body, attrs)
         named = {param.name: arg for arg, param in params.items()}
-        return _Part(unit, GlobalVar(name, func_type(function)), function, named, self._of.fused.spans[match])
+        return _Part(unit, GlobalVar(name, func_type(function)), function, named, self._source.fused.spans[match])
 
     def _module(self, parts: list[_Part]) -> IRModule:
         """A model of these parts."""
@@ -143,9 +143,9 @@ class Parts:
         params: list[Var] = []
         results: list[Expr] = []
         for part in parts:
-            own = [Var(param.name, param.type) for param in part.function.params]
-            params += own
-            value = Call(part.var, own)
+            own_params = [Var(param.name, param.type) for param in part.function.params]
+            params += own_params
+            value = Call(part.var, own_params)
             is_tuple = isinstance(value.type, TupleType)
             results += [TupleGetItem(value, at) for at in range(len(tensors_of(value.type)))] if is_tuple else [value]
             spans[value] = spans[part.function.body] = part.layers
@@ -154,13 +154,14 @@ class Parts:
 
     def _bounds(self) -> dict[str, Bounds]:
         """What is proven of the operands of the parts, by the names of their parameters."""
-        found: dict[str, Bounds] = {}
+        bounds: dict[str, Bounds] = {}
         for part in self._parts:
             pairs = zip(part.unit.function.params, part.unit.expr.args, strict=True)
-            known: dict[Expr, Bounds] = {p: self._of.ranges[arg] for p, arg in pairs if arg in self._of.ranges}
-            inner = ranges(part.unit.function, {}, known)
-            found |= {name: inner[expr] for name, expr in part.operands.items() if expr in inner}
-        return found
+            proven = self._source.ranges
+            known_ranges: dict[Expr, Bounds] = {p: proven[arg] for p, arg in pairs if arg in proven}
+            inner = ranges(part.unit.function, {}, known_ranges)
+            bounds |= {name: inner[expr] for name, expr in part.operands.items() if expr in inner}
+        return bounds
 
 
 def _refusal(module: IRModule, members: Members) -> str | None:

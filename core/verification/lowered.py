@@ -137,21 +137,21 @@ def _bound(operations: int, array: np.ndarray) -> Bound:
     return Bound(CONFIDENCE * math.sqrt(terms) * unit_roundoff(array.dtype.name))
 
 
-def interpreted_work(stmt: Stmt, known: Bounds) -> int:
+def interpreted_work(stmt: Stmt, ranges: Bounds) -> int:
     """About how many operations the interpreter does for a statement."""
-    own = sum(1 for expr in operands(stmt) for _ in walk(expr)) + 1
+    nodes = sum(1 for expr in operands(stmt) for _ in walk(expr)) + 1
     if isinstance(stmt, For):
-        high = max(0, known.interval(stmt.extent)[1])
-        return own + high * interpreted_work(stmt.body, known.declare(stmt.var, (0, max(0, high - 1))))
+        high = max(0, ranges.interval(stmt.extent)[1])
+        return nodes + high * interpreted_work(stmt.body, ranges.declare(stmt.var, (0, max(0, high - 1))))
     if isinstance(stmt, Copy):
         count = 1
         for extent in stmt.shape:
-            count *= max(0, known.interval(extent)[1])
-        return own + 8 * count
+            count *= max(0, ranges.interval(extent)[1])
+        return nodes + 8 * count
     if isinstance(stmt, Exec):
-        inside = known
+        inside = ranges
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-            inside = inside.declare(var, known.interval(value))
-        return own + 2 * interpreted_work(stmt.intrinsic.description, inside)
-    inner = [interpreted_work(body, known) for body in child_statements(stmt)]
-    return own + (max(inner) if isinstance(stmt, If) else sum(inner))
+            inside = inside.declare(var, ranges.interval(value))
+        return nodes + 2 * interpreted_work(stmt.intrinsic.description, inside)
+    inner = [interpreted_work(body, ranges) for body in child_statements(stmt)]
+    return nodes + (max(inner) if isinstance(stmt, If) else sum(inner))

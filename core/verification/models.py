@@ -106,7 +106,7 @@ def verify(
     from ..runtime.model_process import STEP_LIMIT_S, Isolation
     from ..runtime.open_shapes import OpenShapes
 
-    form, tell = loaded.form, progress or (lambda what: None)
+    form, tell = loaded.form, progress or (lambda stage: None)
     is_lowered = isinstance(form, Program) or has_loops(form)
     if is_lowered and oracle is not None:
         raise UsageError(f"{oracle[0]} does not run a form that was lowered already", hint="verify the model's file")
@@ -220,7 +220,7 @@ class _ReferenceComparison(Comparison):
             whole,
             overruns=(*whole.overruns, *parts.overruns),
             stops=(*self.model.stops, *parts.stops, *self.stops),
-            parts=parts.found,
+            parts=parts.named_checks,
             parts_skipped=tuple(parts.skipped),
             forms=tuple(check_forms(self.model.fused)),
             allowed=self.differences.all,

@@ -21,52 +21,52 @@ __all__ = ["directed", "ranges"]
 
 
 def ranges(
-    main: Function, functions: Mapping[GlobalVar, AnyFunction], given: Mapping[Expr, Bounds] = MappingProxyType({})
+    main: Function, functions: Mapping[GlobalVar, AnyFunction], bounds: Mapping[Expr, Bounds] = MappingProxyType({})
 ) -> dict[Expr, Bounds]:
     """Bounds, proven for every input of the model, of the integers that ``main`` computes, which calls functions.
 
     Args:
         main: what computes them.
         functions: what it may call.
-        given: bounds of its parameters, where they are better than those of their types.
+        bounds: bounds of its parameters, where they are better than those of their types.
 
     A wide integer of which nothing is proven has none: an index, most often, that must not be any number.
     """
-    known: dict[Expr, Bounds] = dict(given)
+    proven: dict[Expr, Bounds] = dict(bounds)
     fields: dict[Expr, list[Bounds | None]] = {}
     for expr in post_order(main.body):
         if isinstance(expr, Call):
             function = functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
             if isinstance(function, Function):
                 pairs = zip(function.params, expr.args, strict=True)
-                inner: dict[Expr, Bounds] = {param: known[arg] for param, arg in pairs if arg in known}
+                inner: dict[Expr, Bounds] = {param: proven[arg] for param, arg in pairs if arg in proven}
                 if isinstance(function.body, Tuple):
                     parts = function.body.fields
                     fields[expr] = [value_range(part, inner) if _is_integer(part) else None for part in parts]
                 elif _is_integer(function.body):
-                    known[expr] = _held(value_range(function.body, inner), expr)
+                    proven[expr] = _held(value_range(function.body, inner), expr)
                 continue
         if isinstance(expr, TupleGetItem) and expr.tuple in fields:
             field = fields[expr.tuple][expr.index]
             if field is not None:
-                known[expr] = _held(field, expr)
+                proven[expr] = _held(field, expr)
         elif _is_integer(expr):
-            known[expr] = _held(value_range(expr, known), expr)
-    return {expr: found for expr, found in known.items() if not _is_open(expr, found)}
+            proven[expr] = _held(value_range(expr, proven), expr)
+    return {expr: range_ for expr, range_ in proven.items() if not _is_open(expr, range_)}
 
 
 def _is_integer(expr: Expr) -> bool:
     return isinstance(expr.type, TensorType) and is_integer(expr.type.dtype)
 
 
-def _held(found: Bounds, expr: Expr) -> Bounds:
+def _held(range_: Bounds, expr: Expr) -> Bounds:
     """What of the bounds the type holds; all of it, where something may wrap around."""
     low, high = bounds(expr.dtype)
-    return found if low <= found.low and found.high <= high else Bounds(low, high)
+    return range_ if low <= range_.low and range_.high <= high else Bounds(low, high)
 
 
-def _is_open(expr: Expr, found: Bounds) -> bool:
-    return itemsize(expr.dtype) > 2 and (found.low, found.high) == bounds(expr.dtype)
+def _is_open(expr: Expr, range_: Bounds) -> bool:
+    return itemsize(expr.dtype) > 2 and (range_.low, range_.high) == bounds(expr.dtype)
 
 
 def directed(operands: Sequence[tuple[Expr, tuple[float, float]]]) -> Iterator[tuple[str, list[np.ndarray]]]:
@@ -90,10 +90,10 @@ def directed(operands: Sequence[tuple[Expr, tuple[float, float]]]) -> Iterator[t
             opposite = [array(expr, ends[(at + first) % 2]) for at, (expr, ends) in enumerate(operands)]
             yield f"{' and '.join(kind)} in turn", opposite
     yield "ends at random", [array(expr, rng.choice(np.array(ends), expr.shape)) for expr, ends in operands]
-    within = []
+    arrays = []
     for expr, (low, high) in operands:
         if _is_integer(expr):
-            within.append(array(expr, rng.integers(int(low), int(high), expr.shape, np.int64, endpoint=True)))
+            arrays.append(array(expr, rng.integers(int(low), int(high), expr.shape, np.int64, endpoint=True)))
         else:
-            within.append(array(expr, rng.uniform(low, high, expr.shape)))
-    yield "random", within
+            arrays.append(array(expr, rng.uniform(low, high, expr.shape)))
+    yield "random", arrays

@@ -92,9 +92,9 @@ def litert(
         hint = "compare ONNX models with --against onnxruntime"
         raise UsageError(f"LiteRT does not read the model: {error}", where=str(model), hint=hint) from error
 
-    def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            for name, array in given.items():
+            for name, array in arrays.items():
                 interpreter.set_tensor(inputs[name], array)
             call_interruptibly(interpreter.invoke)
         except (RuntimeError, ValueError) as error:
@@ -165,9 +165,9 @@ def onnxruntime(
     names = [tensor.name for tensor in session.get_inputs() if tensor.name not in others]
     outputs = [tensor.name for tensor in session.get_outputs()]
 
-    def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            results = call_interruptibly(lambda: session.run(outputs, dict(given)))
+            results = call_interruptibly(lambda: session.run(outputs, dict(arrays)))
         except faults as error:
             raise _not_run("onnxruntime", error, model) from error
         return dict(zip(outputs, results, strict=True))

@@ -466,8 +466,8 @@ class Verification:
         ]
         checks += [(one.role, one.name, "", one.against, one.difference) for one in self.outputs if not one.ok]
         rows: list[Sequence[Child]] = [
-            (what, element("bdi", None, shorten(name, 60)), target, against, str(difference))
-            for what, name, target, against, difference in checks
+            (kind, element("bdi", None, shorten(name, 60)), target, against, str(difference))
+            for kind, name, target, against, difference in checks
         ]
         rows += [("overrun", one.kernel, one.target or "", "", one.what) for one in self.overruns]
         rows += [("stop", one.kernel, one.target or "", "", one.reason) for one in self.stops]

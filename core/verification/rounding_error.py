@@ -124,15 +124,15 @@ class _Variances:
                 values[expr] = self._value(expr, [values[child] for child in children(expr)])
         return values[function.body]
 
-    def _value(self, expr: Expr, given: list[list[float]]) -> list[float]:
+    def _value(self, expr: Expr, operands: list[list[float]]) -> list[float]:
         if isinstance(expr, Tuple):
-            return [value for field in given for value in field]
+            return [value for field in operands for value in field]
         if isinstance(expr, TupleGetItem):
-            return [given[0][expr.index]]
+            return [operands[0][expr.index]]
         tensors = tensors_of(expr.type)
         if not isinstance(expr, Call):
             return [0.0] * len(tensors)
-        before = max((value for field in given for value in field), default=0.0)
+        before = max((value for field in operands for value in field), default=0.0)
         if isinstance(expr.op, Op):
             after = [before + self.of_call(expr)] * len(tensors)
         else:
@@ -165,9 +165,9 @@ def _variance(expr: Call) -> float:
         terms = macs_of(expr) // max(smallest, 1)
         return (terms + 1) * max(unit_roundoff(tensor.dtype) for tensor in tensors) ** 2
     inputs = [te.placeholder(arg.shape, arg.dtype, f"x{at}") for at, arg in enumerate(expr.args)]
-    made = op.compute(expr.attrs, expr.type, *inputs)
+    result = op.compute(expr.attrs, expr.type, *inputs)
     counted: dict[Tensor, float] = {}
-    return max(_of_tensor(one, counted) for one in (made if isinstance(made, tuple) else (made,)))
+    return max(_of_tensor(one, counted) for one in (result if isinstance(result, tuple) else (result,)))
 
 
 def _of_tensor(tensor: Tensor, counted: dict[Tensor, float]) -> float:
@@ -183,8 +183,8 @@ def _of_tensor(tensor: Tensor, counted: dict[Tensor, float]) -> float:
         return counted[tensor]
     total = 0.0
     for nest in nests(definition):
-        own, below = _of_expressions(nest.exprs, counted)
-        total = max(total, own + below)
+        variance, below = _of_expressions(nest.exprs, counted)
+        total = max(total, variance + below)
     if isinstance(definition, Reduce) and definition.reduction.op in ("add", "mul"):
         total += math.prod(axis.most for axis in definition.reduction.axes) * unit_roundoff(tensor.dtype) ** 2
     counted[tensor] = total
@@ -193,7 +193,7 @@ def _of_tensor(tensor: Tensor, counted: dict[Tensor, float]) -> float:
 
 def _of_expressions(roots: Sequence[exprs.Expr], counted: dict[Tensor, float]) -> tuple[float, float]:
     """The roundings of expressions, and the largest of what they read."""
-    own = below = 0.0
+    variance = below = 0.0
     seen, stack = set(roots), list(roots)
     while stack:
         node = stack.pop()
@@ -202,15 +202,15 @@ def _of_expressions(roots: Sequence[exprs.Expr], counted: dict[Tensor, float]) -
             continue  # indices are exact
         unit = unit_roundoff(node.dtype) ** 2
         if isinstance(node, exprs.Bin) and node.op in _ROUNDED:
-            own += unit
+            variance += unit
         elif isinstance(node, exprs.Call):
-            own += FUNCTIONS[node.name].cost * unit
+            variance += FUNCTIONS[node.name].cost * unit
         elif isinstance(node, exprs.Cast):
-            own += unit
+            variance += unit
         fresh = [part for part in operands(node) if part not in seen]
         seen.update(fresh)
         stack.extend(fresh)
-    return own, below
+    return variance, below
 
 
 def sampled_error(
@@ -244,17 +244,17 @@ def sampled_error(
     largest = [0.0] * len(expected)
     evaluate(model, inputs, extents, apply=record)
     for draw in range(_DRAWS):
-        rng, known = np.random.default_rng(draw), iter(integers)
+        rng, draws = np.random.default_rng(draw), iter(integers)
 
         def apply(
             call: Call,
             attrs: Attrs,
             arrays: Sequence[Any],
             rng: np.random.Generator = rng,
-            known: Iterator[Any] = known,
+            fixed: Iterator[Any] = draws,
         ) -> Any:
             assert isinstance(call.op, Op)
-            fields = next(known)
+            fields = next(fixed)
             if all(field is not None for field in fields):
                 return tuple(fields) if isinstance(call.type, TupleType) else fields[0]
             # Uniform in -a .. a has the standard deviation a / sqrt(3).

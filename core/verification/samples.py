@@ -60,7 +60,7 @@ class Sample:
 
 
 def filled(
-    given: Sequence[Sample],
+    provided: Sequence[Sample],
     declared: Sequence[TensorRecord],
     count: int | None = None,
     extents: Mapping[str, int] = MappingProxyType({}),
@@ -69,14 +69,14 @@ def filled(
     random`` in [-8, 8], which drives most layers to where they clip.
 
     Args:
-        given: they may lack inputs, which are random then. The first of them, or a random one, comes first.
+        provided: they may lack inputs, which are random then. The first of them, or a random one, comes first.
         declared: the inputs, as the record of an artifact has them.
         count: how many in all; by default all that are given, and at least `SAMPLES`.
         extents: of inputs that are indices, by name: they are at least 0, and below that.
     """
-    count = max(SAMPLES, len(given)) if count is None else count
+    count = max(SAMPLES, len(provided)) if count is None else count
     for number in range(count):
-        sample = given[number] if number < len(given) else None
+        sample = provided[number] if number < len(provided) else None
         kind = _KINDS[number] if sample is None and number < len(_KINDS) else "random"
         arrays = {}
         for position, row in enumerate(declared):
@@ -188,7 +188,7 @@ def data_set(
     count = max(counts.values(), default=1 if parts else 0)
     for name, other in counts.items():
         if other != count:
-            longest = next(known for known, most in counts.items() if most == count)
+            longest = next(input_name for input_name, most in counts.items() if most == count)
             raise ModelError(f"{name!r} holds {other} samples, and {longest!r} holds {count}", where=where)
     labels: dict[str, np.ndarray] = {}
     for key, array in arrays.items():
@@ -216,10 +216,10 @@ def _split(array: np.ndarray, row: TensorRecord, where: str) -> list[np.ndarray]
         return list(array)
     if shape and array.shape[1:] == shape[1:] and array.shape[0] and array.shape[0] % shape[0] == 0:
         return list(array.reshape(-1, *shape))
-    given, several = list(array.shape), f"[n{''.join(f', {extent}' for extent in shape)}]"
+    actual, several = list(array.shape), f"[n{''.join(f', {extent}' for extent in shape)}]"
     longer = f", or [n * {', '.join(map(str, shape))}]" if shape else ""
     raise ModelError(
-        f"{row.name!r} has the shape {given}, and the model's input {list(shape)}",
+        f"{row.name!r} has the shape {actual}, and the model's input {list(shape)}",
         where=where,
         hint=f"give one sample, or several as {several}{longer}",
     )
@@ -227,16 +227,16 @@ def _split(array: np.ndarray, row: TensorRecord, where: str) -> list[np.ndarray]
 
 def _labelled(key: str, outputs: Sequence[TensorRecord], where: str) -> tuple[str, tuple[int, int]]:
     """The output that a key has the labels of, its rows and classes."""
-    known = {row.name: row for row in outputs}
+    by_name = {row.name: row for row in outputs}
     name = key.removeprefix(f"{LABELS}:")
     if key == LABELS:
         if len(outputs) > 1:
-            keys = ", ".join(f"{LABELS}:{name}" for name in known)
+            keys = ", ".join(f"{LABELS}:{name}" for name in by_name)
             raise ModelError("the model has several outputs, and labels for none by name", where=where, hint=keys)
-        name = next(iter(known))
-    if name not in known:
-        raise ModelError(f"the model has no output {name!r} for labels", where=where, hint=", ".join(known))
-    shape = known[name].shape
+        name = next(iter(by_name))
+    if name not in by_name:
+        raise ModelError(f"the model has no output {name!r} for labels", where=where, hint=", ".join(by_name))
+    shape = by_name[name].shape
     classes = shape[-1] if shape else 1
     if classes < 2:
         raise ModelError(f"output {name!r} has no classes to label: its last axis has {classes} element", where=where)
@@ -252,8 +252,8 @@ def _labels(key: str, array: np.ndarray, expected: tuple[int, int], count: int, 
 
     rows, classes = expected
     if array.dtype.kind not in "iu" or array.size != count * rows:
-        what = f"{key!r} is {array.dtype}{list(array.shape)}, for {count} samples of {rows} rows each"
-        raise ModelError(what, where=where, hint="labels are integers, one for each row of the output")
+        text = f"{key!r} is {array.dtype}{list(array.shape)}, for {count} samples of {rows} rows each"
+        raise ModelError(text, where=where, hint="labels are integers, one for each row of the output")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < classes:
         raise ModelError(f"{key!r} has a class that is none of 0 .. {classes - 1}", where=where)
     return array.astype(np.int64).reshape(count, rows)
@@ -268,9 +268,9 @@ class Score:
     def add(self, sample: Sample, outputs: Mapping[str, np.ndarray]) -> None:
         """Count what one run gave."""
         for name, labels in sample.labels.items():
-            found = outputs[name].reshape(len(labels), -1).argmax(axis=-1)
+            predicted = outputs[name].reshape(len(labels), -1).argmax(axis=-1)
             correct, total = self._counts.get(name, (0, 0))
-            self._counts[name] = correct + int((found == labels).sum()), total + len(labels)
+            self._counts[name] = correct + int((predicted == labels).sum()), total + len(labels)
 
     @property
     def all(self) -> tuple[Accuracy, ...]:

@@ -439,11 +439,11 @@ class Inspected(StepwiseModel):
 
     def _compare(self, unit: Unit, inputs: tuple[np.ndarray, ...], sample: str, *, driven: bool = False) -> None:
         """Add the results of a unit that was given ``inputs``, beside what they should be."""
-        given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
+        operands = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
         computed = self._computed()
-        results = evaluate(function, given, computed)
-        bounds = rounding_bounds(unit.relative_bounds, function, given, results, computed)
+        results = evaluate(function, operands, computed)
+        bounds = rounding_bounds(unit.relative_bounds, function, operands, results, computed)
         for number, expected in enumerate(results):
             got = self._array(unit.results[number])
             got = self._cut(got, types[number]) if types[number].is_open else got
@@ -466,10 +466,10 @@ class Inspected(StepwiseModel):
 
     def _computed(self) -> dict[str, int]:
         """The values that the last run computed of open extents, by their symbols."""
-        made = {}
+        extents = {}
         for name, (symbol, count) in self._cuts.items():
-            made[name] = min(max(int(self.value(count).reshape(-1)[0]), symbol.low), symbol.high)
-        return made
+            extents[name] = min(max(int(self.value(count).reshape(-1)[0]), symbol.low), symbol.high)
+        return extents
 
     def _values(self) -> dict[str, int]:
         """The values of open extents in the last run, by their symbols."""
@@ -485,12 +485,12 @@ class Inspected(StepwiseModel):
         """What a unit gives, as its buffers hold it."""
         import numpy as np
 
-        made = []
+        values = []
         for result, type_ in zip(results, tensors_of(unit.function.body.type), strict=True):
             whole = np.zeros(type_.bound.shape, result.dtype) if type_.is_open else result
             self._cut(whole, type_)[...] = result.reshape(substitute_symbols(type_.shape, self._values()))
-            made.append(whole)
-        return made
+            values.append(whole)
+        return values
 
     def _check_copies(self, sample: str) -> None:
         """Add the outputs for which no op stands: copies of what is an input, a constant or another output."""
@@ -527,11 +527,11 @@ class Inspected(StepwiseModel):
 
     # --- units -----------------------------------------------------------------------------------------------------
 
-    def _units(self, of: Function, buffers_of: BuffersOf, reason: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
+    def _units(self, main: Function, buffers_of: BuffersOf, why: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
         """What of a function can be compared, and what cannot, for a reason."""
         units: list[Unit] = []
         skipped: list[Skipped] = []
-        for expr in post_order(of.body):
+        for expr in post_order(main.body):
             if not isinstance(expr, Call) or is_view(expr) or is_control(expr):
                 continue
             function = called_function(self.fused, expr)
@@ -539,7 +539,7 @@ class Inspected(StepwiseModel):
             label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
             results = buffers_of(expr)
             if results is None:
-                skipped.append(Skipped(label, layers, reason))
+                skipped.append(Skipped(label, layers, why))
                 continue
             name = expr.op.name if isinstance(expr.op, GlobalVar) else self._writer_of(results[0])
             steps = self._steps(expr, results, buffers_of)
@@ -552,8 +552,8 @@ class Inspected(StepwiseModel):
 
     def _steps(self, expr: Call, results: tuple[str, ...], buffers_of: BuffersOf) -> tuple[int, ...]:
         """The steps that compute ``results`` from the operands of ``expr``, and the waits behind those on a queue."""
-        given = [name for arg in expr.args for name in buffers_of(arg) or ()]
-        steps = set(self._steps_of(results, given))
+        inputs = [name for arg in expr.args for name in buffers_of(arg) or ()]
+        steps = set(self._steps_of(results, inputs))
         queues = {(s.device, s.queue): at for at in sorted(steps, reverse=True) for s in [self.program.steps[at]]}
         for position, one in enumerate(self.program.steps):
             if isinstance(one, Wait) and queues.get((one.device, one.queue), position) < position:

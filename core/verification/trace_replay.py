@@ -118,12 +118,12 @@ def _position(trace: Trace, label: str | None, device: Device) -> int:
     if not fitting:
         raise ModelError(f"the trace is of no device of kind {device.kind!r}", where=trace.name, hint=f"it has {there}")
     if len(fitting) > 1:
-        what = f"the trace has {len(fitting)} devices of kind {device.kind!r}"
-        raise UsageError(what, where=trace.name, hint=f"choose one by its label: {there}")
+        text = f"the trace has {len(fitting)} devices of kind {device.kind!r}"
+        raise UsageError(text, where=trace.name, hint=f"choose one by its label: {there}")
     traced = trace.devices[fitting[0]]
     if traced.kind != device.kind:
-        what = f"device {traced.label!r} of the trace is of kind {traced.kind!r}, not of kind {device.kind!r}"
-        raise ModelError(what, where=trace.name, hint="name a target of its kind")
+        text = f"device {traced.label!r} of the trace is of kind {traced.kind!r}, not of kind {device.kind!r}"
+        raise ModelError(text, where=trace.name, hint="name a target of its kind")
     if traced.parameters != tuple(device.runtime.parameters):
         theirs, ours = (", ".join(map(str, one)) for one in (traced.parameters, device.runtime.parameters))
         raise ModelError(
@@ -287,8 +287,8 @@ class _Replay:
         if self._bus.address:
             code = self._bus.address(self._bus.self, _pointer(shared, offset), address)
             if code != 0:
-                what = f"the device does not reach memory of this process (code {code})"
-                raise UsageError(what, where=f"{self._trace.name}, line {entry.line}")
+                text = f"the device does not reach memory of this process (code {code})"
+                raise UsageError(text, where=f"{self._trace.name}, line {entry.line}")
         return int(address[0]) >> 32 if entry.what == "high" else int(address[0]) & 0xFFFFFFFF
 
     def _read(self, entry: Entry, polled: bool) -> Iterator[Difference]:
@@ -313,8 +313,8 @@ class _Replay:
             got = self._bus.read32(self._bus.self, offset)
             self._reads += 1
             if got != value:
-                known = offset in self._registers
-                hint = "" if known else "a status or a count is declared as such in Runtime.registers"
+                is_register = offset in self._registers
+                hint = "" if is_register else "a status or a count is declared as such in Runtime.registers"
                 yield self._difference(entry, value, got, "", hint)
                 return
 
@@ -327,16 +327,16 @@ class _Replay:
         self._nbytes += nbytes
         if wrong.size:
             at = first + int(wrong[0])
-            what = f"byte {at} of {self._trace.memories[memory].name}"
+            location = f"byte {at} of {self._trace.memories[memory].name}"
             place = self._trace.places[entry.place]
-            yield Difference(what, int(recorded[at]), int(shared[at]), place, entry.line, int(wrong.size))
+            yield Difference(location, int(recorded[at]), int(shared[at]), place, entry.line, int(wrong.size))
 
     def _difference(self, entry: Entry, expected: int, got: int, how: str, hint: str = "") -> Difference:
         offset = entry.numbers[0]
         register = self._registers.get(offset)
         named = f"register {register.name} ({offset:#x})" if register else f"register {offset:#x}"
-        what = f"{named}, {how}" if how else named
-        return Difference(what, expected, got, self._trace.places[entry.place], entry.line, hint=hint)
+        text = f"{named}, {how}" if how else named
+        return Difference(text, expected, got, self._trace.places[entry.place], entry.line, hint=hint)
 
     def _memory(self, position: int) -> tuple[Array, Array]:
         """Memory of the processor's: as the device has it, and as it was recorded."""

@@ -31,7 +31,7 @@ def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4, reach
         memory = rng.randrange(memories)
         singles = [1 << op for op in range(count) if rng.random() < 0.8]
         grown = unions(problem, singles, most_parts=4, most=1000)
-        for ops in grown.found:
+        for ops in grown.sets:
             if rng.random() < 0.5:
                 pieces.append(Piece(ops, memory, 100 + sum(rng.randint(30, 800) for _ in range(ops.bit_count()))))
         for _ in range(4):

@@ -38,7 +38,7 @@ def by_paper(decision: Decision) -> Paper:
         ValueError: there is no placement of single matches.
     """
     pool, cover = decision.pool, decision.pool.cover
-    alone = [n for n, one in enumerate(pool.offers) if len(one.claims) < 2 and len(cover.given(one.ops)) < 2]
+    alone = [n for n, one in enumerate(pool.offers) if len(one.claims) < 2 and len(cover.produced_by(one.ops)) < 2]
     plan = _cheapest(len(cover.uses), [(pool.offers[n].ops, cover.pieces[n].cost, n) for n in alone])
     assert cover.fault(plan) is None
     mine = {(pool.offers[n].owner, pool.offers[n].ops) for n in plan}

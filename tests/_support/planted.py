@@ -74,4 +74,4 @@ def stand_in(*kinds: TargetKind, **hooks: Callable[..., Any]) -> PluginHost:
 
 def host_entries(host: PluginHost) -> tuple[PluginEntry, ...]:
     """What a host knows of plugins."""
-    return host._found.entries
+    return host._discovery.entries

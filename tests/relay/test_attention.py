@@ -174,7 +174,7 @@ def test_some_may_be_left_in_pieces() -> None:
     assert set(with_attention(module).calls) == {first, second}
     made = with_attention(module, but={first})
     assert set(made.calls) == {second}
-    assert made.made[first] is first
+    assert made.replacements[first] is first
     assert_equal(module, made.module)
 
 

@@ -60,7 +60,7 @@ def test_a_requantisation() -> None:
     assert isinstance(new, Call)
     assert (str(new.attrs.scale.rounding), new.attrs.output_zero_point, change.what) == ("even", 4, "requantisation")
     assert (found.value[new], found.stands[new]) == (root.args[0], (root.args[0],))
-    assert found.made[root] is found.result
+    assert found.replacements[root] is found.result
     assert difference(root, found) <= change.bound <= 1
 
 
@@ -82,7 +82,7 @@ def test_what_may_not_be_changed() -> None:
     first = requantized(SUMS, 0.013)
     found = made(requantized(first, 0.5), but=(first,))
     assert [type(new.attrs.scale).__name__ for new in found.changes if isinstance(new, Call)] == ["FixedPoint"]
-    assert found.made[first] is first
+    assert found.replacements[first] is first
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,11 @@ def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlu
     for plugin in _builders(artifact, host):
         every |= _exporters(plugin)
     guess = suggest(name, every) if isinstance(name, str) else ""
-    known = "; ".join(f"{one.name} ({one.help})" for one in every.values())
+    listing = "; ".join(f"{one.name} ({one.help})" for one in every.values())
     raise UsageError(
         "the format to export to is missing" if name == "" else f"there is no format {shown(name)} to export to",
         where=artifact.name,
-        hint=f"{guess}for this artifact there is: {known}",
+        hint=f"{guess}for this artifact there is: {listing}",
     )
 
 
@@ -83,8 +83,8 @@ def _refuse_to_replace(folder: Path) -> None:
     if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / EXPORT_DIGESTS).is_file():
-        what, hint = "there is something already", "name a folder that is new, empty or an export"
-        raise UsageError(what, where=str(folder), hint=hint)
+        text, hint = "there is something already", "name a folder that is new, empty or an export"
+        raise UsageError(text, where=str(folder), hint=hint)
     if (change := change_since_written(folder, EXPORT_DIGESTS)) is not None:
         hint = "choose another folder, or move the file away; to remove the export, delete the folder"
         raise UsageError(f"the export there may not be replaced: {change}", where=str(folder), hint=hint)

@@ -26,25 +26,25 @@ def makefile_text(record: ArtifactRecord) -> str:
     program, example = f"{name}_example", how.example
     compiled = [*(source for host in how.hosts for source in host.sources), example]
     linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row.name for row in how.libraries), "m"))
-    made = [*libraries]
+    products = [*libraries]
     if is_complete(record):
-        made.append(program)
-    own = [(f"{source}.o", line) for host in others for source in host.sources for line in _settings(host)]
-    own += [(f"lib{name}_on_{host.label}.a", line) for host in how.remote_hosts for line in _settings(host)]
+        products.append(program)
+    settings = [(f"{source}.o", line) for host in others for source in host.sources for line in _settings(host)]
+    settings += [(f"lib{name}_on_{host.label}.a", line) for host in how.remote_hosts for line in _settings(host)]
     lines = [
         "# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...",
         *_settings(first),
         f"LDLIBS = {linked}",
         f"INCLUDED = {' '.join(included_files(record))}",
         "",
-        f"all: {' '.join(made)}",
+        f"all: {' '.join(products)}",
         "",
         *(line for library, names in libraries.items() for line in _archive(library, names)),
         f"{program}: {example}.o lib{name}.a",
         f"\t$(CC) $(LDFLAGS) -o $@ {example}.o lib{name}.a $(LDLIBS)",
         "",
         *(line for source in compiled for line in _object(source)),
-        *(f"{target}: {line}" for target, line in own),
+        *(f"{target}: {line}" for target, line in settings),
         "clean:",
         f"\trm -f {' '.join(makefile_products(record))}",
         "",
@@ -102,11 +102,11 @@ def _object(source: str) -> list[str]:
 
 def _settings(host: HostRecord) -> list[str]:
     """The lines that choose the tools of a host, where there are any to choose, and the flags."""
-    name, machine, told = host.compiler, host.own_machine, ""
+    name, machine, target_flag = host.compiler, host.own_machine, ""
     if machine is not None:
         name = name or f"{machine.triple}-gcc"
-        told = f" --target={machine.triple}" if name.startswith("clang") else ""
-    lines = [f"CC = {name}{told}"] if name not in (None, "ziglang") else []
+        target_flag = f" --target={machine.triple}" if name.startswith("clang") else ""
+    lines = [f"CC = {name}{target_flag}"] if name not in (None, "ziglang") else []
     if name is not None and (prefix := name.rpartition("-gcc")[0]):
         lines.append(f"AR = {prefix}-ar")
     native = native_flags(host.flags)

@@ -55,14 +55,14 @@ def rivals(pool: Pool, plan: Sequence[int], offer: Offer, least: int = 0) -> tup
 
 def _nearest(pool: Pool, fits: Callable[[Offer], bool], offer: Offer) -> list[int]:
     size = offer.ops.bit_count()
-    found = [n for n, one in enumerate(pool.offers) if one.owner == offer.owner and one.ops != offer.ops and fits(one)]
-    found = [number for number in found if pool.offers[number].claims]
-    return sorted(found, key=lambda number: abs(pool.offers[number].ops.bit_count() - size))[:_TRIED]
+    near = [n for n, one in enumerate(pool.offers) if one.owner == offer.owner and one.ops != offer.ops and fits(one)]
+    near = [number for number in near if pool.offers[number].claims]
+    return sorted(near, key=lambda number: abs(pool.offers[number].ops.bit_count() - size))[:_TRIED]
 
 
 def _best(pool: Pool, plan: Sequence[int], offer: Offer, tried: Sequence[int], least: int) -> Rival | None:
     cover, before = pool.cover, split(pool, plan)
-    found: Rival | None = None
+    best_rival: Rival | None = None
     for number in tried:
         rival = pool.offers[number]
         wanted = offer.ops | rival.ops
@@ -71,11 +71,11 @@ def _best(pool: Pool, plan: Sequence[int], offer: Offer, tried: Sequence[int], l
         for n in fixed:
             area &= ~pool.offers[n].ops
         inside = [n for n, one in enumerate(pool.offers) if one.ops & area == one.ops]
-        known = [number, *fixed, *inside]
-        best = frontier(cover.with_pieces(cover.pieces[n] for n in known), least=least)
+        others = [number, *fixed, *inside]
+        best = frontier(cover.with_pieces(cover.pieces[n] for n in others), least=least)
         if not best.plans:
             continue
-        more = split(pool, [known[n] for n in best.plans[0]]) - before
-        if found is None or more.total_ns < found.more.total_ns:
-            found = Rival(rival, more)
-    return found
+        more = split(pool, [others[n] for n in best.plans[0]]) - before
+        if best_rival is None or more.total_ns < best_rival.more.total_ns:
+            best_rival = Rival(rival, more)
+    return best_rival

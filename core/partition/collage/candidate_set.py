@@ -94,9 +94,9 @@ class Pool:
         for nodes in ([expr] for expr in everything):
             self._offer_kernel(nodes)
         self.host_alone = self._plan((), everything)
-        for order, found in regions.items():
-            self.eager[tuple(owner.label for owner in order)] = self._plan(found, self._calls_of_hosts(found))
-        self.alone = {label: self._plan(found, self._calls_of_hosts(found)) for label, found in of_one.items()}
+        for order, chosen in regions.items():
+            self.eager[tuple(owner.label for owner in order)] = self._plan(chosen, self._calls_of_hosts(chosen))
+        self.alone = {label: self._plan(chosen, self._calls_of_hosts(chosen)) for label, chosen in of_one.items()}
         for label in costs.hosts[1:]:
             self._offer_host(label, everything, regions.values())
         for owner in problem.owners:
@@ -138,7 +138,7 @@ class Pool:
         return {number: label for label, number in self._memory.items()}
 
     @property
-    def known(self) -> list[tuple[int, ...]]:
+    def known_plans(self) -> list[tuple[int, ...]]:
         """The plans that there are anyway, each once."""
         return list(dict.fromkeys(plan for plan in self.named.values() if plan is not None))
 
@@ -188,7 +188,7 @@ class Pool:
         labels = dict.fromkeys([*self._costs.hosts, *self.problem.limits])
         names = [*table.ns, *table.cycles]
         other = dict.fromkeys([*table.targets, *(name.partition(": ")[0] for name in names)])
-        told = [
+        messages = [
             f"the table of costs tells of {shown(label)}, which is no target of this build: {suggest(label, labels)}"
             f"there are {', '.join(labels)}"
             for label in other
@@ -198,16 +198,16 @@ class Pool:
         if parts:
             count = f"{len(parts)} parts" if len(parts) > 1 else "a part"
             are = "are none" if len(parts) > 1 else "is none"
-            told.append(f"the table of costs tells of {count} that {are} of this model: {shown(parts[0])}")
-        return tuple(told)
+            messages.append(f"the table of costs tells of {count} that {are} of this model: {shown(parts[0])}")
+        return tuple(messages)
 
     def _is_key(self, name: str) -> bool:
         """Whether ops of the function may be called this in a table, whoever would compute them."""
         owner, _, words = name.partition(": ")
-        found = [re.fullmatch(r"[^@]+@([0-9]{1,9})", word) for word in words.split(" ")]
-        ops = [self._leaves + int(word[1]) for word in found if word is not None]
-        known = len(ops) == len(found) and all(op < len(self.exprs) for op in ops)
-        return known and self.key(owner, ops_of(ops)) == name
+        words_matched = [re.fullmatch(r"[^@]+@([0-9]{1,9})", word) for word in words.split(" ")]
+        ops = [self._leaves + int(word[1]) for word in words_matched if word is not None]
+        are_ops = len(ops) == len(words_matched) and all(op < len(self.exprs) for op in ops)
+        return are_ops and self.key(owner, ops_of(ops)) == name
 
     def add_region(self, claims: Sequence[Candidate]) -> bool:
         """Offer candidates of one owner as a region; False where it was offered already, or would be refused."""
@@ -270,13 +270,13 @@ class Pool:
     def _left_by(self, regions: Iterable[Sequence[Candidate]]) -> set[Expr]:
         """What eager leaves to hosts although it is pinned elsewhere: the same, or nobody can have it."""
         labels = set(self.problem.limits)
-        taken = {node for region in regions for claim in region for node in claim.nodes}
-        return {expr for expr, pin in self.problem.pins.items() if pin in labels and expr not in taken}
+        claimed = {node for region in regions for claim in region for node in claim.nodes}
+        return {expr for expr, pin in self.problem.pins.items() if pin in labels and expr not in claimed}
 
     def _calls_of_hosts(self, regions: Iterable[Sequence[Candidate]]) -> list[Expr]:
         """The calls that hosts compute where these are the regions."""
-        taken = {node for region in regions for claim in region for node in claim.nodes}
-        return [expr for expr in self.problem.computed if expr not in taken and computes(expr)]
+        claimed = {node for region in regions for claim in region for node in claim.nodes}
+        return [expr for expr in self.problem.computed if expr not in claimed and computes(expr)]
 
     def _free_ops(self) -> None:
         """What costs nothing, wherever it is: it has the values that it is given."""
@@ -345,10 +345,10 @@ class Pool:
                 around = beside(cut)
                 rests.setdefault(around & ~offer.ops, beside(around))
         while rests:  # those that have nothing to do with each other at once
-            taken, calls = 0, 0
+            covered, calls = 0, 0
             for rest, around in list(rests.items()):
-                if not around & taken:
-                    taken, calls = taken | around, calls | rest
+                if not around & covered:
+                    covered, calls = covered | around, calls | rest
                     del rests[rest]
             self._offer_kernels([self.exprs[op] for op in numbers(calls)])
 
@@ -383,17 +383,17 @@ class Pool:
 
     def _sorted(self, claims: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Candidates of one region, each after what it needs."""
-        of = {node: claim for claim in claims for node in claim.nodes}
-        found: dict[Candidate, None] = {}
+        claim_by_node = {node: claim for claim in claims for node in claim.nodes}
+        ordered: dict[Candidate, None] = {}
         waiting = sorted(claims, key=lambda claim: self._number[claim.nodes[-1]])
         while waiting:
-            needed = [{of[used] for used in used_by(one) if used in of} for one in waiting]
-            ready = next((one for one, before in zip(waiting, needed, strict=True) if before <= found.keys()), None)
+            needed = [{claim_by_node[used] for used in used_by(one) if used in claim_by_node} for one in waiting]
+            ready = next((one for one, before in zip(waiting, needed, strict=True) if before <= ordered.keys()), None)
             if ready is None:
                 break  # they wait for each other: `decide` says so
-            found[ready] = None
+            ordered[ready] = None
             waiting.remove(ready)
-        return (*found, *waiting)
+        return (*ordered, *waiting)
 
     def _plan(self, regions: Sequence[Sequence[Candidate]], calls: Sequence[Expr]) -> tuple[int, ...] | None:
         """Regions, and what hosts make of the rest, as a plan; None where a part cannot be had."""
@@ -434,12 +434,12 @@ class Pool:
             return size.excess()
 
         most_parts = 1 if not limits.merge else limits.matches
-        found = unions(
+        grown = unions(
             self._cover, list(matches), most=most_unions, most_ops=most_ops, most_parts=most_parts, excess=excess
         )
-        if not found.is_whole:
+        if not grown.is_whole:
             self.cut.append(owner.label)
-        for parts in found.found.values():
+        for parts in grown.sets.values():
             self._offer_region([matches[part] for part in parts])
 
 

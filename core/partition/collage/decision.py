@@ -98,15 +98,15 @@ class Decision:
 
     def nth(self, number: int) -> Decision:
         """The same with another of the plans as the one that was chosen, counted from 0."""
-        found = self.found
-        return replace(self, found=replace(found, plans=found.plans[number:], costs=found.costs[number:]))
+        result = self.found
+        return replace(self, found=replace(result, plans=result.plans[number:], costs=result.costs[number:]))
 
     def with_known(self) -> Decision:
         """The same with the plans that there are anyway behind the others, cheapest first: eager's, and the host alone;
         each once, and none that has too little gain."""
         cover, there = self.pool.cover, {self._running(plan) for plan in self.found.plans}
         more: dict[frozenset[int], tuple[int, ...]] = {}
-        for plan in sorted(self.pool.known, key=cover.cost):
+        for plan in sorted(self.pool.known_plans, key=cover.cost):
             running = self._running(plan)
             if running not in there and cover.gain(plan) >= self.least:
                 more.setdefault(running, plan)
@@ -148,11 +148,11 @@ class Decision:
         if self.found.states > _RUNNER_UP_STATES or not self.found.is_proven:
             return None
         cover, numbers = self.pool.cover, [n for n, one in enumerate(self.pool.offers) if one is not offer]
-        found = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers), least=self.least)
-        if not found.plans:
+        result = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers), least=self.least)
+        if not result.plans:
             return None
-        plans = tuple(tuple(numbers[number] for number in plan) for plan in found.plans)
-        return replace(self, found=replace(found, plans=plans))
+        plans = tuple(tuple(numbers[number] for number in plan) for plan in result.plans)
+        return replace(self, found=replace(result, plans=plans))
 
 
 @dataclass(eq=False)
@@ -215,8 +215,8 @@ class Collage:
             return costs
         if isinstance(costs, (str, os.PathLike)):
             return CostTable.read(costs)
-        what = f"costs of Collage is {format_value(costs)}, not a CostTable or the path of a JSON file"
-        raise UsageError(what, hint='for example costs="costs.json"')
+        text = f"costs of Collage is {format_value(costs)}, not a CostTable or the path of a JSON file"
+        raise UsageError(text, hint='for example costs="costs.json"')
 
     def __str__(self) -> str:
         return "partitioner 'collage'"
@@ -240,19 +240,19 @@ class Collage:
         pool = Pool(problem, costs, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
             least = pool.least(self.offload)
-            found = cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget, least)
-            if least and not found.plans:
-                least, found = 0, cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget)
-            if not found.plans:
+            result = cheapest(pool.cover, pool.known_plans, max(self.best, self.measure), self.budget, least)
+            if least and not result.plans:
+                least, result = 0, cheapest(pool.cover, pool.known_plans, max(self.best, self.measure), self.budget)
+            if not result.plans:
                 if problem.pins:
                     return eager(problem)
                 raise uncovered(pool)
-            chosen = [offer for number in found.plans[0] if (offer := pool.offers[number]).claims]
+            chosen = [offer for number in result.plans[0] if (offer := pool.offers[number]).claims]
             merged = [pool.add_region(region) for region in _merged(problem, chosen)]
             if not pool.add_rest([offer.claims for offer in chosen]) and not any(merged):
                 break
         unknown = () if self.costs is None else pool.unknown(costs.table)
-        self.decision = problem.decision = Decision(pool, found, least, unknown)
+        self.decision = problem.decision = Decision(pool, result, least, unknown)
         kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]
         problem.kernels[:] = [nodes for _, nodes in kernels]
         problem.on_hosts.update((node, label) for label, nodes in kernels if label != pool.host for node in nodes)

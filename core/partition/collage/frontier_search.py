@@ -94,13 +94,13 @@ def frontier(
             return Found((), (), None, states, level, len(circles))
         costs = [cost for cost, _ in plans]
         bound = min([*costs[:1], *([] if search.lost is None else [search.lost])])
-        found = [(cost, plan, problem.cycle(plan)) for cost, plan in plans]
+        checked = [(cost, plan, problem.cycle(plan)) for cost, plan in plans]
         pieces = problem.pieces
-        new = dict.fromkeys(frozenset(pieces[n].ops for n in circle) for _, _, circle in found if circle is not None)
+        new = dict.fromkeys(frozenset(pieces[n].ops for n in circle) for _, _, circle in checked if circle is not None)
         if not new or len(circles) >= _ROUNDS:
-            good = [(cost, plan) for cost, plan, circle in found if circle is None]
-            told = tuple(plan for _, plan in good), tuple(cost for cost, _ in good)
-            return Found(*told, bound, states, level, len(circles))
+            good = [(cost, plan) for cost, plan, circle in checked if circle is None]
+            ranking = tuple(plan for _, plan in good), tuple(cost for cost, _ in good)
+            return Found(*ranking, bound, states, level, len(circles))
         circles.extend(new)
 
 
@@ -142,10 +142,10 @@ class _Search:
         share, gains = [-1] * count, [0] * count
         for number, piece in enumerate(problem.pieces):
             first = (piece.ops & -piece.ops).bit_length() - 1
-            taken = [value for value in problem.taken_in(piece.ops) if moving[value]]
-            given = [value for value in problem.given(piece.ops) if moving[value]]
+            inputs = [value for value in problem.taken_in(piece.ops) if moving[value]]
+            outputs = [value for value in problem.produced_by(piece.ops) if moving[value]]
             self._starting[first].append(
-                (number, piece.ops >> first, piece.memory, piece.cost, piece.gain, taken, given)
+                (number, piece.ops >> first, piece.memory, piece.cost, piece.gain, inputs, outputs)
             )
             each = piece.cost // piece.ops.bit_count()
             for op in numbers(piece.ops):
@@ -180,14 +180,14 @@ class _Search:
             if is_whole and self.lost is not None:
                 self.lost = self._rest[0]  # what the others come to is not known either
                 return []
-        found = [entry for entries in levels[count].values() for entry in entries if entry.gain >= self._least]
-        found.sort(key=lambda entry: entry.cost)
-        return [(entry.cost, _path(entry)) for entry in found[: self._best]]
+        complete = [entry for entries in levels[count].values() for entry in entries if entry.gain >= self._least]
+        complete.sort(key=lambda entry: entry.cost)
+        return [(entry.cost, _path(entry)) for entry in complete[: self._best]]
 
     def _extend(self, op: int, key: _Key, entries: list[_Entry], levels: list[dict[_Key, list[_Entry]]]) -> None:
         covered, live, seen = key
         problem, watched = self._problem, self._watched
-        for number, ops, memory, cost, gain, taken, given in self._starting[op]:
+        for number, ops, memory, cost, gain, inputs, outputs in self._starting[op]:
             if ops & covered:
                 continue
             chosen = seen
@@ -201,15 +201,15 @@ class _Search:
                 chosen = self._waiting(chosen, total << op | (1 << op) - 1)
             step = (~total & (total + 1)).bit_length() - 1
             now = live
-            if live or taken or given:
-                crossing = {value: (made, wanted) for value, made, wanted in live}
-                for value in taken:
-                    made, wanted = crossing.get(value, (-1, 0))
+            if live or inputs or outputs:
+                crossing = {value: (source, wanted) for value, source, wanted in live}
+                for value in inputs:
+                    source, wanted = crossing.get(value, (-1, 0))
                     more = wanted | 1 << memory
-                    if made >= 0 and more != wanted:
-                        cost += problem.copies(value, made, more) - problem.copies(value, made, wanted)
-                    crossing[value] = made, more
-                for value in given:
+                    if source >= 0 and more != wanted:
+                        cost += problem.copies(value, source, more) - problem.copies(value, source, wanted)
+                    crossing[value] = source, more
+                for value in outputs:
                     wanted = crossing[value][1] if value in crossing else 0
                     cost += problem.copies(value, memory, wanted)
                     crossing[value] = memory, wanted
@@ -220,20 +220,20 @@ class _Search:
                 )
             level = levels[op + step]
             new = total >> step, now, chosen
-            known = level.get(new)
+            existing = level.get(new)
             if self._least:
                 reached = self._gaining(entries, cost, number, gain, op + step, total >> step)
-                if reached or known:
-                    level[new] = self._pareto([*(known or ()), *reached], op + step, total >> step)
+                if reached or existing:
+                    level[new] = self._pareto([*(existing or ()), *reached], op + step, total >> step)
                 continue
             reached = [_Entry(entry.cost + cost, number, entry) for entry in entries]
-            if known is None:
+            if existing is None:
                 level[new] = reached
             elif self._best == 1:
-                if reached[0].cost < known[0].cost:
+                if reached[0].cost < existing[0].cost:
                     level[new] = reached
             else:
-                level[new] = sorted([*known, *reached], key=lambda entry: entry.cost)[: self._best]
+                level[new] = sorted([*existing, *reached], key=lambda entry: entry.cost)[: self._best]
 
     def _waiting(self, chosen: frozenset[int], covered: int) -> frozenset[int]:
         """Of the chosen pieces of forbidden circles those of circles that can still come about: nothing else covers an
@@ -247,8 +247,8 @@ class _Search:
         """Entries one piece further, as far as they can have the gain that is asked for. More than that counts no
         more."""
         more = self._more[op] - sum(self._gains[op + one] for one in numbers(covered))
-        made = (_Entry(one.cost + cost, number, one, min(one.gain + gain, self._least)) for one in entries)
-        return [one for one in made if one.gain + more >= self._least]
+        extended = (_Entry(one.cost + cost, number, one, min(one.gain + gain, self._least)) for one in entries)
+        return [one for one in extended if one.gain + more >= self._least]
 
     def _pareto(self, entries: list[_Entry], op: int, covered: int) -> list[_Entry]:
         """Entries without those that enough others are at least as good as, in cost and in gain."""
@@ -265,7 +265,7 @@ class _Search:
         if len(kept) > _MOST_ENTRIES:
             # The cheapest and the one that has most are among those that stay.
             places = {number * (len(kept) - 1) // (_MOST_ENTRIES - 1) for number in range(_MOST_ENTRIES)}
-            least = min(one.cost for number, one in enumerate(kept) if number not in places) + self._left(op, covered)
+            least = min(one.cost for number, one in enumerate(kept) if number not in places) + self._floor(op, covered)
             self.lost = least if self.lost is None else min(self.lost, least)
             kept = [one for number, one in enumerate(kept) if number in places]
         return kept
@@ -281,13 +281,13 @@ class _Search:
         allowed = _NARROW if self.states >= self._most_states else self._most_wide
         if len(level) <= allowed:
             return level
-        bounds = {key: entries[0].cost + self._left(op, key[0]) for key, entries in level.items()}
+        bounds = {key: entries[0].cost + self._floor(op, key[0]) for key, entries in level.items()}
         order = sorted(level, key=bounds.__getitem__)
         least = bounds[order[allowed]]
         self.lost = least if self.lost is None else min(self.lost, least)
         return {key: level[key] for key in order[:allowed]}
 
-    def _left(self, op: int, covered: int) -> int:
+    def _floor(self, op: int, covered: int) -> int:
         """What covering the rest costs at least."""
         return self._rest[op] - sum(self._share[op + one] for one in numbers(covered))
 
@@ -316,17 +316,17 @@ class _Search:
         Both have the same values, and of each both or neither was made already.
         """
         problem = self._problem
-        for (value, made, wanted), (_, there, asked) in zip(mine, other, strict=True):
-            if made == there and wanted == asked:
+        for (value, source, wanted), (_, there, asked) in zip(mine, other, strict=True):
+            if source == there and wanted == asked:
                 continue
-            if made < 0:
+            if source < 0:
                 lack = wanted_more = asked & ~wanted
                 if lack:
                     room -= sum(problem.hop(value, memory) for memory in numbers(wanted_more))
                     if wanted.bit_count() == 1:  # who makes it may be where only that is wanted: then nothing moves
                         room -= problem.hop(value, wanted.bit_length() - 1)
             else:
-                have = wanted | 1 << made | (1 if wanted & ~(1 << made) else 0)
+                have = wanted | 1 << source | (1 if wanted & ~(1 << source) else 0)
                 has = asked | 1 << there | (1 if asked & ~(1 << there) else 0)
                 lack = have & ~has
                 if lack:
@@ -339,9 +339,9 @@ class _Search:
 
 
 def _path(entry: _Entry) -> tuple[int, ...]:
-    found = []
+    pieces = []
     at: _Entry | None = entry
     while at is not None and at.before is not None:
-        found.append(at.piece)
+        pieces.append(at.piece)
         at = at.before
-    return tuple(reversed(found))
+    return tuple(reversed(pieces))

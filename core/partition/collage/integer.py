@@ -59,8 +59,8 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
     try:
         import highspy
     except ImportError as error:
-        what = "the integer program needs the package 'highspy', which is not installed"
-        raise UsageError(what, hint=extra_hint("collage", "highspy")) from error
+        text = "the integer program needs the package 'highspy', which is not installed"
+        raise UsageError(text, hint=extra_hint("collage", "highspy")) from error
     # `highspy.Highs` prints a line before it can be told not to.
     solver = highspy._Highs()  # type: ignore[attr-defined]  # its types leave it out
     options = {"output_flag": False, "threads": 1, "random_seed": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
@@ -73,8 +73,8 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
         program.rows.append((least / unit, math.inf, gains))
     circles = 0
     while True:
-        left = seconds - solver.getRunTime()
-        solver.setOptionValue("time_limit", solver.getRunTime() + max(left, 0.0))
+        seconds_left = seconds - solver.getRunTime()
+        solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds_left, 0.0))
         solver.passModel(program.model(highspy))
         solver.run()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
@@ -96,7 +96,7 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
         waiting = {problem.pieces[number].ops for number in circle}  # whoever computes them
         alike = [number for number, piece in enumerate(problem.pieces) if piece.ops in waiting]
         program.rows.append((-math.inf, len(circle) - 1.0, dict.fromkeys(alike, 1.0)))
-        if left <= 0:
+        if seconds_left <= 0:
             return Found((), (), bound, circles=circles)
 
 
@@ -106,28 +106,28 @@ class _Program:
         pieces = problem.pieces
         self._unit = max([1, *(one.cost for one in pieces), *(cost for row in problem.hops for cost in row)]) / _SCALE
         self.costs = [one.cost / self._unit for one in pieces]
-        of: list[list[int]] = [[] for _ in problem.uses]
+        pieces_with: list[list[int]] = [[] for _ in problem.uses]
         for number, piece in enumerate(pieces):
             for op in numbers(piece.ops):
-                of[op].append(number)
-        self.rows: list[_Row] = [(1.0, 1.0, dict.fromkeys(having, 1.0)) for having in of]
+                pieces_with[op].append(number)
+        self.rows: list[_Row] = [(1.0, 1.0, dict.fromkeys(having, 1.0)) for having in pieces_with]
         for value, users in enumerate(problem.users):
             for memory, cost in enumerate(problem.hops[value], 1):
                 if cost and users:
-                    self._copies(value, memory, cost, of)
+                    self._copies(value, memory, cost, pieces_with)
 
-    def _copies(self, value: int, memory: int, cost: int, of: Sequence[Sequence[int]]) -> None:
+    def _copies(self, value: int, memory: int, cost: int, pieces_with: Sequence[Sequence[int]]) -> None:
         """The rows of a value that is brought from a memory, or there."""
         pieces = self._problem.pieces
         out, into = len(self.costs), len(self.costs) + 1
         self.costs += [cost / self._unit] * 2
         for user in self._problem.users[value]:
-            made = [n for n in of[value] if pieces[n].memory == memory and not pieces[n].ops >> user & 1]
-            used = [n for n in of[user] if pieces[n].memory == memory and not pieces[n].ops >> value & 1]
-            if made:
-                self.rows.append((0.0, math.inf, {**dict.fromkeys(made, -1.0), **dict.fromkeys(used, 1.0), out: 1.0}))
+            sets = [n for n in pieces_with[value] if pieces[n].memory == memory and not pieces[n].ops >> user & 1]
+            used = [n for n in pieces_with[user] if pieces[n].memory == memory and not pieces[n].ops >> value & 1]
+            if sets:
+                self.rows.append((0.0, math.inf, {**dict.fromkeys(sets, -1.0), **dict.fromkeys(used, 1.0), out: 1.0}))
             if used:
-                self.rows.append((0.0, math.inf, {**dict.fromkeys(made, 1.0), **dict.fromkeys(used, -1.0), into: 1.0}))
+                self.rows.append((0.0, math.inf, {**dict.fromkeys(sets, 1.0), **dict.fromkeys(used, -1.0), into: 1.0}))
 
     def bound(self, value: float) -> int:
         """A bound of the program's as a cost, rounded down by what it may be off."""

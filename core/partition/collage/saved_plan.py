@@ -38,15 +38,15 @@ def plan_record(
         plugins: the version of each plugin's distribution.
         reasons: False leaves out what each part won by, for which the search is made again.
     """
-    pool, found = decision.pool, decision.found
-    steps = timeline(pool, found.plans[0])
-    of = {step.offer: step for step in steps if step.offer is not None}
+    pool, result = decision.pool, decision.found
+    steps = timeline(pool, result.plans[0])
+    step_by_offer = {step.offer: step for step in steps if step.offer is not None}
     parts = []
     for offer in decision.chosen:
         other = decision.runner_up(offer) if reasons else None
         larger = smaller = None
         if reasons and offer.claims:
-            larger, smaller = rivals(pool, found.plans[0], offer, decision.least)
+            larger, smaller = rivals(pool, result.plans[0], offer, decision.least)
         patterns = [
             {"pattern": claim.match.pattern.name, "ops": _positions(pool.problem, claim.nodes)}
             for claim in offer.claims
@@ -63,15 +63,15 @@ def plan_record(
                 "ns": offer.price.ns,
                 "launch_ns": offer.price.launch_ns,
                 "source": offer.price.source,
-                "queue": of[offer].queue,
-                "start_ns": of[offer].start_ns,
-                "duration_ns": of[offer].duration_ns,
+                "queue": step_by_offer[offer].queue,
+                "start_ns": step_by_offer[offer].start_ns,
+                "duration_ns": step_by_offer[offer].duration_ns,
                 "runner_up": None if other is None else _runner_up(decision, other, offer.ops),
                 "larger": None if larger is None else larger.record(pool),
                 "smaller": None if smaller is None else smaller.record(pool),
             }
         )
-    told = (offer for offer in pool.offers if not pool.is_free(offer))
+    priced = (offer for offer in pool.offers if not pool.is_free(offer))
     order, first = next(iter(pool.eager.items()))
     return {
         "plan_version": PLAN_VERSION,
@@ -79,9 +79,9 @@ def plan_record(
         "plugins": dict(plugins),
         "ops": _names(pool.problem),
         "cost_ns": decision.cost_ns,
-        **to_json(split(pool, found.plans[0])),
-        "bound_ns": found.bound,
-        "best_ns": list(found.costs),
+        **to_json(split(pool, result.plans[0])),
+        "bound_ns": result.bound,
+        "best_ns": list(result.costs),
         "eager_ns": [
             {"order": list(order), "ns": decision.eager_ns[order], **to_json(split(pool, plan))}
             for order, plan in pool.eager.items()
@@ -97,7 +97,7 @@ def plan_record(
         "notes": list(decision.notes),
         "clocks": to_json(decision.clocks),
         "parts": parts,
-        "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
+        "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in priced},
     }
 
 
@@ -151,8 +151,8 @@ class SavedPlan:
         hint = "uma plan MODEL --target ... -o plan.json"
         version = record.get("plan_version") if isinstance(record, dict) else None
         if type(version) is int and version != PLAN_VERSION:
-            what = f"the plan is of version {version}, and this UMA repeats those of version {PLAN_VERSION}"
-            raise UsageError(what, where=where, hint=hint)
+            text = f"the plan is of version {version}, and this UMA repeats those of version {PLAN_VERSION}"
+            raise UsageError(text, where=where, hint=hint)
         if not isinstance(record, dict) or version != PLAN_VERSION or not _is_plan(record):
             raise UsageError("the file holds no plan", where=where, hint=hint)
         return SavedPlan(record, where)
@@ -166,20 +166,20 @@ class SavedPlan:
         """
         for part in self.record["parts"]:
             if part["target"] not in targets:
-                what = (
+                aspect = (
                     f"the plan has {shown(part['name'])} on {shown(part['target'])}, which is no target of this build"
                 )
-                raise UsageError(what, where=self.where, hint=f"targets: {', '.join(targets)}")
-        found = []
-        for what, before, now in (
+                raise UsageError(aspect, where=self.where, hint=f"targets: {', '.join(targets)}")
+        lines = []
+        for aspect, before, now in (
             ("target", self.record["targets"], targets),
             ("plugin", self.record["plugins"], plugins),
         ):
             for name, value in before.items():
                 if now.get(name) != value:
                     is_now = "is not there now" if name not in now else f"is {now[name]} now"
-                    found.append(f"the plan was made with {what} {name} {value}, which {is_now}")
-        return found
+                    lines.append(f"the plan was made with {aspect} {name} {value}, which {is_now}")
+        return lines
 
     def __str__(self) -> str:
         return "the plan" if self.where is None else f"the plan {self.where}"
@@ -199,25 +199,25 @@ class SavedPlan:
         self._require_whole(problem)
         owners = {owner.label: owner for owner in problem.owners}
         wanted = [part for part in self.record["parts"] if part["patterns"]]
-        known: dict[tuple[str, str, tuple[int, ...]], Candidate] = {}
+        candidates: dict[tuple[str, str, tuple[int, ...]], Candidate] = {}
         for label in dict.fromkeys(part["target"] for part in wanted):
             if label not in owners:
                 raise UsageError(f"the plan has parts on {shown(label)}, which is no accelerator", where=self.where)
             for candidate in problem.candidates(owners[label]):
                 ops = tuple(_positions(problem, candidate.nodes))
-                known.setdefault((label, candidate.match.pattern.name, ops), candidate)
+                candidates.setdefault((label, candidate.match.pattern.name, ops), candidate)
         regions = []
         for part in wanted:
             keys = [(part["target"], one["pattern"], tuple(one["ops"])) for one in part["patterns"]]
             for key in keys:
-                if key not in known:
-                    what = f"{part['target']!r} does not take {shown(part['name'])} any more"
+                if key not in candidates:
+                    text = f"{part['target']!r} does not take {shown(part['name'])} any more"
                     reasons = (one.reason for one in problem.withdrawn if (one.owner, one.pattern) == key[:2])
                     refused = next(reasons, None)
                     why = "it has no such match now" if refused is None else f"it is refused: {refused}"
                     hint = f"pattern {key[1]}: {why}; make the plan anew with uma plan"
-                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
-            regions.append(tuple(known[key] for key in keys))
+                    raise UsageError(f"the plan does not fit: {text}", where=self.where, hint=hint)
+            regions.append(tuple(candidates[key] for key in keys))
         computed = problem.computed
         kernels = [part for part in self.record["parts"] if not part["patterns"]]
         problem.kernels[:] = [tuple(computed[op] for op in part["ops"]) for part in kernels]
@@ -234,29 +234,29 @@ class SavedPlan:
             name, label = part["name"], part["target"]
             if part["patterns"]:
                 if sorted(op for one in part["patterns"] for op in one["ops"]) != sorted(part["ops"]):
-                    what = f"the patterns of {shown(name)} have other ops than it"
-                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+                    text = f"the patterns of {shown(name)} have other ops than it"
+                    raise UsageError(f"the plan does not fit: {text}", where=self.where, hint=hint)
             elif label not in problem.hosts:
-                what = f"the plan has {shown(name)} without a pattern on {shown(label)}, which is no host"
-                raise UsageError(what, where=self.where, hint=hint)
+                text = f"the plan has {shown(name)} without a pattern on {shown(label)}, which is no host"
+                raise UsageError(text, where=self.where, hint=hint)
             for op in part["ops"]:
                 if op in part_of:
-                    what = f"op {op} is in {shown(part_of[op])} and in {shown(name)}"
-                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+                    text = f"op {op} is in {shown(part_of[op])} and in {shown(name)}"
+                    raise UsageError(f"the plan does not fit: {text}", where=self.where, hint=hint)
                 part_of[op] = name
         for op, expr in enumerate(problem.computed):
             if computes(expr) and op not in part_of:
-                what = f"op {op}, {shown(self.record['ops'][op])}, is in no part of it"
-                raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+                text = f"op {op}, {shown(self.record['ops'][op])}, is in no part of it"
+                raise UsageError(f"the plan does not fit: {text}", where=self.where, hint=hint)
 
     def _other_model(self, names: Sequence[str]) -> UsageError:
         planned: Sequence[str] = self.record["ops"]
         at = next((n for n, pair in enumerate(zip(planned, names, strict=False)) if pair[0] != pair[1]), None)
         if at is None:
-            what = f"the model has {len(names)} ops, and the plan {len(planned)}"
+            text = f"the model has {len(names)} ops, and the plan {len(planned)}"
         else:
-            what = f"op {at} of the model is {shown(names[at])}, and of the plan {shown(planned[at])}"
-        return UsageError(f"the plan is for another model: {what}", where=self.where, hint="make it anew with uma plan")
+            text = f"op {at} of the model is {shown(names[at])}, and of the plan {shown(planned[at])}"
+        return UsageError(f"the plan is for another model: {text}", where=self.where, hint="make it anew with uma plan")
 
 
 def _is_plan(record: Mapping[str, Any]) -> bool:

@@ -54,16 +54,16 @@ def cheapest(
     budget = budget or Budget()
     limits = best, budget.states, budget.widest, least
     solved = has_solver()
-    found = frontier(problem, *limits, is_whole=solved)
-    plans = dict(zip(found.plans, found.costs, strict=True))
-    bound = found.bound
-    if solved and not found.is_proven:
+    result = frontier(problem, *limits, is_whole=solved)
+    plans = dict(zip(result.plans, result.costs, strict=True))
+    bound = result.bound
+    if solved and not result.is_proven:
         other = integer(problem, budget.seconds, least)
         if best > 1 or not other.is_proven:
             few = best, budget.states // _FEWER, budget.widest // _FEWER, least  # that are near to the best one
-            found = frontier(problem, *(few if other.is_proven else limits))
-            plans = dict(zip(found.plans, found.costs, strict=True))
-            bound = found.bound
+            result = frontier(problem, *(few if other.is_proven else limits))
+            plans = dict(zip(result.plans, result.costs, strict=True))
+            bound = result.bound
         for plan, cost in zip(other.plans, other.costs, strict=True):
             plans.setdefault(plan, cost)
         if bound is not None:
@@ -75,5 +75,5 @@ def cheapest(
         plans.setdefault(tuple(ordered), problem.cost(plan))
     order = sorted(plans, key=plans.__getitem__)[:best]
     if not order:
-        return found
-    return replace(found, plans=tuple(order), costs=tuple(plans[plan] for plan in order), bound=bound)
+        return result
+    return replace(result, plans=tuple(order), costs=tuple(plans[plan] for plan in order), bound=bound)

@@ -61,19 +61,19 @@ class CoverProblem:
         ordered = all(0 <= used < op for op, used_by in enumerate(self.uses) for used in used_by)
         if not ordered or len(self.hops) != count or any(len(row) != memories - 1 for row in self.hops):
             raise InternalError("the ops of a cover problem are out of order, or have hops for other memories")
-        known = all(0 < one.ops < 1 << count and 0 <= one.memory < memories for one in self.pieces)
+        is_sound = all(0 < one.ops < 1 << count and 0 <= one.memory < memories for one in self.pieces)
         costs = (*(one.cost for one in self.pieces), *(cost for row in self.hops for cost in row))
-        if not known or any(cost < 0 for cost in costs):
+        if not is_sound or any(cost < 0 for cost in costs):
             raise InternalError("a piece of a cover problem has no op, another problem's ops, or a cost below 0")
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
         """For each op the ops that use its value, in order."""
-        found: list[dict[int, None]] = [{} for _ in self.uses]
+        by_value: list[dict[int, None]] = [{} for _ in self.uses]
         for op, used in enumerate(self.uses):
             for one in used:
-                found[one][op] = None
-        return tuple(tuple(users) for users in found)
+                by_value[one][op] = None
+        return tuple(tuple(users) for users in by_value)
 
     def with_pieces(self, pieces: Iterable[Piece]) -> CoverProblem:
         """The same with other pieces."""
@@ -83,24 +83,24 @@ class CoverProblem:
         """What it costs to bring a value from a memory to memory 0, or back."""
         return self.hops[value][memory - 1] if memory else 0
 
-    def copies(self, value: int, made: int, wanted: int) -> int:
+    def copies(self, value: int, source: int, wanted: int) -> int:
         """What it costs to bring a value to where it is wanted.
 
         Args:
             value: the op that gives it.
-            made: the memory that it is in.
+            source: the memory that it is in.
             wanted: the memories, as bits.
         """
-        elsewhere = wanted & ~(1 << made)
+        elsewhere = wanted & ~(1 << source)
         if not elsewhere:
             return 0
-        return self.hop(value, made) + sum(self.hop(value, memory) for memory in numbers(elsewhere))
+        return self.hop(value, source) + sum(self.hop(value, memory) for memory in numbers(elsewhere))
 
     def taken_in(self, ops: int) -> list[int]:
         """The ops whose values a set of ops uses, itself left aside; in order."""
         return sorted({used for op in numbers(ops) for used in self.uses[op] if not ops >> used & 1})
 
-    def given(self, ops: int) -> list[int]:
+    def produced_by(self, ops: int) -> list[int]:
         """The ops of a set whose values are used outside of it; in order."""
         return [op for op in numbers(ops) if any(not ops >> user & 1 for user in self.users[op])]
 
@@ -108,12 +108,12 @@ class CoverProblem:
         """What a plan costs, which is given by the numbers of its pieces."""
         chosen = [self.pieces[number] for number in plan]
         total = sum(one.cost for one in chosen)
-        made = {op: one.memory for one in chosen for op in numbers(one.ops)}
+        memory_of_op = {op: one.memory for one in chosen for op in numbers(one.ops)}
         wanted = [0] * len(self.uses)
         for one in chosen:
             for value in self.taken_in(one.ops):
                 wanted[value] |= 1 << one.memory
-        return total + sum(self.copies(value, made[value], want) for value, want in enumerate(wanted) if want)
+        return total + sum(self.copies(value, memory_of_op[value], want) for value, want in enumerate(wanted) if want)
 
     def gain(self, plan: Sequence[int]) -> int:
         """How much of what may be asked for a plan has."""
@@ -132,8 +132,8 @@ class CoverProblem:
 
     def cycle(self, plan: Sequence[int]) -> tuple[int, ...] | None:
         """Pieces of a plan that wait for each other, in a circle; None where there are none."""
-        of = {op: number for number in plan for op in numbers(self.pieces[number].ops)}
-        waits = {number: {of[used] for used in self.taken_in(self.pieces[number].ops)} for number in plan}
+        piece_of_op = {op: number for number in plan for op in numbers(self.pieces[number].ops)}
+        waits = {number: {piece_of_op[used] for used in self.taken_in(self.pieces[number].ops)} for number in plan}
         users: dict[int, list[int]] = {number: [] for number in plan}
         for number, before in waits.items():
             for other in before:
@@ -179,7 +179,7 @@ def numbers(ops: int) -> Iterator[int]:
 
 def ops_of(members: Iterable[int]) -> int:
     """The set of some ops."""
-    found = 0
+    mask = 0
     for op in members:
-        found |= 1 << op
-    return found
+        mask |= 1 << op
+    return mask

@@ -106,24 +106,24 @@ class CostTable:
             raise UsageError(error.what, where=error.where or os.fspath(path), hint=error.hint) from error
 
     @staticmethod
-    def of(given: object) -> CostTable:
+    def of(record: object) -> CostTable:
         """The table that a JSON object is.
 
         Raises:
             UsageError: it is none.
         """
-        table = _object(given, "a table of costs", ("schema_version", "targets", "costs"))
+        table = _object(record, "a table of costs", ("schema_version", "targets", "costs"))
         if table.get("schema_version") != SCHEMA_VERSION:
-            what = f"the table of costs does not say that its schema_version is {SCHEMA_VERSION}"
-            raise UsageError(what, hint='begin it with {"schema_version": 1')
+            text = f"the table of costs does not say that its schema_version is {SCHEMA_VERSION}"
+            raise UsageError(text, hint='begin it with {"schema_version": 1')
         targets = {label: _target(one, label) for label, one in _object(table.get("targets", {}), "targets").items()}
         ns: dict[str, int] = {}
         cycles: dict[str, float] = {}
         for name, value in _object(table.get("costs", {}), "costs").items():
             cost = _object(value, f"the cost of {shown(name)}", ("ns", "cycles", "source"))
             if ("ns" in cost) == ("cycles" in cost):
-                what = "two costs" if "ns" in cost else "no cost"
-                raise UsageError(f"the table has {what} of {shown(name)}", hint="give ns, or give cycles")
+                text = "two costs" if "ns" in cost else "no cost"
+                raise UsageError(f"the table has {text} of {shown(name)}", hint="give ns, or give cycles")
             if "ns" in cost:
                 ns[name] = whole_ns(cost["ns"], shown(name))
             else:
@@ -131,7 +131,7 @@ class CostTable:
         return CostTable(targets, ns, cycles)
 
 
-def read_json(path: str | os.PathLike[str], what: str) -> object:
+def read_json(path: str | os.PathLike[str], subject: str) -> object:
     """What a JSON file holds, of which no object has a key twice.
 
     Raises:
@@ -141,32 +141,32 @@ def read_json(path: str | os.PathLike[str], what: str) -> object:
         with open_plain(path) as file:
             content = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise unreadable(path, error, what) from error
+        raise unreadable(path, error, subject) from error
     if len(content) > _MOST_BYTES:
-        raise UsageError(f"{what} is larger than {_MOST_BYTES >> 20} MiB", where=os.fspath(path))
+        raise UsageError(f"{subject} is larger than {_MOST_BYTES >> 20} MiB", where=os.fspath(path))
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(found)
-        if len(made) < len(found):
-            twice = next(key for number, (key, _) in enumerate(found) if key in dict(found[:number]))
-            raise UsageError(f"{what} has {shown(twice)} twice in one object", where=os.fspath(path))
-        return made
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        record = dict(items)
+        if len(record) < len(items):
+            twice = next(key for number, (key, _) in enumerate(items) if key in dict(items[:number]))
+            raise UsageError(f"{subject} has {shown(twice)} twice in one object", where=os.fspath(path))
+        return record
 
     try:
         return json.loads(content, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{what} is no JSON: {error}", where=os.fspath(path)) from error
+        raise UsageError(f"{subject} is no JSON: {error}", where=os.fspath(path)) from error
 
 
-def _target(given: object, label: str) -> TargetCosts:
-    one = _object(given, f"target {shown(label)}", ("launch_ns", "clock_hz", "link", "factor", "source"))
+def _target(record: object, label: str) -> TargetCosts:
+    one = _object(record, f"target {shown(label)}", ("launch_ns", "clock_hz", "link", "factor", "source"))
     link = None
     if "link" in one:
-        told = _object(one["link"], f"the link of {shown(label)}", ("ns", "bytes_per_s"))
-        if "bytes_per_s" not in told:
+        link_record = _object(one["link"], f"the link of {shown(label)}", ("ns", "bytes_per_s"))
+        if "bytes_per_s" not in link_record:
             raise UsageError(f"the link of {shown(label)} has no bytes_per_s")
-        rate = _number(told["bytes_per_s"], f"bytes_per_s of {shown(label)}", least=1.0)
-        link = Link(whole_ns(told.get("ns", 0), f"a copy to {shown(label)}"), rate)
+        rate = _number(link_record["bytes_per_s"], f"bytes_per_s of {shown(label)}", least=1.0)
+        link = Link(whole_ns(link_record.get("ns", 0), f"a copy to {shown(label)}"), rate)
     source = one.get("source")
     if source not in (None, *_SOURCES):
         raise UsageError(f"the source of {shown(label)} is {shown(source)}", hint=f"there are {', '.join(_SOURCES)}")
@@ -179,17 +179,17 @@ def _target(given: object, label: str) -> TargetCosts:
     )
 
 
-def _number(value: object, what: str, least: float) -> float:
+def _number(value: object, subject: str, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1e18:
-        raise UsageError(f"{what} is {shown(value)}, not a number from {least:g} on")
+        raise UsageError(f"{subject} is {shown(value)}, not a number from {least:g} on")
     return float(value)
 
 
-def _object(value: object, what: str, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+def _object(value: object, subject: str, keys: tuple[str, ...] | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{what} is {shown(value)}, not a JSON object", hint="docs/placement.md shows the form")
+        raise UsageError(f"{subject} is {shown(value)}, not a JSON object", hint="docs/placement.md shows the form")
     for key in value:
-        if known is not None and key not in known:
-            hint = f"{suggest(key, known)}there are {', '.join(known)}"
-            raise UsageError(f"{what} has {shown(key)}, which is nothing", hint=hint)
+        if keys is not None and key not in keys:
+            hint = f"{suggest(key, keys)}there are {', '.join(keys)}"
+            raise UsageError(f"{subject} has {shown(key)}, which is nothing", hint=hint)
     return value

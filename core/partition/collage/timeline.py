@@ -80,8 +80,8 @@ def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
         plan: their numbers; no two wait for each other.
     """
     cover, steps, now = pool.cover, list[Step](), 0
-    made = {op: cover.pieces[number].memory for number in plan for op in numbers(cover.pieces[number].ops)}
-    there = {op: {memory} for op, memory in made.items()}
+    memory_of_op = {op: cover.pieces[number].memory for number in plan for op in numbers(cover.pieces[number].ops)}
+    there = {op: {memory} for op, memory in memory_of_op.items()}
     labels = pool.labels_of_memories
 
     def copy(value: int, memory: int) -> None:
@@ -96,7 +96,7 @@ def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
             if piece.memory in there[value]:
                 continue
             if 0 not in there[value]:
-                copy(value, made[value])
+                copy(value, memory_of_op[value])
                 there[value].add(0)
             if piece.memory:
                 copy(value, piece.memory)
@@ -110,8 +110,8 @@ def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
 def _in_order(pool: Pool, plan: Sequence[int]) -> list[int]:
     """The offers of a plan, each after what it needs, else by their first ops."""
     cover = pool.cover
-    of = {op: number for number in plan for op in numbers(cover.pieces[number].ops)}
-    waits = {number: {of[used] for used in cover.taken_in(cover.pieces[number].ops)} for number in plan}
+    piece_of_op = {op: number for number in plan for op in numbers(cover.pieces[number].ops)}
+    waits = {number: {piece_of_op[used] for used in cover.taken_in(cover.pieces[number].ops)} for number in plan}
     users: dict[int, list[int]] = {number: [] for number in plan}
     for number, before in waits.items():
         for other in before:
@@ -122,12 +122,12 @@ def _in_order(pool: Pool, plan: Sequence[int]) -> list[int]:
 
     ready = [first(number) for number, before in waits.items() if not before]
     heapq.heapify(ready)
-    found = []
+    ordered = []
     while ready:
         _, number = heapq.heappop(ready)
-        found.append(number)
+        ordered.append(number)
         for user in users[number]:
             waits[user].discard(number)
             if not waits[user]:
                 heapq.heappush(ready, first(user))
-    return found
+    return ordered

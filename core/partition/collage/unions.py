@@ -16,11 +16,11 @@ class Unions:
     """What came of growing.
 
     Args:
-        found: the matches that each union of ops consists of, the smaller unions first.
+        sets: the matches that each union of ops consists of, the smaller unions first.
         is_whole: whether these are all that there are; else they are the first.
     """
 
-    found: dict[int, tuple[int, ...]]
+    sets: dict[int, tuple[int, ...]]
     is_whole: bool
 
 
@@ -53,7 +53,7 @@ def unions(
             having.setdefault(op, []).append(match)
     near = {match: _near(problem, match, having) for match in dict.fromkeys(matches)}
     grown: dict[int, tuple[int, ...]] = {match: (match,) for match in near}
-    found = {match: parts for match, parts in grown.items() if problem.is_convex(match)}
+    convex = {match: parts for match, parts in grown.items() if problem.is_convex(match)}
     level, size = dict(grown), 1
     while level and (most_parts is None or size < most_parts):
         following: dict[int, tuple[int, ...]] = {}
@@ -70,19 +70,19 @@ def unions(
                     continue
                 following[whole] = grown[whole]
                 if beyond is None and problem.is_convex(whole):
-                    if len(found) >= most:
-                        return Unions(found, False)
-                    found[whole] = grown[whole]
+                    if len(convex) >= most:
+                        return Unions(convex, False)
+                    convex[whole] = grown[whole]
                 elif len(grown) > 4 * most:
-                    return Unions(found, False)
+                    return Unions(convex, False)
         level, size = following, size + 1
-    return Unions(found, True)
+    return Unions(convex, True)
 
 
 def _in_order(problem: CoverProblem, parts: Sequence[int]) -> bool:
     """Whether matches can be computed one after the other."""
-    of = {op: part for part in parts for op in numbers(part)}
-    waits = {part: {of[used] for used in problem.taken_in(part) if used in of} for part in parts}
+    part_of_op = {op: part for part in parts for op in numbers(part)}
+    waits = {part: {part_of_op[used] for used in problem.taken_in(part) if used in part_of_op} for part in parts}
     while ready := [part for part, before in waits.items() if before.isdisjoint(waits)]:
         for part in ready:
             del waits[part]
@@ -92,7 +92,7 @@ def _in_order(problem: CoverProblem, parts: Sequence[int]) -> bool:
 def _near(problem: CoverProblem, match: int, having: dict[int, list[int]]) -> list[int]:
     """The matches that touch one and have nothing in common with it, in order."""
     values = problem.taken_in(match)
-    around = {user for op in problem.given(match) for user in problem.users[op]}
+    around = {user for op in problem.produced_by(match) for user in problem.users[op]}
     around.update(values)
     around.update(user for value in values for user in problem.users[value])
     ops = sorted(op for op in around if not match >> op & 1)

@@ -58,8 +58,8 @@ def _reference(attrs: Attrs, *arrays: np.ndarray) -> np.ndarray:
 
 def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
     """An element of what broadcasts, at an index of the whole."""
-    taken = index[len(index) - len(tensor.shape) :]
-    return tensor[tuple(0 if extent == 1 else i for extent, i in zip(tensor.shape, taken, strict=True))]
+    own_index = index[len(index) - len(tensor.shape) :]
+    return tensor[tuple(0 if extent == 1 else i for extent, i in zip(tensor.shape, own_index, strict=True))]
 
 
 def _compute(attrs: Attrs, out: TensorType, *tensors: te.Tensor) -> te.Tensor:

@@ -97,11 +97,11 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
         may_be_none = is_float(data.dtype) and not attrs.select_last
         none = Imm(0 if attrs.select_last else extent if may_be_none else extent - 1, "int32")
         choose = te.max if attrs.select_last else te.min
-        found = te.compute(outer, lambda *i: choose(Select(data[full(i, j)].equal(best[i]), j, none), (j,)), "place")
+        winner = te.compute(outer, lambda *i: choose(Select(data[full(i, j)].equal(best[i]), j, none), (j,)), "place")
         kept = axis + (1 if attrs.keepdims else 0)
 
         def place(*index: Any) -> Expr:
-            number: Expr = found[(*index[:axis], *index[kept:])]
+            number: Expr = winner[(*index[:axis], *index[kept:])]
             number = Select(number < none, number, Imm(0, "int32")) if may_be_none else number
             return number.astype(attrs.dtype)
 
@@ -112,11 +112,11 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
 
 _ONNX = "depends on positions and on the CPU: elements before a NaN may be forgotten"
 
-for _name, _fold, _what in (("argmax", te.max, "largest"), ("argmin", te.min, "smallest")):
+for _name, _fold, _extreme in (("argmax", te.max, "largest"), ("argmin", te.min, "smallest")):
     register_op(
         Op(
             name=_name,
-            doc=f"The place of the {_what} element along an axis: the first, or the last, where there are several. "
+            doc=f"The place of the {_extreme} element along an axis: the first, or the last, where there are several. "
             "NaN is ignored; where all are NaN it is 0.",
             inputs=("data",),
             attrs=(
@@ -177,9 +177,9 @@ def _topk_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Ten
     zero, one, last = Imm(0, "int32"), Imm(1, "int32"), Imm(extent - 1, "int32")
 
     def rank(*index: Any) -> te.Reduction:
-        own, other = data[index], data[with_place(index, axis, j)]
-        before = precedes(attrs, other, own)
-        first = before | (~precedes(attrs, own, other) & (j < index[axis]))
+        element, other = data[index], data[with_place(index, axis, j)]
+        before = precedes(attrs, other, element)
+        first = before | (~precedes(attrs, element, other) & (j < index[axis]))
         return te.sum(Select(first, one, zero), (j,))
 
     ranks = te.compute(data.shape, rank, "rank")
@@ -210,22 +210,22 @@ def _topk_loops(attrs: Attrs, out: TupleType, data: TensorType) -> PrimFunc:
     def there(to: Expr) -> tuple[Expr, ...]:
         return with_place(tuple(around), axis, to)
 
-    own, before = x[there(at)], maximum(place - 1, zero)
+    element, before = x[there(at)], maximum(place - 1, zero)
 
     def put(to: Expr, value: Expr, number: Expr) -> Stmt:
         return seq(Store(values, there(to), value), Store(places, there(to), number.astype(attrs.dtype)))
 
     def displaces(other: Expr) -> Expr:
-        return precedes(attrs, own, values[there(other)]) | (other >= at)
+        return precedes(attrs, element, values[there(other)]) | (other >= at)
 
-    moved = put(place, values[there(before)], places[there(before)])
-    step = If((place > 0) & displaces(before), moved, If(displaces(place), put(place, own, at)))
+    shift_down = put(place, values[there(before)], places[there(before)])
+    step = If((place > 0) & displaces(before), shift_down, If(displaces(place), put(place, element, at)))
     begin = For(first, const(k), put(first, x[there(zero)], zero))
-    made = seq(begin, For(at, const(data.shape[axis]), If(displaces(Imm(k - 1, "int32")), For(back, const(k), step))))
+    loops = seq(begin, For(at, const(data.shape[axis]), If(displaces(Imm(k - 1, "int32")), For(back, const(k), step))))
     for d in reversed(range(len(around))):
-        made = made if d == axis else For(around[d], const(data.shape[d]), made)
+        loops = loops if d == axis else For(around[d], const(data.shape[d]), loops)
     params = (Param(x, "input"), Param(values, "output"), Param(places, "output"))
-    return PrimFunc(params, Block("first", made))
+    return PrimFunc(params, Block("first", loops))
 
 
 register_op(

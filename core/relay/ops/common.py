@@ -48,11 +48,11 @@ def require_float(*types: TensorType) -> str:
     return dtype
 
 
-def require_integers(*types: TensorType, within: Sequence[str]) -> None:
-    """ModelError unless every dtype is one of ``within``."""
+def require_integers(*types: TensorType, allowed: Sequence[str]) -> None:
+    """ModelError unless every dtype is one of ``allowed``."""
     for t in types:
-        if not is_integer(t.dtype) or t.dtype not in within:
-            raise ModelError(f"it takes {', '.join(within)}, not {t.dtype}")
+        if not is_integer(t.dtype) or t.dtype not in allowed:
+            raise ModelError(f"it takes {', '.join(allowed)}, not {t.dtype}")
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -76,10 +76,10 @@ def normalise_axis(axis: int, rank: int) -> int:
 
 def normalise_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front, sorted; all of them for none given. ModelError for one that is not there."""
-    found = sorted(normalise_axis(axis, rank) for axis in axes)
-    if len(set(found)) != len(found):
+    positions = sorted(normalise_axis(axis, rank) for axis in axes)
+    if len(set(positions)) != len(positions):
         raise ModelError(f"an axis is named twice in {tuple(axes)}")
-    return tuple(found) if axes else tuple(range(rank))
+    return tuple(positions) if axes else tuple(range(rank))
 
 
 def windows(

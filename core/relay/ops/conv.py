@@ -70,7 +70,7 @@ def _infer_quantised(attrs: Attrs, data: TensorType, weight: TensorType) -> Tens
     is (batch, spatial..., out). A spatial extent is ``(extent + before + after - (kernel - 1) * dilation - 1) // stride
     + 1``. ``groups`` divides the channels of the data and of the result.
     """
-    require_integers(data, weight, within=CONV_INTEGERS)
+    require_integers(data, weight, allowed=CONV_INTEGERS)
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.kernel_zero_point, weight.dtype)
     return TensorType(_shape(attrs, data, weight), "int32")
@@ -96,11 +96,11 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
     w = w.reshape(*kernel, w.shape[-2], groups, -1)
     out = np.zeros((x.shape[0], *spatial, groups, w.shape[-1]))
     for tap in itertools.product(*map(range, kernel)):
-        taken = tuple(
+        slices = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, attrs.dilation, spatial, attrs.strides, strict=True)
         )
-        part = x[(slice(None), *taken)].reshape(x.shape[0], *spatial, groups, -1)
+        part = x[(slice(None), *slices)].reshape(x.shape[0], *spatial, groups, -1)
         out += (
             np.matmul(part[..., None, :], np.moveaxis(w[tap], 0, 1))[..., 0, :] if groups > 1 else part @ w[tap][:, 0]
         )
@@ -160,8 +160,8 @@ def _compute_by_patches(attrs: Attrs, out: TensorType, data: te.Tensor, weight: 
 
         def at(*index: Any, tap: tuple[int, ...] = tap) -> Expr:
             batch, *position, channel = index
-            taken, conditions = _taken(attrs, out, data, position, tap)
-            x = data[(batch, *taken, channel)].astype("int32")
+            position_in_input, conditions = _input_indices(attrs, out, data, position, tap)
+            x = data[(batch, *position_in_input, channel)].astype("int32")
             value = (x - data_zero if data_zero else x).astype(dtype)
             inside_data = all_of(conditions)
             return value if inside_data is None else Select(inside_data, value, Imm(0, dtype))
@@ -209,20 +209,20 @@ def without_zero_point(
     return te.compute(sums.shape, at, "centred")
 
 
-def _taken(
+def _input_indices(
     attrs: Attrs, out: TensorType, data: te.Tensor, position: Sequence[Expr], taps: Sequence[te.IterVar | int]
 ) -> tuple[list[Expr], list[Expr]]:
     """Where in the data's spatial dimensions the taps of the window at ``position`` are, and what must hold for that to
     be within the data.
     """
-    taken, conditions = [], []
+    indices, conditions = [], []
     for d, tap in enumerate(taps):
         before, stride, dilation = attrs.padding[d], attrs.strides[d], attrs.dilation[d]
         first, last = (tap, tap) if isinstance(tap, int) else (0, tap.extent - 1)
-        taken.append(position[d] * stride + tap * dilation - before)
+        indices.append(position[d] * stride + tap * dilation - before)
         low, high = first * dilation - before, (out.shape[d + 1] - 1) * stride + last * dilation - before
-        conditions += inside(taken[d], data.shape[d + 1], low, high)
-    return taken, conditions
+        conditions += inside(indices[d], data.shape[d + 1], low, high)
+    return indices, conditions
 
 
 def _compute_by_taps(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
@@ -237,9 +237,9 @@ def _compute_by_taps(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.
 
     def at(*index: Any) -> te.Reduction:
         batch, *position, o = index
-        taken, conditions = _taken(attrs, out, data, position, taps)
+        indices, conditions = _input_indices(attrs, out, data, position, taps)
         from_channel = channel if attrs.groups == 1 else (o // per_group) * depth + channel
-        x = data[(batch, *taken, from_channel)].astype(out.dtype)
+        x = data[(batch, *indices, from_channel)].astype(out.dtype)
         w = weight[(*taps, channel, o)].astype(out.dtype)
         if tap_zero:
             x = x - tap_zero

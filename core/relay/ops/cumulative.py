@@ -48,12 +48,12 @@ def _running_reference(name: str) -> Callable[..., np.ndarray]:
         axis = normalise_axis(attrs.axis, data.ndim)
         turned = np.flip(data, axis) if attrs.reverse else data
         wide = turned.astype(np.float64) if data.dtype.kind == "f" else turned
-        made = getattr(np, name)(wide, axis, dtype=wide.dtype)
+        totals = getattr(np, name)(wide, axis, dtype=wide.dtype)
         if attrs.exclusive:
-            first = np.full_like(made.take([0], axis), name == "cumprod")
-            made = np.concatenate([first, made.take(range(data.shape[axis] - 1), axis)], axis)
-        made = np.flip(made, axis) if attrs.reverse else made
-        return np.ascontiguousarray(made.astype(data.dtype))
+            first = np.full_like(totals.take([0], axis), name == "cumprod")
+            totals = np.concatenate([first, totals.take(range(data.shape[axis] - 1), axis)], axis)
+        totals = np.flip(totals, axis) if attrs.reverse else totals
+        return np.ascontiguousarray(totals.astype(data.dtype))
 
     return reference
 
@@ -75,23 +75,23 @@ def _running_compute(op: str, name: str) -> Callable[..., te.Tensor]:
             place = at + distance if attrs.reverse else at - distance
             return Select(inside, there(tensor[with_place(index, axis, place)]), here)
 
-        made = data
+        totals = data
         if attrs.exclusive:
             source = data
-            made = te.compute(out.shape, lambda *i: before(source, i, 1, lambda x: x, nothing), "shifted")
+            totals = te.compute(out.shape, lambda *i: before(source, i, 1, lambda x: x, nothing), "shifted")
         distance = 1
         while distance < extent:
-            made = _doubled(made, distance, before, op)
+            totals = _doubled(totals, distance, before, op)
             distance *= 2
-        return te.compute(out.shape, lambda *i: made[i], name)
+        return te.compute(out.shape, lambda *i: totals[i], name)
 
     return compute
 
 
 def _doubled(tensor: te.Tensor, distance: int, before: Callable[..., Expr], op: str) -> te.Tensor:
     def at(*index: Any) -> Expr:
-        own = tensor[index]
-        return before(tensor, index, distance, lambda x: Bin(op, x, own), own)
+        element = tensor[index]
+        return before(tensor, index, distance, lambda x: Bin(op, x, element), element)
 
     return te.compute(tensor.shape, at, "partial")
 
@@ -148,11 +148,11 @@ def _place(at: Expr, extent: int, attrs: Attrs) -> Expr:
     return Imm(extent - 1, "int32") - at if attrs.reverse else at
 
 
-for _name, _op, _what in (("cumsum", "add", "sum"), ("cumprod", "mul", "product")):
+for _name, _op, _total in (("cumsum", "add", "sum"), ("cumprod", "mul", "product")):
     register_op(
         Op(
             name=_name,
-            doc=f"The {_what} of what stands before each element along an axis, and of itself. Integers wrap around.",
+            doc=f"The {_total} of what stands before each element along an axis, and of itself. Integers wrap around.",
             inputs=("data",),
             attrs=(
                 Attr("axis", Int, "the axis"),

@@ -99,10 +99,10 @@ register_op(
 def _loops(names: str, extents: Sequence[Any], body: Callable[..., Stmt]) -> Stmt:
     """Loops within one another, each with a variable of its own."""
     variables = [Var(f"{names}{d}") for d in range(len(extents))]
-    made = body(*variables)
+    loops = body(*variables)
     for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
-        made = For(variable, const(extent), made)
-    return made
+        loops = For(variable, const(extent), loops)
+    return loops
 
 
 def _params(inputs: Sequence[Buffer], outputs: Sequence[Buffer], spaces: Sequence[Buffer] = ()) -> tuple[Param, ...]:
@@ -138,10 +138,10 @@ def _infer_nonzero(attrs: Attrs, data: TensorType) -> TupleType:
 def _nonzero_reference(attrs: Attrs, data: np.ndarray) -> tuple[np.ndarray, ...]:
     import numpy as np
 
-    found = np.stack(np.nonzero(data))
+    nonzeros = np.stack(np.nonzero(data))
     places = np.zeros((data.ndim, data.size), np.int64)
-    places[:, : found.shape[1]] = found
-    return places, np.array([found.shape[1]], np.int32)
+    places[:, : nonzeros.shape[1]] = nonzeros
+    return places, np.array([nonzeros.shape[1]], np.int32)
 
 
 def _nonzero_loops(attrs: Attrs, out: TupleType, data: TensorType) -> PrimFunc:
@@ -228,22 +228,22 @@ def _nms_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 
     boxes, scores, most, overlap, threshold = arrays
     batch, classes, _ = scores.shape
-    found: list[tuple[int, int, int]] = []
+    selected: list[tuple[int, int, int]] = []
     with np.errstate(all="ignore"):
         for b, c in np.ndindex(batch, classes):
-            own = scores[b, c]
-            open_ = np.flatnonzero((own > threshold[0]) | np.isnan(threshold[0]))
+            class_scores = scores[b, c]
+            open_ = np.flatnonzero((class_scores > threshold[0]) | np.isnan(threshold[0]))
             chosen: list[int] = []
-            for i in open_[np.argsort(-own[open_], kind="stable")]:
+            for i in open_[np.argsort(-class_scores[open_], kind="stable")]:
                 if len(chosen) >= min(int(most[0]), attrs.limit):
                     break
                 hit = (_suppressed_reference(boxes[b, i], boxes[b, j], attrs.center, overlap[0]) for j in chosen)
                 if not any(hit):
                     chosen.append(int(i))
-            found += [(b, c, i) for i in chosen]
+            selected += [(b, c, i) for i in chosen]
     places = np.zeros((batch * classes * attrs.limit, 3), np.int64)
-    places[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
-    return places, np.array([len(found)], np.int32)
+    places[: len(selected)] = np.array(selected, np.int64).reshape(-1, 3)
+    return places, np.array([len(selected)], np.int32)
 
 
 class _Pair:
@@ -302,7 +302,7 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     boxes, scores, most, overlap, threshold = inputs
     batch, classes, number = types[1].shape
     extent, rows = scores.shape[2], places.shape[0]
-    left = Buffer("left", (extent,), "uint8")
+    is_candidate = Buffer("left", (extent,), "uint8")
     # The box with the best score, and whether there may be a further one.
     state = Buffer("state", (2,), "int32")
     memory = Buffer("pair", (len(_Pair._NAMES),), "float32")
@@ -310,26 +310,26 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     b, c, k, i0, i1, i2 = (Var(name) for name in ("b", "c", "k", "i0", "i1", "i2"))
     one = Imm(1, "uint8")
     best = minimum(maximum(state[0], 0), extent - 1)
-    known = threshold[0]
-    is_open = (scores[b, c, i0] > known) | known.not_equal(known)
-    begin = seq(_put(state, 1, 1), For(i0, const(number), _put(left, is_open.astype("uint8"), i0)))
+    limit = threshold[0]
+    is_open = (scores[b, c, i0] > limit) | limit.not_equal(limit)
+    begin = seq(_put(state, 1, 1), For(i0, const(number), _put(is_candidate, is_open.astype("uint8"), i0)))
     score, highest = scores[b, c, i1], scores[b, c, best]
     # A score that is NaN is below all others.
     better = (state[0] < 0) | (score > highest) | (highest.not_equal(highest) & score.equal(score))
     search = seq(
         _put(state, -1, 0),
-        For(i1, const(number), If(left[i1].equal(one), If(better, _put(state, i1, 0)))),
+        For(i1, const(number), If(is_candidate[i1].equal(one), If(better, _put(state, i1, 0)))),
     )
     row = minimum(maximum(count[0], 0), rows - 1)
-    found = (b.astype("int64"), c.astype("int64"), best.astype("int64"))
+    location = (b.astype("int64"), c.astype("int64"), best.astype("int64"))
     noted = seq(
-        *(_put(places, value, row, d) for d, value in enumerate(found)),
+        *(_put(places, value, row, d) for d, value in enumerate(location)),
         _put(count, count[0] + 1, 0),
-        _put(left, 0, best),
+        _put(is_candidate, 0, best),
         For(
             i2,
             const(number),
-            If(left[i2].equal(one), pair.compared(b, i2, best, overlap[0], _put(left, 0, i2))),
+            If(is_candidate[i2].equal(one), pair.compared(b, i2, best, overlap[0], _put(is_candidate, 0, i2))),
         ),
     )
     step = seq(search, If(state[0] >= 0, noted, _put(state, 0, 1)))
@@ -337,7 +337,7 @@ def _nms_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     chosen = seq(begin, For(k, const(attrs.limit), If(wanted, step)))
     whole = For(b, const(batch), For(c, const(classes), chosen))
     start = seq(_zeros(places, "z"), _put(count, 0, 0))
-    return with_symbols(PrimFunc(_params(inputs, [places, count], [left, state, memory]), seq(start, whole)))
+    return with_symbols(PrimFunc(_params(inputs, [places, count], [is_candidate, state, memory]), seq(start, whole)))
 
 
 def _nms_effort(attrs: Attrs, out: TupleType, boxes: TensorType, scores: TensorType, *others: TensorType) -> int:

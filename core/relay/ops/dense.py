@@ -82,9 +82,9 @@ def _matmul_compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -
     zero, b_zero = _zero_points(attrs)
 
     def batch(tensor: te.Tensor, index: tuple[Any, ...]) -> list[Any]:
-        own = tensor.shape[:-2]
-        taken = index[len(index) - len(own) :]
-        return [0 if extent == 1 else i for extent, i in zip(own, taken, strict=True)]
+        dims = tensor.shape[:-2]
+        batch_index = index[len(index) - len(dims) :]
+        return [0 if extent == 1 else i for extent, i in zip(dims, batch_index, strict=True)]
 
     def at(*index: Any) -> te.Reduction:
         *outer, row, column = index
@@ -133,7 +133,7 @@ def _matmul_macs(attrs: Attrs, out: TensorType, a: TensorType, b: TensorType) ->
 
 
 def _require_quantised(attrs: Attrs, a: TensorType, b: TensorType) -> None:
-    require_integers(a, b, within=CONV_INTEGERS)
+    require_integers(a, b, allowed=CONV_INTEGERS)
     check_zero_point(attrs.input_zero_point, a.dtype)
     check_zero_point(attrs.kernel_zero_point, b.dtype)
 

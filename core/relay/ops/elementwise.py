@@ -208,8 +208,8 @@ def _shift_reference(name: str) -> Numpy:
 def _bitcast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    made: np.ndarray = np.ascontiguousarray(data).view(attrs.dtype)
-    return made.reshape(data.shape)
+    bits: np.ndarray = np.ascontiguousarray(data).view(attrs.dtype)
+    return bits.reshape(data.shape)
 
 
 def _bfloat16_bits_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
@@ -324,7 +324,7 @@ def _either(
     return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), commutative=True, specials=specials)
 
 
-def _of(name: str, doc: str, numpy: str | None = None) -> Row:
+def _float_op(name: str, doc: str, numpy: str | None = None) -> Row:
     """A function of floats that the loop form knows by its name, and numpy by the same, or ``numpy``."""
     return Row(name, doc, FLOATS, function(name), wide(numpy or name))
 
@@ -477,11 +477,11 @@ ROWS: tuple[Row, ...] = (
     Row("abs", f"The size of the data. {_WRAPS}", NUMBERS, _abs, "abs", _abs_range),
     Row("negative", f"-data. {_WRAPS}", _SIGNED, lambda attrs, x: -x, "negative", monotonous(lambda x: -x)),
     Row("sign", "1, 0 or -1, of the sign of the data; NaN stays NaN.", NUMBERS, _sign, "sign", monotonous(_sign_of)),
-    _of("exp", "e to the power of the data, for floats."),
-    _of("expm1", "exp(data) - 1, for floats, exact also near 0."),
-    _of("log1p", "log(1 + data), for floats, exact also near 0: -inf of -1, NaN of what is less."),
-    _of("log", "Natural logarithm, for floats: -inf of 0, NaN of what is negative."),
-    _of("sqrt", "Square root, for floats: NaN of what is negative."),
+    _float_op("exp", "e to the power of the data, for floats."),
+    _float_op("expm1", "exp(data) - 1, for floats, exact also near 0."),
+    _float_op("log1p", "log(1 + data), for floats, exact also near 0: -inf of -1, NaN of what is less."),
+    _float_op("log", "Natural logarithm, for floats: -inf of 0, NaN of what is negative."),
+    _float_op("sqrt", "Square root, for floats: NaN of what is negative."),
     Row(
         "rsqrt",
         "1 / sqrt(data), for floats.",
@@ -489,18 +489,18 @@ ROWS: tuple[Row, ...] = (
         lambda attrs, x: Imm(1.0, x.dtype) / Call("sqrt", x),
         wide(_inverse_root),
     ),
-    _of("sin", "Sine of an angle in radians, for floats."),
-    _of("cos", "Cosine of an angle in radians, for floats."),
-    _of("tan", "Tangent of an angle in radians, for floats."),
-    _of("asin", "The angle in radians whose sine it is, for floats: NaN beyond -1 .. 1.", "arcsin"),
-    _of("acos", "The angle in radians whose cosine it is, for floats: NaN beyond -1 .. 1.", "arccos"),
-    _of("atan", "The angle in radians whose tangent it is, for floats.", "arctan"),
-    _of("sinh", "Hyperbolic sine, for floats."),
-    _of("cosh", "Hyperbolic cosine, for floats."),
-    _of("tanh", "Hyperbolic tangent, for floats."),
-    _of("asinh", "What has it as its hyperbolic sine, for floats.", "arcsinh"),
-    _of("acosh", "What is not negative and has it as its hyperbolic cosine, for floats: NaN below 1.", "arccosh"),
-    _of("atanh", "What has it as its hyperbolic tangent, for floats: NaN beyond -1 .. 1.", "arctanh"),
+    _float_op("sin", "Sine of an angle in radians, for floats."),
+    _float_op("cos", "Cosine of an angle in radians, for floats."),
+    _float_op("tan", "Tangent of an angle in radians, for floats."),
+    _float_op("asin", "The angle in radians whose sine it is, for floats: NaN beyond -1 .. 1.", "arcsin"),
+    _float_op("acos", "The angle in radians whose cosine it is, for floats: NaN beyond -1 .. 1.", "arccos"),
+    _float_op("atan", "The angle in radians whose tangent it is, for floats.", "arctan"),
+    _float_op("sinh", "Hyperbolic sine, for floats."),
+    _float_op("cosh", "Hyperbolic cosine, for floats."),
+    _float_op("tanh", "Hyperbolic tangent, for floats."),
+    _float_op("asinh", "What has it as its hyperbolic sine, for floats.", "arcsinh"),
+    _float_op("acosh", "What is not negative and has it as its hyperbolic cosine, for floats: NaN below 1.", "arccosh"),
+    _float_op("atanh", "What has it as its hyperbolic tangent, for floats: NaN beyond -1 .. 1.", "arctanh"),
     Row(
         "erf",
         "Error function, 2 / sqrt(pi) * integral of exp(-t**2) from 0, for floats.",
@@ -508,8 +508,8 @@ ROWS: tuple[Row, ...] = (
         function("erf"),
         wide(erf),
     ),
-    _of("floor", "The largest whole number that is not larger, for floats."),
-    _of("ceil", "The smallest whole number that is not smaller, for floats."),
+    _float_op("floor", "The largest whole number that is not larger, for floats."),
+    _float_op("ceil", "The smallest whole number that is not smaller, for floats."),
     Row("round", "The nearest whole number, halves to even, for floats.", FLOATS, function("round_even"), "rint"),
     Row(
         "cast",

@@ -43,8 +43,8 @@ Range = Callable[..., "Bounds | None"]
 
 def broadcast_load(tensor: te.Tensor, index: tuple[Any, ...]) -> Expr:
     """The element of ``tensor`` that numpy's broadcasting puts at ``index`` of the result."""
-    own = index[len(index) - len(tensor.shape) :]
-    return tensor[tuple(0 if extent == 1 else i for extent, i in zip(tensor.shape, own, strict=True))]
+    trailing = index[len(index) - len(tensor.shape) :]
+    return tensor[tuple(0 if extent == 1 else i for extent, i in zip(tensor.shape, trailing, strict=True))]
 
 
 KEEPS_NAN = Specials("kept")
@@ -85,11 +85,11 @@ class Row:
 
             return te.compute(out.shape, at, self.name.rpartition(".")[2])
 
-        def bounded(attrs: Attrs, out: TensorType, types: Types, *known: Bounds | None) -> Bounds | None:
-            given = [b for b, t in zip(known, types, strict=True) if t.dtype != "bool"]
-            if self.value_range is None or not is_integer(out.dtype) or None in given:
+        def bounded(attrs: Attrs, out: TensorType, types: Types, *bounds: Bounds | None) -> Bounds | None:
+            numeric = [b for b, t in zip(bounds, types, strict=True) if t.dtype != "bool"]
+            if self.value_range is None or not is_integer(out.dtype) or None in numeric:
                 return None
-            return self.value_range(attrs, out.dtype, *given)
+            return self.value_range(attrs, out.dtype, *numeric)
 
         return Op(
             name=self.name,
@@ -108,17 +108,17 @@ class Row:
         )
 
 
-def takes(what: str, fits: Callable[[str], bool], gives: str | None = None) -> Infer:
+def takes(dtypes: str, fits: Callable[[str], bool], gives: str | None = None) -> Infer:
     """A type relation: all arguments of one dtype that ``fits``; the result has it, or is of dtype ``gives``."""
 
     def infer(attrs: Attrs, *types: TensorType) -> TensorType:
         dtype = same_dtype(*types)
         if not fits(dtype):
-            raise ModelError(f"it takes {what}, not {dtype}")
+            raise ModelError(f"it takes {dtypes}, not {dtype}")
         return TensorType(broadcast_shapes(*(t.shape for t in types)), gives or dtype)
 
     result = f"the result is {gives}" if gives else "which the result has"
-    infer.__doc__ = f"It takes {what}, all of one dtype, {result}; shapes broadcast as in numpy."
+    infer.__doc__ = f"It takes {dtypes}, all of one dtype, {result}; shapes broadcast as in numpy."
     return infer
 
 
@@ -143,15 +143,15 @@ def by_name(name: str) -> Numpy:
     return reference
 
 
-def wide(of: Callable[..., Any] | str) -> Numpy:
+def wide(function: Callable[..., Any] | str) -> Numpy:
     """A function of float64 numbers, by name where it is numpy's; the result is rounded to the dtype of the data."""
 
     def reference(attrs: Attrs, *arrays: np.ndarray) -> np.ndarray:
         import numpy as np
 
         numbers = [array.astype(np.float64) for array in arrays]
-        made = getattr(np, of)(*numbers) if isinstance(of, str) else of(attrs, *numbers)
-        return np.asarray(made).astype(arrays[0].dtype)
+        result = getattr(np, function)(*numbers) if isinstance(function, str) else function(attrs, *numbers)
+        return np.asarray(result).astype(arrays[0].dtype)
 
     return reference
 

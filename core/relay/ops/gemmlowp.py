@@ -147,8 +147,8 @@ def root_step(numbers: Numbers, half: Any, x: Any) -> Any:
 def root_end(numbers: Numbers, value: Any, x: Any, shift: Any) -> tuple[Any, Any]:
     """Multiplier and shift."""
     is_small = value <= 1
-    made = product(x, 1518500250) << numbers.most(0 - shift, 0)
-    return numbers.where(is_small, _MOST, made), numbers.where(is_small, 0, 0 - numbers.most(shift, 0))
+    scaled_root = product(x, 1518500250) << numbers.most(0 - shift, 0)
+    return numbers.where(is_small, _MOST, scaled_root), numbers.where(is_small, 0, 0 - numbers.most(shift, 0))
 
 
 def inverse_of_one_plus(numbers: Numbers, value: Any) -> Any:

@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 def _infer_take(attrs: Attrs, data: TensorType, indices: TensorType) -> TensorType:
     """Data of any dtype, which the result has; indices are int32 or int64. Their shape takes the place of the axis."""
-    require_integers(indices, within=("int32", "int64"))
+    require_integers(indices, allowed=("int32", "int64"))
     axis = normalise_axis(attrs.axis, len(data.shape))
     if not any(map(may_be_empty, indices.shape)):
         require_elements(data.shape[axis])
@@ -43,8 +43,8 @@ def _take_compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Te
     first, last = Imm(0, indices.dtype), const(extent - 1, indices.dtype)
 
     def at(*index: Any) -> Expr:
-        given = indices[index[axis:behind]]
-        place = Select(given < 0, given + extent, given)
+        position = indices[index[axis:behind]]
+        place = Select(position < 0, position + extent, position)
         # (Where there may be nothing to take, the first place is still one of the memory's.)
         near = maximum(minimum(place, last), first) if may_be_empty(extent) else minimum(maximum(place, first), last)
         return data[(*index[:axis], near.astype("int32"), *index[behind:])]
@@ -78,9 +78,9 @@ def _infer_resize(attrs: Attrs, data: TensorType) -> TensorType:
     """
     if len(data.shape) != 4:
         raise ModelError("data must have 4 dimensions", hint="channels last")
-    for what, places, extent in zip(("rows", "columns"), (attrs.rows, attrs.columns), data.shape[1:3], strict=True):
+    for side, places, extent in zip(("rows", "columns"), (attrs.rows, attrs.columns), data.shape[1:3], strict=True):
         if not places or not 0 <= min(places) <= max(places) < extent:
-            raise ModelError(f"{what} {places} are not some of 0 .. {extent - 1}")
+            raise ModelError(f"{side} {places} are not some of 0 .. {extent - 1}")
     return TensorType((data.shape[0], len(attrs.rows), len(attrs.columns), data.shape[3]), data.dtype)
 
 

@@ -28,10 +28,10 @@ def _half_sigmoid() -> np.ndarray:
     """65536 * sigmoid(i / 24), int32 (256,): off by up to 1.1, as in TFLite's kernels."""
     import numpy as np
 
-    made: np.ndarray = np.floor(65535.5 / (1 + np.exp(-0.041668 * np.arange(256))) + 1).astype(np.int32)
+    curve: np.ndarray = np.floor(65535.5 / (1 + np.exp(-0.041668 * np.arange(256))) + 1).astype(np.int32)
     for place, correction in _CORRECTIONS.items():
-        made[place] += correction
-    return made
+        curve[place] += correction
+    return curve
 
 
 def near_log2(scale: float) -> int | None:
@@ -92,8 +92,8 @@ class Int16Curve:
         low = np.minimum(place, 254)
         line = (table[low] << self.bits) + (size & ((1 << self.bits) - 1)) * (table[low + 1] - table[low])
         upper = np.where(place >= 255, self._most, line) - self.middle
-        made = np.where(value >= 0, upper, self._whole - upper - 1) + self._half
-        return np.asarray((made >> self.drop).astype(np.int16))
+        result = np.where(value >= 0, upper, self._whole - upper - 1) + self._half
+        return np.asarray((result >> self.drop).astype(np.int16))
 
     def compute(self, attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         """The same as a tensor expression, all of it in int32."""
@@ -110,8 +110,8 @@ class Int16Curve:
             low = maximum(minimum(place, 254), 0)
             line = (table[low] << self.bits) + (size & ((1 << self.bits) - 1)) * (table[low + 1] - table[low])
             upper = Select(place >= 255, const(self._most, "int32"), line) - self.middle
-            made = Select(value >= 0, upper, (self._whole - 1) - upper) + self._half
-            return (made >> self.drop).astype("int16")
+            result = Select(value >= 0, upper, (self._whole - 1) - upper) + self._half
+            return (result >> self.drop).astype("int16")
 
         return te.compute(out.shape, at, self.name)
 

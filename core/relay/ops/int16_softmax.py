@@ -40,14 +40,14 @@ def _table(function: Callable[[float], float], start: float) -> np.ndarray:
     import numpy as np
 
     step = max(1.0, -start) / _SEGMENTS
-    made = []
+    entries = []
     for segment in range(_SEGMENTS):
-        left = start + segment * step
-        exact = [_away(function(left + part * step) * 2**15) for part in (0, 0.5)]
-        middle = _away((function(left + step) * 2**15 + exact[0]) / 2)
-        made.append(exact[0] - _away((middle - exact[1]) / 2))
-    made.append(_away(function(start + _SEGMENTS * step) * 2**15))
-    result: np.ndarray = np.clip(np.array(made), _LOW, _HIGH).astype(np.int32)
+        segment_start = start + segment * step
+        exact = [_away(function(segment_start + part * step) * 2**15) for part in (0, 0.5)]
+        middle = _away((function(segment_start + step) * 2**15 + exact[0]) / 2)
+        entries.append(exact[0] - _away((middle - exact[1]) / 2))
+    entries.append(_away(function(start + _SEGMENTS * step) * 2**15))
+    result: np.ndarray = np.clip(np.array(entries), _LOW, _HIGH).astype(np.int32)
     return result
 
 
@@ -81,8 +81,8 @@ def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     def line(values: np.ndarray, table: np.ndarray) -> np.ndarray:
         values = np.clip(values, _LOW, _HIGH)
         place, rest = (values >> 7) + _SEGMENTS // 2, values & 127
-        made: np.ndarray = table[place] + (((table[place + 1] - table[place]) * rest + 64) >> 7)
-        return made
+        interpolated: np.ndarray = table[place] + (((table[place + 1] - table[place]) * rest + 64) >> 7)
+        return interpolated
 
     wide = data.astype(np.int64)
     scaled = scale_array(wide - wide.max(axis=-1, keepdims=True), attrs.scale, 0)
@@ -92,8 +92,8 @@ def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     # The sum as 1 .. 2; from it 1 and half of the range are taken.
     whole = ((total << (30 - bits)) + (1 << 13)) >> 14
     reciprocal = line(whole - (1 << 16) - (1 << 15), _inverse().astype(np.int64))
-    made = (exps * reciprocal + (1 << (bits - 1))) >> bits
-    return np.asarray(np.clip(made, 0, _HIGH).astype(np.int16))
+    result = (exps * reciprocal + (1 << (bits - 1))) >> bits
+    return np.asarray(np.clip(result, 0, _HIGH).astype(np.int16))
 
 
 def compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -117,8 +117,8 @@ def compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     total = te.compute(outer, lambda *row: te.sum(power(row, j), j), "total")
 
     def reciprocal_of(*row: Any) -> Expr:
-        left = (Call("clz", total[row]) - 1).astype("int64")
-        whole = ((total[row].astype("int64") << left) + (1 << 13)) >> 14
+        left_shift = (Call("clz", total[row]) - 1).astype("int64")
+        whole = ((total[row].astype("int64") << left_shift) + (1 << 13)) >> 14
         return line(whole.astype("int32") - (1 << 16) - (1 << 15), inverse)
 
     reciprocal = te.compute(outer, reciprocal_of, "reciprocal")
@@ -127,7 +127,7 @@ def compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         *first, channel = index
         row = tuple(first)
         bits = 31 - Call("clz", total[row])
-        made = (power(row, channel) * reciprocal[row] + (const(1, "int32") << (bits - 1))) >> bits
-        return minimum(maximum(made, 0), _HIGH).astype("int16")
+        result = (power(row, channel) * reciprocal[row] + (const(1, "int32") << (bits - 1))) >> bits
+        return minimum(maximum(result, 0), _HIGH).astype("int16")
 
     return te.compute(out.shape, at, "softmax")

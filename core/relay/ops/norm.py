@@ -70,8 +70,8 @@ class _Over:
         inner = {d: te.reduce_axis(self.out.shape[d], f"{axis}{d}") for d in self.axes}
 
         def at(*index: Any) -> te.Reduction:
-            left = iter(index)
-            whole = [inner[d] if d in inner else next(left) for d in range(len(self.out.shape))]
+            outer = iter(index)
+            whole = [inner[d] if d in inner else next(outer) for d in range(len(self.out.shape))]
             return te.sum(term(*whole), tuple(inner.values()))
 
         return te.compute(self.outer, at, name)
@@ -89,9 +89,9 @@ class _Over:
         number = te.reduce_axis(count, "p")
 
         def at(*index: Any) -> te.Reduction:
-            left = iter(index)
+            outer = iter(index)
             first = {d: number if d == last else Imm(0, INDEX) for d in self.axes}
-            return te.sum(data[tuple(first.get(d) or next(left) for d in range(len(self.out.shape)))], (number,))
+            return te.sum(data[tuple(first.get(d) or next(outer) for d in range(len(self.out.shape)))], (number,))
 
         few = te.compute(self.outer, at, "few")
         return te.compute(self.outer, lambda *i: few[i] * (1 / count), "pivot")

@@ -49,13 +49,13 @@ def pool_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
 def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.IterVar]) -> Any:
     """The element under the window's taps, and the conditions under which there is one."""
     batch, *position, channel = index
-    taken, conditions = [], []
+    indices, conditions = [], []
     for d, tap in enumerate(taps):
         stride, before = attrs.strides[d], attrs.padding[d]
-        taken.append(position[d] * stride + tap - before)
+        indices.append(position[d] * stride + tap - before)
         last = (out.shape[d + 1] - 1) * stride + attrs.pool_size[d] - 1 - before
-        conditions += inside(taken[d], data.shape[d + 1], -before, last)
-    return data[(batch, *taken, channel)], all_of(conditions)
+        conditions += inside(indices[d], data.shape[d + 1], -before, last)
+    return data[(batch, *indices, channel)], all_of(conditions)
 
 
 def _max_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:

@@ -77,8 +77,8 @@ def _check_parameters(attrs: Attrs, shape: tuple[int, ...], dtype: str) -> None:
     counts = {len(attrs.scale), len(attrs.zero_point)} - {1}
     axis = _channel_axis(attrs, shape, bool(counts))
     if counts and counts != {shape[axis]}:
-        given = f"{len(attrs.scale)} scales and {len(attrs.zero_point)} zero points"
-        raise ModelError(f"{given} for the {shape[axis]} elements of axis {axis}")
+        lengths = f"{len(attrs.scale)} scales and {len(attrs.zero_point)} zero points"
+        raise ModelError(f"{lengths} for the {shape[axis]} elements of axis {axis}")
     for zero_point in attrs.zero_point:
         check_zero_point(zero_point, dtype)
 
@@ -122,7 +122,7 @@ def _infer_quantize(attrs: Attrs, data: TensorType) -> TensorType:
     if data.dtype != "float32":
         raise ModelError(f"it takes float32, not {data.dtype}")
     out = TensorType(data.shape, attrs.dtype)
-    require_integers(out, within=(*QUANTISED, "int32"))
+    require_integers(out, allowed=(*QUANTISED, "int32"))
     _check_parameters(attrs, data.shape, attrs.dtype)
     return out
 
@@ -198,7 +198,7 @@ def _infer_dequantize(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, uint8, int16 or int32; the result has its shape and is float32. There is one scale and one zero
     point, or one for each element of ``axis``.
     """
-    require_integers(data, within=(*QUANTISED, "int32"))
+    require_integers(data, allowed=(*QUANTISED, "int32"))
     _check_parameters(attrs, data.shape, data.dtype)
     return TensorType(data.shape, "float32")
 
@@ -246,9 +246,9 @@ def _infer_requantize(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, uint8, int16 or int32; the result has its shape, and is one of these, as ``dtype`` says. There is
     one scale, or one for each element of ``axis``.
     """
-    require_integers(data, within=(*QUANTISED, "int32"))
+    require_integers(data, allowed=(*QUANTISED, "int32"))
     out = TensorType(data.shape, attrs.dtype)
-    require_integers(out, within=(*QUANTISED, "int32"))
+    require_integers(out, allowed=(*QUANTISED, "int32"))
     axis = _channel_axis(attrs, data.shape, len(attrs.scale) > 1)
     check_channels(attrs.scale, data.shape, axis)
     if attrs.form is not None:

@@ -28,7 +28,7 @@ __all__: list[str] = []
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8 or uint8, and the result of its type. Scales are from 2**-126 to below 2**126."""
-    require_integers(data, within=("int8", "uint8"))
+    require_integers(data, allowed=("int8", "uint8"))
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.output_zero_point, data.dtype)
     for scale in (attrs.input_scale, attrs.output_scale):
@@ -122,9 +122,9 @@ def _hard_swish(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     share = (_away(share, max(0, -gate_shift)) + (1 << 15)) >> 1
     product = share * value
     # (C's division cuts off.)
-    made = _away(np.sign(product) * (np.abs(product) >> 15), -out_shift)
+    scaled_product = _away(np.sign(product) * (np.abs(product) >> 15), -out_shift)
     low, high = bounds(data.dtype.name)
-    result: np.ndarray = np.clip(made + attrs.output_zero_point, low, high).astype(data.dtype)
+    result: np.ndarray = np.clip(scaled_product + attrs.output_zero_point, low, high).astype(data.dtype)
     return result
 
 
@@ -208,7 +208,7 @@ def _in_float32(formula: str, operator: str) -> str:
 
 def _infer_curve(wide: Int16Curve) -> Callable[..., TensorType]:
     def infer(attrs: Attrs, data: TensorType) -> TensorType:
-        require_integers(data, within=QUANTISED)
+        require_integers(data, allowed=QUANTISED)
         if data.dtype == "int16":
             wide.check(attrs)
             return data
@@ -240,7 +240,7 @@ _declare(
 
 def _infer_scaled(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, uint8 or int16, and the result of its type. Scales are one `FixedPoint` each."""
-    require_integers(data, within=QUANTISED)
+    require_integers(data, allowed=QUANTISED)
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.output_zero_point, data.dtype)
     for name, value in attrs.items:
@@ -266,8 +266,8 @@ def _leaky_relu_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
     x = data.astype(np.int64) - attrs.input_zero_point
-    made = np.where(x >= 0, scale_array(x, attrs.scale, 0), scale_array(x, attrs.negative_scale, 0))
-    return _saturated(made, attrs, data.dtype.name)
+    scaled_values = np.where(x >= 0, scale_array(x, attrs.scale, 0), scale_array(x, attrs.negative_scale, 0))
+    return _saturated(scaled_values, attrs, data.dtype.name)
 
 
 def _leaky_relu_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -276,8 +276,8 @@ def _leaky_relu_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
     def at(*index: Expr) -> Expr:
         x = _centred(attrs, data, index)
         # Not one of both: each is saturated, as they may be of different types.
-        made = [saturate(scaler(x), attrs.output_zero_point, out.dtype) for scaler in (above, below)]
-        return Select(x >= 0, *made)
+        sides = [saturate(scaler(x), attrs.output_zero_point, out.dtype) for scaler in (above, below)]
+        return Select(x >= 0, *sides)
 
     return te.compute(out.shape, at, "leaky_relu")
 

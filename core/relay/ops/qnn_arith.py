@@ -35,7 +35,7 @@ def _infer(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
     `FixedPoint` each, zero points of int16 are 0.
     """
     dtype = same_dtype(lhs, rhs)
-    require_integers(lhs, within=QUANTISED)
+    require_integers(lhs, allowed=QUANTISED)
     for zero_point in (attrs.lhs_zero_point, attrs.rhs_zero_point, attrs.output_zero_point):
         check_zero_point(zero_point, dtype)
         if dtype == "int16" and zero_point:
@@ -100,8 +100,8 @@ def _sum_in_floats(form: SumForm, out: TensorType, lhs: te.Tensor, rhs: te.Tenso
 def _declare_sum(name: str, sign: int) -> None:
     def reference(attrs: Attrs, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         if attrs.form is not None:
-            made: np.ndarray = attrs.form.apply(lhs, rhs).astype(lhs.dtype)
-            return made
+            sums: np.ndarray = attrs.form.apply(lhs, rhs).astype(lhs.dtype)
+            return sums
         a, b = (values << attrs.left_shift for values in _centred(attrs, lhs, rhs))
         total = scale_array(a, attrs.lhs_scale, 0) + sign * scale_array(b, attrs.rhs_scale, 0)
         return _saturated(scale_array(total, attrs.output_scale, 0), attrs, lhs.dtype.name)
@@ -191,7 +191,7 @@ def _infer_axes(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, uint8 or int16, the result int32, without the reduced axes or with extent 1 in their places. No sum
     of so many elements may overflow.
     """
-    require_integers(data, within=QUANTISED)
+    require_integers(data, allowed=QUANTISED)
     check_zero_point(attrs.input_zero_point, data.dtype)
     out = TensorType(reduced_shape(attrs, data), "int32")
     low, high = bounds(data.dtype)

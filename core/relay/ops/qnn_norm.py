@@ -34,7 +34,7 @@ def _infer_log(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, of one dimension at least, and the result of its type. ``scale`` is one `FixedPoint` of rounding
     ``double`` and a shift from 0 on.
     """
-    require_integers(data, within=("int8",))
+    require_integers(data, allowed=("int8",))
     scale = attrs.scale
     fits = isinstance(scale, FixedPoint) and len(scale) == 1 and scale.rounding == "double" and scale.shift[0] >= 0
     if not fits:
@@ -70,8 +70,8 @@ def _log_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     multiplier, shift = _backwards(attrs.scale)
     nearest = scaled(ARRAYS, total - (1 << 31), multiplier, np.int64(shift))
     first = np.maximum(nearest, least - 1)
-    made = np.clip(away(ARRAYS, places[size] - total, _BITS) + _ZERO, *bounds("int8"))
-    result: np.ndarray = np.where(-size > first, made, bounds("int8")[0]).astype(np.int8)
+    logs_in_steps = np.clip(away(ARRAYS, places[size] - total, _BITS) + _ZERO, *bounds("int8"))
+    result: np.ndarray = np.where(-size > first, logs_in_steps, bounds("int8")[0]).astype(np.int8)
     return result
 
 
@@ -104,9 +104,9 @@ def _log_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     def at(*index: Any) -> Expr:
         *rows, channel = index
         row = tuple(rows)
-        made: Expr = away(LOOPS, place[size(row, channel)].astype("int64") - logs[row], _BITS) + _ZERO
-        made = minimum(maximum(made, low), high).astype("int32")
-        return Select(0 - size(row, channel) > first[row], made, made * 0 + low).astype(out.dtype)
+        steps: Expr = away(LOOPS, place[size(row, channel)].astype("int64") - logs[row], _BITS) + _ZERO
+        steps = minimum(maximum(steps, low), high).astype("int32")
+        return Select(0 - size(row, channel) > first[row], steps, steps * 0 + low).astype(out.dtype)
 
     return te.compute(out.shape, at, "log_softmax")
 
@@ -135,7 +135,7 @@ _LENGTH_BITS = 7
 
 def _infer_unit(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8 or uint8, of one dimension at least and at most 32,767 channels, and the result of its type."""
-    require_integers(data, within=("int8", "uint8"))
+    require_integers(data, allowed=("int8", "uint8"))
     check_zero_point(attrs.input_zero_point, data.dtype)
     if not data.shape or data.shape[-1] > 2**15 - 1:
         raise ModelError("it takes at least one dimension, and at most 32767 channels")
@@ -149,10 +149,10 @@ def _unit_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     multiplier, shift = inverse_root(ARRAYS, (x * x).sum(axis=-1, keepdims=True))
     low, high = bounds(data.dtype.name)
     if data.dtype == np.uint8:
-        made = scaled(ARRAYS, x << _LENGTH_BITS, multiplier, shift) + 128
+        scaled_values = scaled(ARRAYS, x << _LENGTH_BITS, multiplier, shift) + 128
     else:
-        made = scaled(ARRAYS, x, multiplier, shift + _LENGTH_BITS)
-    result: np.ndarray = np.clip(made, low, high).astype(data.dtype)
+        scaled_values = scaled(ARRAYS, x, multiplier, shift + _LENGTH_BITS)
+    result: np.ndarray = np.clip(scaled_values, low, high).astype(data.dtype)
     return result
 
 
@@ -184,10 +184,10 @@ def _unit_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         row = tuple(rows)
         value = centred(row, channel).astype("int64")
         if out.dtype == "uint8":
-            made: Expr = scaled(LOOPS, value << _LENGTH_BITS, root[row], shift[row]) + 128
+            scaled_value: Expr = scaled(LOOPS, value << _LENGTH_BITS, root[row], shift[row]) + 128
         else:
-            made = scaled(LOOPS, value, root[row], shift[row] + _LENGTH_BITS)
-        return minimum(maximum(made, low), high).astype(out.dtype)
+            scaled_value = scaled(LOOPS, value, root[row], shift[row] + _LENGTH_BITS)
+        return minimum(maximum(scaled_value, low), high).astype(out.dtype)
 
     return te.compute(out.shape, at, "l2_normalize")
 

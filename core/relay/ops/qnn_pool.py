@@ -26,7 +26,7 @@ def _infer(attrs: Attrs, data: TensorType) -> TensorType:
     before + after - pool_size) // stride + 1``; padding is smaller than the window, no sum under one may overflow
     int32.
     """
-    require_integers(data, within=QUANTISED)
+    require_integers(data, allowed=QUANTISED)
     shape = pool_shape(attrs, data)
     check_zero_point(attrs.zero_point, data.dtype)
     taps = math.prod(attrs.pool_size)

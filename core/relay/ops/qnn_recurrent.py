@@ -60,10 +60,10 @@ def _infer(
         ("hidden", hidden, (batch, units), "int8"),
         ("cell", cell, (batch, units), "int16"),
     )
-    for name, given, shape, dtype in wanted:
-        require_integers(given, within=(dtype,))
-        if given.shape != shape:
-            raise ModelError(f"its {name} has the shape {given.shape}, not {shape}")
+    for name, type_, shape, dtype in wanted:
+        require_integers(type_, allowed=(dtype,))
+        if type_.shape != shape:
+            raise ModelError(f"its {name} has the shape {type_.shape}, not {shape}")
     for name, count in (("scale", 4), ("hidden_scale", 1)):
         if (
             not isinstance(attrs[name], FixedPoint)
@@ -100,18 +100,18 @@ def _reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     units = hidden.shape[1]
     scale = attrs.scale
     many = units if len(scale) == 4 else 1
-    multipliers, shifts = (tuple(value for value in of for _ in range(many)) for of in (scale.multiplier, scale.shift))
+    multipliers, shifts = (tuple(n for n in each for _ in range(many)) for each in (scale.multiplier, scale.shift))
     fixed = FixedPoint(multipliers, shifts, scale.rounding)
     outputs = []
-    for own in gates:
+    for inputs in gates:
         sums = (hidden @ weight + bias).astype(np.int32)
-        total = np.clip(own + scale_array(sums, fixed, 1), _LOW, _HIGH)
+        total = np.clip(inputs + scale_array(sums, fixed, 1), _LOW, _HIGH)
         i, o, f, n = np.split(total, 4, axis=1)
         i, o, f = (sigmoid16(ARRAYS, gate, _GATE_BITS) for gate in (i, o, f))
         cell = _new_cell(attrs, ARRAYS, i, f, tanh16(ARRAYS, n, _GATE_BITS), cell)
         shown = tanh16(ARRAYS, cell, 15 + attrs.cell_exponent)
-        made = scale_array(o * shown, attrs.hidden_scale, 0) + attrs.output_zero_point
-        hidden = np.clip(made, *bounds("int8"))
+        scaled_hidden = scale_array(o * shown, attrs.hidden_scale, 0) + attrs.output_zero_point
+        hidden = np.clip(scaled_hidden, *bounds("int8"))
         outputs.append(hidden)
     return np.stack(outputs).astype(np.int8), hidden.astype(np.int8), cell.astype(np.int16)
 
@@ -128,20 +128,20 @@ class _Named:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._made: list[tuple[Var, Expr]] = []
+        self._bindings: list[tuple[Var, Expr]] = []
         self.numbers = replace(LOOPS, name=self.name)
 
     def name(self, value: Any) -> Any:
         """A variable that stands for an expression."""
         if not isinstance(value, Expr):
             return value
-        var = Var(f"{self._place}{len(self._made)}", value.dtype)
-        self._made.append((var, value))
+        var = Var(f"{self._place}{len(self._bindings)}", value.dtype)
+        self._bindings.append((var, value))
         return var
 
     def around(self, body: Stmt) -> Stmt:
         """``body``, which may use the variables."""
-        for var, value in reversed(self._made):
+        for var, value in reversed(self._bindings):
             body = Bind(var, value, body)
         return body
 
@@ -149,8 +149,8 @@ class _Named:
 def _scaled(numbers: Numbers, value: Expr, multiplier: int, shift: int) -> Expr:
     """An int32 as `FixedPoint` scales it, ``double``, as int64."""
     wide = (value << shift if shift > 0 else value).astype("int64")
-    made: Expr = _half_away(numbers, product(wide, multiplier), max(-shift, 0))
-    return made
+    scaled_value: Expr = _half_away(numbers, product(wide, multiplier), max(-shift, 0))
+    return scaled_value
 
 
 def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
@@ -177,9 +177,9 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
 
         def one(j: Var) -> Stmt:
             named, at = _Named(f"gate{number}_"), j + number * units
-            made = _scaled(named.numbers, sums[at], multiplier, shift) + gates[t, b, at].astype("int64")
-            made = minimum(maximum(made, _LOW), _HIGH).astype("int32")
-            return named.around(Store(total, (at,), made))
+            total_sum = _scaled(named.numbers, sums[at], multiplier, shift) + gates[t, b, at].astype("int64")
+            total_sum = minimum(maximum(total_sum, _LOW), _HIGH).astype("int32")
+            return named.around(Store(total, (at,), total_sum))
 
         return over(units, one)
 
@@ -188,8 +188,8 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         numbers = named.numbers
         i, f = (sigmoid16(numbers, total[j + at * units], _GATE_BITS) for at in (0, 2))
         n = tanh16(numbers, total[j + 3 * units], _GATE_BITS)
-        made = _new_cell(attrs, numbers, named.name(i), named.name(f), named.name(n), cell[b, j].astype("int32"))
-        return named.around(Store(cell, (b, j), made.astype("int16")))
+        updated = _new_cell(attrs, numbers, named.name(i), named.name(f), named.name(n), cell[b, j].astype("int32"))
+        return named.around(Store(cell, (b, j), updated.astype("int16")))
 
     def output(j: Var) -> Stmt:
         named = _Named("shown_")
@@ -197,9 +197,9 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         o = named.name(sigmoid16(numbers, total[j + units], _GATE_BITS))
         shown = named.name(tanh16(numbers, cell[b, j].astype("int32"), 15 + attrs.cell_exponent))
         fixed = attrs.hidden_scale
-        made = _scaled(numbers, o * shown, fixed.multiplier[0], fixed.shift[0]) + attrs.output_zero_point
+        scaled_hidden = _scaled(numbers, o * shown, fixed.multiplier[0], fixed.shift[0]) + attrs.output_zero_point
         low, high = bounds("int8")
-        return named.around(Store(hidden, (b, j), minimum(maximum(made, low), high).astype("int8")))
+        return named.around(Store(hidden, (b, j), minimum(maximum(scaled_hidden, low), high).astype("int8")))
 
     begin = seq(
         over(units, lambda j: Store(hidden, (b, j), first_hidden[b, j])),

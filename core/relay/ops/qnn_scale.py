@@ -52,7 +52,7 @@ class Scaler:
         self._fits = min(rights) >= 31
         table = np.array(rights, np.int32) - (31 if self._high else 0)
         self._right = te.constant(table, f"{name}_shift")
-        self._left = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
+        self._left_shifts = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
         if is_narrow:
             self._half = te.constant((1 << (table - 1)).astype(np.int32), f"{name}_half")
 
@@ -66,8 +66,8 @@ class Scaler:
             return Call("round_even", x.astype("float32") * self._factor[at])
         if self._half is not None:
             return self._short(x, at)
-        if self._left is not None:
-            x = x << self._left[at]
+        if self._left_shifts is not None:
+            x = x << self._left_shifts[at]
         product = x.astype("int64") * self._multiplier[at].astype("int64")
         if self._high:
             return self._from_high(product, at)

@@ -90,7 +90,7 @@ def _infer(attrs: Attrs, data: TensorType) -> TensorType:
     `FixedPoint` of rounding ``double`` and a shift from 0 on, of int16 up to 14. With ``wide`` data is int8 and the
     result int16.
     """
-    require_integers(data, within=("int8",) if attrs.wide else QUANTISED)
+    require_integers(data, allowed=("int8",) if attrs.wide else QUANTISED)
     if data.dtype == "int16":
         int16_softmax.check(attrs, data)
         return data
@@ -121,12 +121,12 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     for _ in range(3):
         x = x + (_product(x, 2**29 - _product(half, x)) << 2)
     reciprocal = np.minimum(x << 1, _ONE)
-    made = _result(attrs, data.dtype.name)
-    shift = SUM_BITS - headroom + 31 - bits(made)
-    low, high = bounds(made)
+    dtype = _result(attrs, data.dtype.name)
+    shift = SUM_BITS - headroom + 31 - bits(dtype)
+    low, high = bounds(dtype)
     parts = _product(powers, reciprocal)
     rounded = (parts >> shift) + ((parts >> (shift - 1)) & 1)
-    result: np.ndarray = np.clip(rounded + low, low, high).astype(made)
+    result: np.ndarray = np.clip(rounded + low, low, high).astype(dtype)
     return result
 
 

@@ -77,7 +77,7 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
-def _of(name: str) -> Callable[[Any, float, float], Any]:
+def _ufunc(name: str) -> Callable[[Any, float, float], Any]:
     def function(x: Any, alpha: float, beta: float) -> Any:
         import numpy as np
 
@@ -90,20 +90,20 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "affine": Activation(lambda x, a, b: x * a + b, lambda x, a, b: a * x + b),
     "elu": Activation(
         lambda x, a, b: Select(x < 0.0, Call("expm1", x) * a, x),
-        lambda x, a, b: _where(x < 0, a * _of("expm1")(x, a, b), x),
+        lambda x, a, b: _where(x < 0, a * _ufunc("expm1")(x, a, b), x),
         1.0,
     ),
     "hard_sigmoid": Activation(_hard_sigmoid, lambda x, a, b: (a * x + b).clip(0, 1), 0.2, 0.5),
     "leaky_relu": Activation(lambda x, a, b: Select(x < 0.0, x * a, x), lambda x, a, b: _where(x < 0, a * x, x), 0.01),
     "relu": Activation(lambda x, a, b: maximum(Imm(0.0, x.dtype), x), lambda x, a, b: _where(x < 0, 0, x)),
-    "scaled_tanh": Activation(lambda x, a, b: Call("tanh", x * b) * a, lambda x, a, b: a * _of("tanh")(b * x, a, b)),
+    "scaled_tanh": Activation(lambda x, a, b: Call("tanh", x * b) * a, lambda x, a, b: a * _ufunc("tanh")(b * x, a, b)),
     "sigmoid": Activation(lambda x, a, b: sigmoid(_NONE, x), lambda x, a, b: stable_sigmoid(_NONE, x)),
     "softplus": Activation(
         lambda x, a, b: maximum(x, 0.0) + Call("log1p", Call("exp", minimum(x, -x))),
-        lambda x, a, b: _of("log1p")(_of("exp")(-abs(x), a, b), a, b) + x.clip(0),
+        lambda x, a, b: _ufunc("log1p")(_ufunc("exp")(-abs(x), a, b), a, b) + x.clip(0),
     ),
     "softsign": Activation(lambda x, a, b: x / (maximum(x, -x) + 1.0), lambda x, a, b: x / (1 + abs(x))),
-    "tanh": Activation(lambda x, a, b: Call("tanh", x), _of("tanh")),
+    "tanh": Activation(lambda x, a, b: Call("tanh", x), _ufunc("tanh")),
     "thresholded_relu": Activation(
         lambda x, a, b: Select(x > a, x, Imm(0.0, x.dtype)), lambda x, a, b: _where(x > a, x, 0), 1.0
     ),
@@ -111,18 +111,18 @@ ACTIVATIONS: Mapping[str, Activation] = {
 """By the names that attributes have."""
 
 
-def _attrs(*of: str) -> tuple[Attr, ...]:
+def _attrs(*activations: str) -> tuple[Attr, ...]:
     """What each of the activations is called in the attributes of an op, which come in threes."""
-    made = []
-    for name in of:
+    attrs = []
+    for name in activations:
         default = "sigmoid" if name == "gate" else "tanh"
-        made += [
+        attrs += [
             Attr(name, Choice(*ACTIVATIONS), f"activation of the {name}", default=default),
             Attr(f"{name}_alpha", Real, "its alpha", default=0.0),
             Attr(f"{name}_beta", Real, "its beta", default=0.0),
         ]
     return (
-        *made,
+        *attrs,
         Attr("clip", Real, "what goes into the activations stays within +-clip", neutral=math.inf),
         Attr("reverse", Boolean, "from the last step to the first", default=False),
     )
@@ -182,7 +182,7 @@ def _infer(count: int, others: Mapping[int, tuple[int, ...]], states: Sequence[i
         if len(gates.shape) != 3 or gates.shape[2] % count:
             raise ModelError(f"its gates have the shape {gates.shape}, not (time, batch, {count} * units)")
         time, batch, units = gates.shape[0], gates.shape[1], gates.shape[2] // count
-        require_integers(lengths, within=("int32",))
+        require_integers(lengths, allowed=("int32",))
         wanted = {1: (units, count * units), len(types) - 1: (batch,), **dict.fromkeys(states, (batch, units))}
         wanted.update({position: (*rows, units) for position, rows in others.items()})
         for position, shape in wanted.items():
@@ -198,8 +198,8 @@ def _infer(count: int, others: Mapping[int, tuple[int, ...]], states: Sequence[i
 
 def _macs(count: int) -> Callable[..., Dim]:
     def macs(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> Dim:
-        made: Dim = gates.size * (gates.shape[2] // count)
-        return made
+        macs: Dim = gates.size * (gates.shape[2] // count)
+        return macs
 
     return macs
 
@@ -223,10 +223,10 @@ def _steps(
     for b in range(batch):
         count = int(np.clip(lengths[b], 0, time))
         for t in reversed(range(count)) if attrs.reverse else range(count):
-            made = step(gates[t, b].astype(np.float64), *(state[b] for state in last))
-            for state, new in zip(last, made, strict=True):
+            results = step(gates[t, b].astype(np.float64), *(state[b] for state in last))
+            for state, new in zip(last, results, strict=True):
                 state[b] = new
-            outputs[t, b] = made[0]
+            outputs[t, b] = results[0]
     return tuple(array.astype(gates.dtype) for array in (outputs, *last))
 
 
@@ -246,10 +246,10 @@ def _gru_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     def step(x: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, ...]:
         update, reset = np.split(f(x[: 2 * units] + h @ weight[:, : 2 * units]), 2)
         if attrs.linear_before_reset:
-            own = reset * (h @ weight[:, 2 * units :] + bias)
+            candidate = reset * (h @ weight[:, 2 * units :] + bias)
         else:
-            own = (reset * h) @ weight[:, 2 * units :] + bias
-        return ((1 - update) * g(x[2 * units :] + own) + update * h,)
+            candidate = (reset * h) @ weight[:, 2 * units :] + bias
+        return ((1 - update) * g(x[2 * units :] + candidate) + update * h,)
 
     return _steps(attrs, step, gates, [hidden], lengths)
 
@@ -331,11 +331,11 @@ class _Loops:
                 for new, old in zip(last, states, strict=True)
             )
         )
-        taken = self.over(self.count * self.units, lambda j: Store(self.gates, (j,), self.inputs[0][place, b, j]))
-        given = self.over(self.units, lambda j: Store(y, (place, b, j), last[0][b, j]))
+        load_gates = self.over(self.count * self.units, lambda j: Store(self.gates, (j,), self.inputs[0][place, b, j]))
+        store_outputs = self.over(self.units, lambda j: Store(y, (place, b, j), last[0][b, j]))
         # (Limits are for the proof that no index leaves the data.)
         turn = maximum(length - 1 - t, 0) if self.attrs.reverse else t
-        run = If(t < length, Bind(place, turn, seq(taken, step, given)))
+        run = If(t < length, Bind(place, turn, seq(load_gates, step, store_outputs)))
         symbols = {symbol: Var(f"n{i}") for i, symbol in enumerate(symbols_of([self.steps]))}
         most: Expr = const(self.time)
         if isinstance(self.steps, Extent):
@@ -343,8 +343,8 @@ class _Loops:
         # All of the output is written before it is known how much of it is steps.
         zero = Imm(0.0, y.dtype)
         clear = self.over(self.time, lambda i: self.over(self.units, lambda j: Store(y, (i, b, j), zero)))
-        known = minimum(maximum(lengths[b], 0), most)
-        body: Stmt = Bind(length, known, For(t, most, run))
+        clamped = minimum(maximum(lengths[b], 0), most)
+        body: Stmt = Bind(length, clamped, For(t, most, run))
         whole: Stmt = For(b, const(self.batch), seq(begin, clear, body))
         for buffer in (self.gates, *scratch):
             whole = Alloc(buffer, whole)
@@ -372,19 +372,19 @@ def _gru_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     loops = _Loops(attrs, out, types, 3)
     b, units, gates, hidden, bias = loops.b, loops.units, loops.gates, loops.outputs[1], loops.inputs[2]
     f, g = _scalar(attrs, "gate"), _scalar(attrs, "candidate")
-    own = Buffer("own", (units,), gates.dtype, "local", 64)
+    candidate = Buffer("own", (units,), gates.dtype, "local", 64)
     both = loops.product(gates, 0, 2 * units, lambda k: hidden[b, k])
     if attrs.linear_before_reset:
         third = seq(
-            loops.over(units, lambda j: Store(own, (j,), bias[j])),
-            loops.product(own, 2 * units, units, lambda k: hidden[b, k]),
-            loops.over(units, lambda j: Update("add", gates, (j + 2 * units,), f(gates[j + units]) * own[j])),
+            loops.over(units, lambda j: Store(candidate, (j,), bias[j])),
+            loops.product(candidate, 2 * units, units, lambda k: hidden[b, k]),
+            loops.over(units, lambda j: Update("add", gates, (j + 2 * units,), f(gates[j + units]) * candidate[j])),
         )
     else:
         third = seq(
-            loops.over(units, lambda j: Store(own, (j,), f(gates[j + units]) * hidden[b, j])),
+            loops.over(units, lambda j: Store(candidate, (j,), f(gates[j + units]) * hidden[b, j])),
             loops.over(units, lambda j: Update("add", gates, (j + 2 * units,), bias[j])),
-            loops.product(gates, 2 * units, units, lambda k: own[k], at=2 * units),
+            loops.product(gates, 2 * units, units, lambda k: candidate[k], at=2 * units),
         )
     update = loops.over(units, lambda j: Store(gates, (j,), f(gates[j])))
     new = loops.over(
@@ -393,7 +393,7 @@ def _gru_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
             hidden, (b, j), (Imm(1.0, gates.dtype) - gates[j]) * g(gates[j + 2 * units]) + gates[j] * hidden[b, j]
         ),
     )
-    return loops.func([loops.inputs[3]], seq(both, third, update, new), [own])
+    return loops.func([loops.inputs[3]], seq(both, third, update, new), [candidate])
 
 
 def _lstm_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:

@@ -94,11 +94,11 @@ def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple
     axes = normalise_axes(attrs.axis, len(data.shape))
     inner = {axis: te.reduce_axis(data.shape[axis], f"r{axis}") for axis in axes}
     if attrs.keepdims:
-        taken = [inner.get(d, i) for d, i in enumerate(index)]
+        full = [inner.get(d, i) for d, i in enumerate(index)]
     else:
-        left = iter(index)
-        taken = [inner[d] if d in inner else next(left) for d in range(len(data.shape))]
-    return data[tuple(taken)], tuple(inner.values())
+        outer = iter(index)
+        full = [inner[d] if d in inner else next(outer) for d in range(len(data.shape))]
+    return data[tuple(full)], tuple(inner.values())
 
 
 def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...] | int, keepdims: bool) -> np.ndarray:

@@ -26,7 +26,7 @@ def _infer(attrs: Attrs, data: TensorType, indices: TensorType, updates: TensorT
     its number of dimensions, with extents that are no larger but along the axis. Indices are int32 or int64, of the
     shape of the updates, or 1 in other dimensions than the axis.
     """
-    require_integers(indices, within=("int32", "int64"))
+    require_integers(indices, allowed=("int32", "int64"))
     dtype, rank = same_dtype(data, updates), len(data.shape)
     if dtype == "bool" and attrs.reduction != "update":
         raise ModelError("it takes numbers, not bool")
@@ -66,15 +66,15 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor,
     extent, count = out.shape[axis], updates.shape[axis]
     k = te.reduce_axis(count, "k")
 
-    def at(index: tuple[Any, ...], of: te.Tensor, place: Any) -> Expr:
+    def at(index: tuple[Any, ...], tensor: te.Tensor, place: Any) -> Expr:
         """The element of indices or updates beside ``index``, at ``place`` along the axis."""
         limited = (
             i if part == whole else 0 if part == 1 else minimum(i, Imm(part - 1, "int32"))
-            for i, part, whole in zip(index, of.shape, out.shape, strict=True)
+            for i, part, whole in zip(index, tensor.shape, out.shape, strict=True)
         )
-        taken = list(limited)
-        taken[axis] = place
-        return of[tuple(taken)]
+        position = list(limited)
+        position[axis] = place
+        return tensor[tuple(position)]
 
     def hit(index: tuple[Any, ...]) -> Expr:
         named = at(index, indices, k)
@@ -84,9 +84,9 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor,
             for d, (i, part, whole) in enumerate(zip(index, updates.shape, out.shape, strict=True))
             if d != axis and part < whole
         )
-        found = all_of([place.equal(index[axis].astype(indices.dtype)), *beside])
-        assert found is not None
-        return found
+        condition = all_of([place.equal(index[axis].astype(indices.dtype)), *beside])
+        assert condition is not None
+        return condition
 
     if attrs.reduction == "update":
         # Of several updates of one element the last one stays.
@@ -103,11 +103,11 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor,
 
     def joined(*index: Any) -> Expr:
         a, b = data[index], folded[index]
-        made = Bin(attrs.reduction, a, b)
+        joined = Bin(attrs.reduction, a, b)
         if attrs.reduction not in ("min", "max") or not is_float(a.dtype):
-            return made
+            return joined
         # Updates that are NaN are ignored, and so is such data: but it stays where no number updates it.
-        return Select(b.equal(identity_of(attrs.reduction, a.dtype)), a, made)
+        return Select(b.equal(identity_of(attrs.reduction, a.dtype)), a, joined)
 
     return te.compute(out.shape, joined, "scatter")
 

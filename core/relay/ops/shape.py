@@ -67,11 +67,11 @@ def _relabel(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         flat: Expr = Imm(0, "int32")
         for extent, i in zip(out.shape, index, strict=True):
             flat = flat * extent + i
-        taken: list[Expr] = []
+        indices: list[Expr] = []
         for extent in reversed(data.shape):
-            taken.append(flat % extent)
+            indices.append(flat % extent)
             flat = flat // extent
-        return data[tuple(reversed(taken))]
+        return data[tuple(reversed(indices))]
 
     return te.compute(out.shape, at, "reshape")
 
@@ -241,8 +241,8 @@ def _copy(tensor: te.Tensor) -> Any:
 
 
 def _concatenate_range(attrs: Attrs, out: TensorType, types: Types, *data: Bounds | None) -> Bounds | None:
-    known = [b for b in data if b is not None]
-    return Bounds(min(b.low for b in known), max(b.high for b in known)) if len(known) == len(data) else None
+    ranges = [b for b in data if b is not None]
+    return Bounds(min(b.low for b in ranges), max(b.high for b in ranges)) if len(ranges) == len(data) else None
 
 
 register_op(
@@ -318,17 +318,17 @@ def _infer_slice(attrs: Attrs, data: TensorType) -> TensorType:
 
 
 def _slice_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
-    taken = zip(attrs.begin, attrs.end, attrs.strides, strict=True)
-    return data[tuple(slice(b, None if e < 0 else e, s) for b, e, s in taken)]
+    slices = zip(attrs.begin, attrs.end, attrs.strides, strict=True)
+    return data[tuple(slice(b, None if e < 0 else e, s) for b, e, s in slices)]
 
 
 def _slice_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     def at(*index: Var) -> Expr:
-        taken: list[Expr] = []
+        indices: list[Expr] = []
         for i, extent, begin, stride in zip(index, out.shape, attrs.begin, attrs.strides, strict=True):
             # A stride that is used is within the data; of another one there may be no int32.
-            taken.append(const(begin) if extent == 1 else i * stride + begin)
-        return data[tuple(taken)]
+            indices.append(const(begin) if extent == 1 else i * stride + begin)
+        return data[tuple(indices)]
 
     return te.compute(out.shape, at, "slice")
 

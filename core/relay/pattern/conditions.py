@@ -119,10 +119,10 @@ def where(function: Callable[[Any], Any], reason: str) -> Where:
     return Where(function, sentence(reason, "where()"))
 
 
-def sentence(reason: object, of: str) -> str:
+def sentence(reason: object, name: str) -> str:
     """``reason``, if it is text on one line; PluginError otherwise."""
     if not isinstance(reason, str) or not reason.strip() or not reason.isprintable():
-        raise PluginError(f"{of} needs a reason on one line, not {shown(reason)}", hint="say what it asks, in words")
+        raise PluginError(f"{name} needs a reason on one line, not {shown(reason)}", hint="say what it asks, in words")
     return reason
 
 
@@ -250,7 +250,7 @@ def _shape(shape: Sequence[int | Anything | Where]) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _items(values: Iterable[Any], what: str) -> tuple[Any, ...]:
+def _items(values: Iterable[Any], description: str) -> tuple[Any, ...]:
     if not isinstance(values, (tuple, list)):
-        raise PluginError(f"{shown(values)} is not {what}", hint="a tuple or a list")
+        raise PluginError(f"{shown(values)} is not {description}", hint="a tuple or a list")
     return tuple(values)

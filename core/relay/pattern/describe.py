@@ -40,16 +40,16 @@ def describe(pattern: Pattern) -> str:
 
 
 def _operands_first(roots: tuple[Term, ...]) -> list[Term]:
-    found: dict[Term, None] = {}
+    terms: dict[Term, None] = {}
     stack = [(root, False) for root in reversed(roots)]
     while stack:
         term, is_ready = stack.pop()
         if is_ready:
-            found[term] = None
-        elif term not in found:
+            terms[term] = None
+        elif term not in terms:
             stack.append((term, True))
-            stack.extend((part, False) for part in reversed(term.parts()) if part not in found)
-    return list(found)
+            stack.extend((part, False) for part in reversed(term.parts()) if part not in terms)
+    return list(terms)
 
 
 def _line(term: Term, names: Mapping[Term, str]) -> str:
@@ -59,10 +59,10 @@ def _line(term: Term, names: Mapping[Term, str]) -> str:
         return f"{head}: {_leaf(term)}"
     typed = f": {_tensor(term.tensor)}" if term.tensor != TensorCondition() else ""
     private = "  # nothing else uses it" if term.is_private else ""
-    return f"{head}{typed} = {_made(term, names)}{private}"
+    return f"{head}{typed} = {_spelling(term, names)}{private}"
 
 
-def _made(term: Term, names: Mapping[Term, str]) -> str:
+def _spelling(term: Term, names: Mapping[Term, str]) -> str:
     if isinstance(term, OpTerm):
         return _call(term, names)
     if isinstance(term, AnyOf):
@@ -101,7 +101,7 @@ def _renumbered(lines: list[str]) -> list[str]:
     """Numbers without gaps, which leaves that have no line of their own left."""
     heads = [match[1] for line in lines if (match := re.match(r"v([0-9]+)\b", line))]
     numbers = {old: str(new) for new, old in enumerate(heads, 1)}
-    return [_NUMBERED.sub(lambda found: f"v{numbers.get(found[1], found[1])}", line) for line in lines]
+    return [_NUMBERED.sub(lambda reference: f"v{numbers.get(reference[1], reference[1])}", line) for line in lines]
 
 
 def _folded(lines: list[str]) -> Iterator[str]:
@@ -119,9 +119,9 @@ def _folded(lines: list[str]) -> Iterator[str]:
 
 def _relative(line: str) -> str:
     """A line in which numbers count from its own."""
-    own = re.match(r"v([0-9]+)\b", line)
-    base = int(own[1]) if own else 0
-    return _NUMBERED.sub(lambda found: f"v{int(found[1]) - base:+d}", line)
+    first = re.match(r"v([0-9]+)\b", line)
+    base = int(first[1]) if first else 0
+    return _NUMBERED.sub(lambda reference: f"v{int(reference[1]) - base:+d}", line)
 
 
 def _repeats(lines: list[str], start: int) -> tuple[int, int]:

@@ -71,14 +71,14 @@ def closest_pattern(patterns: PatternTable, expr: Expr, graph: Graph | None = No
     best: tuple[tuple[int, ...], Mismatch] | None = None
     for pattern in patterns:
         for root in _roots(pattern, expr, graph):
-            found = trace(pattern, root, graph, about=expr)
-            if isinstance(found, Match):
+            outcome = trace(pattern, root, graph, about=expr)
+            if isinstance(outcome, Match):
                 text = f"pattern {pattern.name} takes {described(expr)}"
-                return Explanation(expr, pattern.name, root, found.nodes, None, text)
+                return Explanation(expr, pattern.name, root, outcome.nodes, None, text)
             # A pattern that does not even get down to the op may still say why.
-            tried = trace(pattern, root, graph) if found is None else found
+            tried = trace(pattern, root, graph) if outcome is None else outcome
             if isinstance(tried, Mismatch):
-                score = _score(tried, reaches=found is not None)
+                score = _score(tried, reaches=outcome is not None)
                 if best is None or score > best[0]:
                     best = score, tried
     if best is None:
@@ -110,10 +110,10 @@ def _roots(pattern: Pattern, expr: Expr, graph: Graph) -> Iterator[Expr]:
 
 
 def _nowhere(patterns: PatternTable, expr: Expr, graph: Graph) -> str:
-    what = described(expr)
+    subject = described(expr)
     takers = [pattern for pattern in patterns if key_of(expr) in pattern.keys]
     if not takers:
-        return f"no pattern takes {what}"
+        return f"no pattern takes {subject}"
     roots = sorted({head for pattern in takers for head in pattern.roots[0].heads or ()})
     names = ", ".join(pattern.name for pattern in takers)
-    return f"{what} is taken by {names} only on the way to {' or '.join(roots)}, which is not so here"
+    return f"{subject} is taken by {names} only on the way to {' or '.join(roots)}, which is not so here"

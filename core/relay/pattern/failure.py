@@ -94,30 +94,30 @@ def explained(term: Term, expr: Expr, user: Expr | None) -> Failure:
         if len(expr.args) != len(term.args):
             return _failure("op", expr, f"{place}: the number of operands", str(len(expr.args)), str(len(term.args)))
         for name, value, condition in term.faults(expr):
-            subject, found = f"{place}: attribute {name}", plain(value)
-            return _failure("attribute", expr, subject, found, condition.wanted())
+            subject, actual = f"{place}: attribute {name}", plain(value)
+            return _failure("attribute", expr, subject, actual, condition.wanted())
     if isinstance(term, Item) and isinstance(expr, TupleGetItem) and expr.index != term.index:
         subject = f"{place}: the field of {described(expr.tuple)}"
         return _failure("field", expr, subject, str(expr.index), str(term.index))
     fault = term.tensor.fault(expr.type)
     assert fault is not None, term  # all other conditions hold
-    what, found, wanted = fault
-    return _failure("type", expr, f"{place}: {what}", found, wanted)
+    aspect, actual, wanted = fault
+    return _failure("type", expr, f"{place}: {aspect}", actual, wanted)
 
 
 def shared(expr: Expr, user: Expr | None, other: Expr) -> Failure:
     """A term that matched ``other`` stands where ``expr`` is."""
-    found, wanted = described(expr), f"the very node of {described(other)} that stands elsewhere in the pattern"
-    return _failure("shared", expr, _place(expr, user), found, wanted)
+    actual, wanted = described(expr), f"the very node of {described(other)} that stands elsewhere in the pattern"
+    return _failure("shared", expr, _place(expr, user), actual, wanted)
 
 
 def used_elsewhere(expr: Expr, computed: Container[Expr], graph: Graph) -> Failure:
     """The value of ``expr`` does not stay within a match that computes ``computed``."""
     users = graph.users(expr)
     stranger = next((user for user in users if user not in computed), None)
-    found = "given out by the function" if stranger is None else f"used by {described(stranger)} as well"
+    actual = "given out by the function" if stranger is None else f"used by {described(stranger)} as well"
     place = _place(expr, next((user for user in users if user in computed), None))
-    return _failure("private", expr, place, found, "a value that nothing else uses")
+    return _failure("private", expr, place, actual, "a value that nothing else uses")
 
 
 def no_output(root: Expr, term: Term, position: int) -> Failure:
@@ -135,6 +135,6 @@ def gave_up(root: Expr, steps: int) -> Failure:
 
 def rejected(root: Expr, rejection: Rejection) -> Failure:
     """The predicate does not hold."""
-    found = "" if rejection.value is None else plain(rejection.value)
+    actual = "" if rejection.value is None else plain(rejection.value)
     subject = f"clause {rejection.clause}"
-    return Failure("clause", root, subject, found, rejection.reason, f"{subject}: {rejection.reason}")
+    return Failure("clause", root, subject, actual, rejection.reason, f"{subject}: {rejection.reason}")

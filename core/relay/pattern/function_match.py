@@ -22,8 +22,8 @@ def outlined(match: Match, nodes: Sequence[Expr], function: Function) -> Match:
         nodes: what it computes, in order, with the fields of what it gives as tuples.
         function: computes that from the match's inputs, without those that are constant.
     """
-    given = [expr for expr in match.inputs if not isinstance(expr, Constant)]
-    inner: dict[Expr, Expr] = dict(zip(given, function.params, strict=True))
+    arguments = [expr for expr in match.inputs if not isinstance(expr, Constant)]
+    inner: dict[Expr, Expr] = dict(zip(arguments, function.params, strict=True))
     for node in nodes:
         inner[node] = without_pin(with_children(node, [inner.get(child, child) for child in children(node)]))
     return match.moved(inner, function)
@@ -42,9 +42,9 @@ def whole_matches(pattern: Pattern, function: Function) -> Iterator[Match]:
     fields = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
     roots = dict.fromkeys((fields[0], fields[0].tuple) if isinstance(fields[0], TupleGetItem) else fields[:1])
     for root in roots:
-        for found in Search(pattern, root, graph):
-            if calls.issubset(found.nodes) and _results(found.roots) in (fields, (function.body,)):
-                yield found.moved({}, function)
+        for match in Search(pattern, root, graph):
+            if calls.issubset(match.nodes) and _results(match.roots) in (fields, (function.body,)):
+                yield match.moved({}, function)
 
 
 def _results(roots: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -28,11 +28,11 @@ MAX_CHAIN = 4096
 """Most blocks of a chain."""
 
 
-def _term(value: object, what: str) -> Term:
+def _term(value: object, role: str) -> Term:
     if isinstance(value, Term):
         return value
     hint = "several outputs are a whole pattern, not a part of one" if isinstance(value, Outputs) else None
-    raise PluginError(f"{what} is {shown(value)}, not a pattern", hint=hint)
+    raise PluginError(f"{role} is {shown(value)}, not a pattern", hint=hint)
 
 
 def wildcard(
@@ -95,16 +95,16 @@ def _operands(declared: Op, args: Sequence[object]) -> tuple[Term, ...]:
     return tuple(_term(arg, f"operand {i} of {declared.name}") for i, arg in enumerate(args))
 
 
-def _conditions(declared: Op, given: Mapping[str, Any]) -> tuple[Condition, ...]:
-    known = {attr.name: attr for attr in declared.attrs}
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
+def _conditions(declared: Op, values: Mapping[str, Any]) -> tuple[Condition, ...]:
+    attrs = {attr.name: attr for attr in declared.attrs}
+    for name in values:
+        if name not in attrs:
+            close = difflib.get_close_matches(name, attrs, 1)
             raise PluginError(
                 f"{declared.name} has no attribute {name!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known) or 'none'}",
+                hint=f"did you mean {close[0]!r}?" if close else f"it has {', '.join(attrs) or 'none'}",
             )
-    return tuple(_condition(declared, attr, given.get(attr.name, attr.neutral)) for attr in declared.attrs)
+    return tuple(_condition(declared, attr, values.get(attr.name, attr.neutral)) for attr in declared.attrs)
 
 
 def _condition(declared: Op, attr: Attr, value: Any) -> Condition:
@@ -145,13 +145,13 @@ def optional(value: Term, then: Callable[[Term], Term]) -> AnyOf:
     return AnyOf((_following(value, then, "optional()"), value))
 
 
-def _following(value: Term, then: Callable[[Term], Term], what: str) -> Term:
-    _term(value, f"the first argument of {what}")
+def _following(value: Term, then: Callable[[Term], Term], role: str) -> Term:
+    _term(value, f"the first argument of {role}")
     if not callable(then):
-        raise PluginError(f"{what} needs a function that gives what follows, not {shown(then)}")
-    result = _term(then(value), f"what follows in {what}")
+        raise PluginError(f"{role} needs a function that gives what follows, not {shown(then)}")
+    result = _term(then(value), f"what follows in {role}")
     if result is value or value not in terms_of(result, stop=value):
-        raise PluginError(f"what follows in {what} does not use the value that it follows")
+        raise PluginError(f"what follows in {role} does not use the value that it follows")
     return result
 
 
@@ -178,21 +178,21 @@ def chain(start: Term, block: Callable[[Term], Term], *, least: int = 1, most: i
         )
     term = start
     for before in range(most - 1, -1, -1):
-        made = _following(term, block, "chain()")
-        if _may_be(made, term):
+        extended = _following(term, block, "chain()")
+        if _may_be(extended, term):
             raise PluginError("a block of a chain may be empty", hint="set least=0 instead of an optional block")
-        term = AnyOf((made, start)) if before >= least else made
+        term = AnyOf((extended, start)) if before >= least else extended
     return term
 
 
 def _may_be(term: Term, other: Term) -> bool:
     stack = [term]
     while stack:
-        found = stack.pop()
-        if found is other:
+        alternative = stack.pop()
+        if alternative is other:
             return True
-        if isinstance(found, AnyOf):
-            stack.extend(found.options)
+        if isinstance(alternative, AnyOf):
+            stack.extend(alternative.options)
     return False
 
 
@@ -220,8 +220,8 @@ def outputs(first: Term, second: Term, *others: Term) -> Outputs:
     ties: list[Term] = []
     for position, root in enumerate(roots[1:], 1):
         before = roots[:position]
-        known = set(terms_of(*before))
-        shared = (term for term in terms_of(root) if term in known)
+        earlier = set(terms_of(*before))
+        shared = (term for term in terms_of(root) if term in earlier)
         tie = next((t for t in shared if _needs(root, t) and any(_needs(other, t) for other in before)), None)
         if tie is None or root in before:
             raise PluginError(
@@ -234,14 +234,14 @@ def outputs(first: Term, second: Term, *others: Term) -> Outputs:
 
 def _needs(root: Term, part: Term) -> bool:
     """Whether ``root`` cannot match unless ``part`` does."""
-    known = {part: True}
+    available = {part: True}
     stack = [root]
     while stack:
         term = stack[-1]
-        unknown = () if term in known else tuple(p for p in term.parts() if p not in known)
+        unknown = () if term in available else tuple(p for p in term.parts() if p not in available)
         if unknown:
             stack.extend(unknown)
-        elif stack.pop() not in known:
-            needs = [known[p] for p in term.parts()]
-            known[term] = all(needs) if isinstance(term, AnyOf) else any(needs)
-    return known[root]
+        elif stack.pop() not in available:
+            needs = [available[p] for p in term.parts()]
+            available[term] = all(needs) if isinstance(term, AnyOf) else any(needs)
+    return available[root]

@@ -102,8 +102,8 @@ class Match:
             PluginError: it was not taken yet, as while its predicate is asked.
         """
         if self.outlined is None:
-            what = f"a match of pattern {self.pattern.name!r} is asked for its function before it was taken"
-            raise PluginError(what, hint="there is one in lowerings; a predicate looks at the parts: match['name']")
+            message = f"a match of pattern {self.pattern.name!r} is asked for its function before it was taken"
+            raise PluginError(message, hint="there is one in lowerings; a predicate looks at the parts: match['name']")
         return self.outlined
 
     def __contains__(self, name: str) -> bool:
@@ -116,13 +116,13 @@ class Match:
         Raises:
             PluginError: the pattern has no such name, or it stands for none here, or for several.
         """
-        found = self.all(name)
-        if len(found) != 1:
+        captured = self.all(name)
+        if len(captured) != 1:
             raise PluginError(
-                f"{name!r} of pattern {self.pattern.name!r} matches {len(found) or 'no'} nodes here",
-                hint=f"match.all({name!r}) gives them all" if found else f"match.get({name!r}) gives None then",
+                f"{name!r} of pattern {self.pattern.name!r} matches {len(captured) or 'no'} nodes here",
+                hint=f"match.all({name!r}) gives them all" if captured else f"match.get({name!r}) gives None then",
             )
-        return found[0]
+        return captured[0]
 
     def call(self, name: str) -> Call:
         """The one call of that name, with its attributes: ``match.call("conv").attrs.strides``.
@@ -140,14 +140,14 @@ class Match:
         """
         return self._one(name, Constant, "a constant")
 
-    def _one(self, name: str, kind: type[_E], what: str) -> _E:
-        found = self[name]
-        if not isinstance(found, kind):
+    def _one(self, name: str, kind: type[_E], description: str) -> _E:
+        captured = self[name]
+        if not isinstance(captured, kind):
             raise PluginError(
-                f"{name!r} of pattern {self.pattern.name!r} is not {what} here, but {key_of(found)}",
+                f"{name!r} of pattern {self.pattern.name!r} is not {description} here, but {key_of(captured)}",
                 hint=f"match[{name!r}] gives it, whatever it is",
             )
-        return found
+        return captured
 
     def get(self, name: str) -> Expr | None:
         """The one expression of that name, None where there is none; PluginError as for ``match[name]``."""
@@ -193,13 +193,13 @@ class Match:
 def make_match(pattern: Pattern, bound: Mapping[Term, Expr], graph: Graph) -> Match:
     """A match from what each term matches, in the order in which they were matched."""
     roots = tuple(bound[root] for root in pattern.roots)
-    known = list(bound.items())
-    computed = {expr: None for term, expr in known if isinstance(term, Computed)}
-    inner = {expr: None for term, expr in known if isinstance(term, ConstantTerm)}
-    outer = {expr: None for term, expr in known if isinstance(term, Wildcard)}
+    bindings = list(bound.items())
+    computed = {expr: None for term, expr in bindings if isinstance(term, Computed)}
+    inner = {expr: None for term, expr in bindings if isinstance(term, ConstantTerm)}
+    outer = {expr: None for term, expr in bindings if isinstance(term, Wildcard)}
     nodes = graph.sorted(computed)
     captures: dict[str, list[Expr]] = {}
-    for term, expr in known:
+    for term, expr in bindings:
         if term.name is not None:
             captures.setdefault(term.name, []).append(expr)
     return Match(

@@ -97,7 +97,7 @@ class Search:
         if root not in graph:
             raise PluginError(f"{described(root)} is no part of the graph in which pattern {pattern.name!r} is sought")
         self._pattern, self._root, self._graph = pattern, root, graph
-        self._taken, self._about, self._trace = taken, about, trace
+        self._excluded, self._about, self._trace = taken, about, trace
         self._bound: dict[Term, Expr] = {}
         self._choices: list[tuple[int, Iterator[_Goal]]] = []
         self._limit = STEPS + STEPS_PER_TERM * pattern.size
@@ -161,17 +161,17 @@ class Search:
         return None
 
     def _meets(self, goal: _Goal) -> bool:
-        known = self._bound.get(goal.term)
-        if known is None:
-            if goal.expr in self._taken and isinstance(goal.term, Computed):
+        bound_expr = self._bound.get(goal.term)
+        if bound_expr is None:
+            if goal.expr in self._excluded and isinstance(goal.term, Computed):
                 return False
             if self._admitted(goal):
                 return not goal.term.is_private or self._may_be_private(goal)
             self._failed(goal.expr, lambda: explained(goal.term, goal.expr, goal.user), goal.term)
             return False
-        if known is goal.expr:
+        if bound_expr is goal.expr:
             return True
-        self._failed(goal.expr, lambda: shared(goal.expr, goal.user, known))
+        self._failed(goal.expr, lambda: shared(goal.expr, goal.user, bound_expr))
         return False
 
     def _admitted(self, goal: _Goal) -> bool:
@@ -209,35 +209,35 @@ class Search:
         return goal
 
     def _operands(self, term: OpTerm, expr: Call, rest: _Goal | None) -> _Goal | None:
-        given = _operand_goals(term, expr.args, expr, rest)
+        goals = _operand_goals(term, expr.args, expr, rest)
         if not term.op.commutative or expr.args[0] is expr.args[1]:
-            return given
+            return goals
         left, right = term.args
         first, second = map(key_of, expr.args)
         if not (left.may_be(second) and right.may_be(first)):
-            return given
+            return goals
         # Both orders may do. That one is better in which more operands are what the pattern wants most.
         straight = (first in left.facts.wants) + (second in right.facts.wants)
         crossed = (second in left.facts.wants) + (first in right.facts.wants)
         swapped = _operand_goals(term, expr.args[::-1], expr, rest)
-        return self._choice(iter([swapped, given] if crossed > straight else [given, swapped]))
+        return self._choice(iter([swapped, goals] if crossed > straight else [goals, swapped]))
 
     def _near_root(self, root: Term) -> _Goal | None:
         """Goals for a further output: what is computed from the term that it shares with one before."""
         position = self._pattern.roots.index(root)
-        taken = {self._bound[other] for other in self._pattern.roots if other in self._bound}
-        found: dict[Expr, None] = {}
+        bound_roots = {self._bound[other] for other in self._pattern.roots if other in self._bound}
+        roots: dict[Expr, None] = {}
         level = [self._bound[self._pattern.ties[position - 1]]]
         for _ in range(root.facts.levels + 1):
-            found.update((e, None) for e in level if e not in taken and root.may_be(key_of(e)))
+            roots.update((e, None) for e in level if e not in bound_roots and root.may_be(key_of(e)))
             level = list(dict.fromkeys(user for e in level for user in self._graph.users(e)))
             self._steps += len(level)
             if self._steps > self._limit:
                 self._give_up()
                 return None
-        if not found:
+        if not roots:
             self._failed(self._root, lambda: no_output(self._root, root, position))
-        return self._choice(iter([_Goal(root, expr, None, None) for expr in self._graph.sorted(found)]))
+        return self._choice(iter([_Goal(root, expr, None, None) for expr in self._graph.sorted(roots)]))
 
     def _roots_differ(self) -> bool:
         roots = [self._bound[root] for root in self._pattern.roots]
@@ -321,9 +321,9 @@ def find(pattern: Pattern, root: Expr, graph: Graph | None = None, taken: Contai
     Raises:
         PluginError: a test or a predicate of the plugin's is at fault, or the root is not in the graph.
     """
-    for found in Search(pattern, root, graph or Graph(root), taken=taken):
-        if pattern.rejection(found) is None:
-            yield found
+    for match in Search(pattern, root, graph or Graph(root), taken=taken):
+        if pattern.rejection(match) is None:
+            yield match
 
 
 def match(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Match | Mismatch:
@@ -331,22 +331,22 @@ def match(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Match | M
 
     Where the pattern matches and its predicate does not hold, the reason is that of the best match.
     """
-    found = trace(pattern, root, graph or Graph(root))
-    assert found is not None  # every try gets to the root
-    return found
+    outcome = trace(pattern, root, graph or Graph(root))
+    assert outcome is not None  # every try gets to the root
+    return outcome
 
 
 def trace(pattern: Pattern, root: Expr, graph: Graph, about: Expr | None = None) -> Match | Mismatch | None:
     """As `match`; with ``about``, only tries that get to that expression count, and None says that none does."""
     search = Search(pattern, root, graph, about=about, trace=True)
     refused: Mismatch | None = None
-    for found in search:
-        if about is not None and about not in found.nodes:
+    for match in search:
+        if about is not None and about not in match.nodes:
             continue
-        rejection = pattern.rejection(found)
+        rejection = pattern.rejection(match)
         if rejection is None:
-            return found
-        refused = refused or Mismatch(pattern, root, found.nodes, rejected(found.root, rejection))
+            return match
+        refused = refused or Mismatch(pattern, root, match.nodes, rejected(match.root, rejection))
     if refused is not None or search.farthest is None:
         return refused
     matched, why = search.farthest
@@ -363,6 +363,6 @@ def find_matches(patterns: PatternTable, graph: Graph) -> Iterator[Match]:
     """
     for root in graph.order:
         for pattern in patterns.rooted_at(root):
-            found = next(find(pattern, root, graph), None)
-            if found is not None:
-                yield found
+            match = next(find(pattern, root, graph), None)
+            if match is not None:
+                yield match

@@ -121,9 +121,9 @@ class Pattern:
         if not isinstance(self.pattern, (Term, Outputs)):
             raise PluginError(f"pattern {name!r} is {shown(self.pattern)}, not made of uma.relay.pattern's terms")
         for way in ("lower", "extern"):
-            made = getattr(self, way)
-            if made is not None and not callable(made):
-                raise PluginError(f"{way} of pattern {name!r} is {shown(made)}, not a function")
+            strategy = getattr(self, way)
+            if strategy is not None and not callable(strategy):
+                raise PluginError(f"{way} of pattern {name!r} is {shown(strategy)}, not a function")
         roots = self.pattern.roots if isinstance(self.pattern, Outputs) else (self.pattern,)
         if any(root.heads is None or CONSTANT in root.heads for root in roots):
             raise PluginError(

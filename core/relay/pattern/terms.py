@@ -115,9 +115,9 @@ class Term(ABC):
         Raises:
             PluginError: the name is malformed, or there is one already.
         """
-        given: object = name
-        if not isinstance(given, str) or not _NAME.fullmatch(given):
-            raise PluginError(f"{shown(given)} cannot name a part of a pattern", hint="letters, digits, underscores")
+        label: object = name
+        if not isinstance(label, str) or not _NAME.fullmatch(label):
+            raise PluginError(f"{shown(label)} cannot name a part of a pattern", hint="letters, digits, underscores")
         if self.name is not None:
             raise PluginError(f"{self!r} is named {self.name!r} already, and now {name!r}")
         return replace(self, name=name)
@@ -263,18 +263,18 @@ class Outputs:
 
 def _all_of(sets: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     """The union; None where one of the sets is."""
-    known = [one for one in sets if one is not None]
-    return frozenset[str]().union(*known) if len(known) == len(sets) else None
+    key_sets = [one for one in sets if one is not None]
+    return frozenset[str]().union(*key_sets) if len(key_sets) == len(sets) else None
 
 
 def terms_of(*roots: Term, stop: Term | None = None) -> list[Term]:
     """All terms that ``roots`` are made of, once each, outer ones first; ``stop`` is not entered."""
-    found: dict[Term, None] = {}
+    terms: dict[Term, None] = {}
     stack = list(reversed(roots))
     while stack:
         term = stack.pop()
-        if term not in found:
-            found[term] = None
+        if term not in terms:
+            terms[term] = None
             if term is not stop:
                 stack.extend(reversed(term.parts()))
-    return list(found)
+    return list(terms)

@@ -47,10 +47,10 @@ def average(
     """
     if not isinstance(core, Call) or core.op_name not in (*_WINDOWS, "nn.global_avg_pool", "mean"):
         return None
-    found = dequantised(core.args[0])
-    if found is None or found[1].dtype not in _OPERANDS:
+    dequantisation = dequantised(core.args[0])
+    if dequantisation is None or dequantisation[1].dtype not in _OPERANDS:
         return None
-    data, qtype = lower(found[0]), found[1]
+    data, qtype = lower(dequantisation[0]), dequantisation[1]
     if qtype.scale != output.scale:
         return _scaled(core, data, qtype, output, ranges)
     try:
@@ -107,11 +107,11 @@ def _scaled(core: Call, data: Expr, qtype: QuantisedType, output: QuantisedType,
     if scale is None:
         raise StaysFloat(f"no fixed point that is known divides sums by {float(1 / factor):g} exactly")
     if is_window:
-        made = window_sums(core, data, qtype)
+        totals = window_sums(core, data, qtype)
     else:
         keepdims = core.op_name != "mean" or attrs.keepdims
-        made = apply("qnn.sum", data, input_zero_point=qtype.zero_point, axis=axes, keepdims=keepdims)
-    return apply("qnn.requantize", made, scale=scale, output_zero_point=output.zero_point, dtype=output.dtype)
+        totals = apply("qnn.sum", data, input_zero_point=qtype.zero_point, axis=axes, keepdims=keepdims)
+    return apply("qnn.requantize", totals, scale=scale, output_zero_point=output.zero_point, dtype=output.dtype)
 
 
 def window_sums(core: Call, data: Expr, qtype: QuantisedType) -> Expr:

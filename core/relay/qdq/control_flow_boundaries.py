@@ -29,10 +29,10 @@ def quantised_borders(module: IRModule) -> IRModule:
         module: with ``qnn.dequantize`` as in the file.
     """
     while True:
-        made = _once(module)
-        if made is module:
+        changed = _once(module)
+        if changed is module:
             return module
-        module = made
+        module = changed
 
 
 def _once(module: IRModule) -> IRModule:
@@ -45,7 +45,7 @@ def _once(module: IRModule) -> IRModule:
         # What is run in two places is given other things in each.
         if all(run[var] == 1 for var in callees(site)):
             change = _change(module, _function(module, caller), site)
-            if change.given or change.results:
+            if change.arguments or change.results:
                 return _changed(module, caller, site, change)
     return module
 
@@ -55,11 +55,11 @@ class _Change:
     """What changes about a call of control flow.
 
     Args:
-        given: by position among what the functions take, what is dequantised within instead: a ``qnn.dequantize``.
+        arguments: by position among what the functions take, what is dequantised within instead: a ``qnn.dequantize``.
         results: by position among what it gives, the type that is dequantised behind it.
     """
 
-    given: dict[int, Call]
+    arguments: dict[int, Call]
     results: dict[int, QuantisedType]
 
 
@@ -69,7 +69,7 @@ def _function(module: IRModule, var: GlobalVar) -> Function:
     return function
 
 
-def _taken(site: Call) -> tuple[Expr, ...]:
+def _data_operands(site: Call) -> tuple[Expr, ...]:
     """What the functions of a call of control flow take."""
     return site.args[1:] if isinstance(site.op, If) else site.args
 
@@ -81,39 +81,40 @@ def _change(module: IRModule, outer: Function, site: Call) -> _Change:
     others = [e for e in post_order(outer.body) if site in children(e) and not isinstance(e, TupleGetItem)]
     is_taken_apart = not others and outer.body is not site
     carried = site.op.carried if isinstance(site.op, Loop) else 0
-    given: dict[int, Call] = {}
+    arguments: dict[int, Call] = {}
     results: dict[int, QuantisedType] = {}
-    for position, arg in enumerate(_taken(site)):
+    for position, arg in enumerate(_data_operands(site)):
         if not isinstance(arg, Call) or arg.op_name != "qnn.dequantize":
             continue
         if position >= carried:
-            given[position] = arg
+            arguments[position] = arg
         elif is_taken_apart and fields[0]:
             after = dequantised(fields[0][position])
             if after is not None and quantised_type(arg) == after[1]:
-                given[position], results[position] = arg, after[1]
+                arguments[position], results[position] = arg, after[1]
     if isinstance(site.op, If) and is_taken_apart:
         for position, pair in enumerate(zip(*fields, strict=True)):
             one, two = map(dequantised, pair)
             if one is not None and two is not None and one[1] == two[1]:
                 results[position] = one[1]
-    return _Change(given, results)
+    return _Change(arguments, results)
 
 
 def _changed(module: IRModule, caller: GlobalVar, site: Call, change: _Change) -> IRModule:
     rewriter, outer = Rewriter(module), _function(module, caller)
     carried = site.op.carried if isinstance(site.op, Loop) else 0
-    within = [position for position, one in change.given.items() if position >= carried and _is_constant(one)]
-    made = {var: _body(rewriter, _function(module, var), change, within) for var in callees(site)}
-    named = [GlobalVar(var.name, func_type(function)) for var, function in made.items()]
+    new = change.arguments
+    inlined = [position for position, one in new.items() if position >= carried and _is_constant(one)]
+    bodies = {var: _body(rewriter, _function(module, var), change, inlined) for var in callees(site)}
+    named = [GlobalVar(var.name, func_type(function)) for var, function in bodies.items()]
     done: dict[Expr, Expr] = {}
     for expr in post_order(outer.body):
         if expr is site:
-            args = [change.given[n].args[0] if n in change.given else arg for n, arg in enumerate(_taken(site))]
-            args = [arg for position, arg in enumerate(args) if position not in within]
+            args = [new[n].args[0] if n in new else arg for n, arg in enumerate(_data_operands(site))]
+            args = [arg for position, arg in enumerate(args) if position not in inlined]
             op = Loop(named[0], carried) if isinstance(site.op, Loop) else If(*named)
-            given = [*site.args[: len(site.args) - len(_taken(site))], *args]
-            done[expr] = Call(op, [done[arg] for arg in given], pin=site.pin)
+            operands = [*site.args[: len(site.args) - len(_data_operands(site))], *args]
+            done[expr] = Call(op, [done[arg] for arg in operands], pin=site.pin)
         elif isinstance(expr, TupleGetItem) and expr.tuple is site and expr.index in change.results:
             qtype = change.results[expr.index]
             field = TupleGetItem(done[site], expr.index)
@@ -125,8 +126,8 @@ def _changed(module: IRModule, caller: GlobalVar, site: Call, change: _Change) -
     for var, function in module.functions.items():
         if var is caller:
             functions[var] = rewriter.function(outer, done[outer.body])
-        elif var in made:
-            functions[GlobalVar(var.name, func_type(made[var]))] = made[var]
+        elif var in bodies:
+            functions[GlobalVar(var.name, func_type(bodies[var]))] = bodies[var]
         else:
             functions[var] = function
     return rewriter.module_of(functions)
@@ -136,16 +137,16 @@ def _is_constant(dequantise: Call) -> bool:
     return isinstance(dequantise.args[0], Constant)
 
 
-def _body(rewriter: Rewriter, function: Function, change: _Change, within: Sequence[int]) -> Function:
+def _body(rewriter: Rewriter, function: Function, change: _Change, inlined: Sequence[int]) -> Function:
     """A function that is given integers, or has those of constants itself, and gives some."""
     params: list[Var] = []
     done: dict[Expr, Expr] = {}
     for position, param in enumerate(function.params):
-        dequantise = change.given.get(position)
+        dequantise = change.arguments.get(position)
         if dequantise is None:
             params.append(param)
             done[param] = param
-        elif position in within:
+        elif position in inlined:
             done[param] = dequantise
         else:
             params.append(Var(param.name, dequantise.args[0].tensor))

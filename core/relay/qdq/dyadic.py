@@ -106,19 +106,19 @@ def stored_constant(expr: Expr) -> Stored | None:
         return None
     attrs, stored = expr.attrs, expr.args[0].data.astype(np.int64)
     exponents = [exponent_of(scale) for scale in attrs.scale]
-    known = [exponent for exponent in exponents if exponent is not None]
-    if len(known) < len(exponents):
+    exact = [exponent for exponent in exponents if exponent is not None]
+    if len(exact) < len(exponents):
         raise StaysFloat("a scale of a constant is no power of two")
     zero_points = np.array(attrs.zero_point, np.int64)
     if len(zero_points) > 1:
         zero_points = zero_points.reshape([-1 if d == attrs.axis % stored.ndim else 1 for d in range(stored.ndim)])
     centred = shifted(stored - zero_points, np.zeros((), np.int64))
-    unit = min(known)
-    shifts = tuple(exponent - unit for exponent in known)
+    unit = min(exact)
+    shifts = tuple(exponent - unit for exponent in exact)
     return Stored(centred, unit, shifts, attrs.axis) if any(shifts) else Stored(centred, unit)
 
 
-def narrow(integers: np.ndarray, weight: Expr, found: Stored) -> tuple[np.ndarray, int]:
+def narrow(integers: np.ndarray, weight: Expr, stored: Stored) -> tuple[np.ndarray, int]:
     """The integers of a weight in as few bits as they fit, less a zero point.
 
     Raises:
@@ -128,7 +128,7 @@ def narrow(integers: np.ndarray, weight: Expr, found: Stored) -> tuple[np.ndarra
 
     if np.array_equal(integers.astype(np.int8), integers):
         return integers.astype(np.int8), 0
-    if isinstance(weight, Call) and not found.is_shifted:
+    if isinstance(weight, Call) and not stored.is_shifted:
         data, zero_points = weight.args[0], set(weight.attrs.zero_point)
         if isinstance(data, Constant) and data.dtype in ("int8", "uint8") and len(zero_points) == 1:
             return data.data, zero_points.pop()

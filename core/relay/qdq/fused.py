@@ -85,10 +85,10 @@ def fused_kernel(
     """
     import numpy as np
 
-    found = dequantised(kernel.args[0])
-    if found is None or found[1].dtype not in _OPERANDS:
+    dequantisation = dequantised(kernel.args[0])
+    if dequantisation is None or dequantisation[1].dtype not in _OPERANDS:
         raise StaysFloat("its data is not quantised, with one scale and zero point")
-    data, input_ = found
+    data, input_ = dequantisation
     weight = _weight(kernel, lower)
     scales = np.float32(input_.scale) * weight.scales
     # The channels of dead filters have scales whose products are tiny, or 0 in float32.
@@ -98,17 +98,17 @@ def fused_kernel(
     zero_points = {"input_zero_point": input_.zero_point, "kernel_zero_point": weight.zero_point}
     attrs = {**dict(kernel.attrs.items), **zero_points}
     sums: Expr = call(KERNELS[kernel.op_name or ""], lower(data), weight.data, **attrs)
-    made: list[tuple[Expr, Expr]] = [(kernel, sums)]
+    layers: list[tuple[Expr, Expr]] = [(kernel, sums)]
     integer_bias = None if bias is None else _integer_bias(bias, input_.scale, weight.scales)
     if integer_bias is not None:
         sums = call("add", sums, const(integer_bias.stored))
-        made.append((core, sums))
-    _check_range(kernel, input_.dtype, weight, (made[0][1], sums), ranges)
+        layers.append((core, sums))
+    _check_range(kernel, input_.dtype, weight, (layers[0][1], sums), ranges)
     if integer_bias is not None and not integer_bias.is_exact:
         units = [Fraction(input_.scale) * Fraction(float(scale)) for scale in weight.scales]
-        _prove_bias(integer_bias, units, value_range(made[0][1], ranges), output)
+        _prove_bias(integer_bias, units, value_range(layers[0][1], ranges), output)
     attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
-    return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
+    return [*layers, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
 
 
 def _check_range(kernel: Call, dtype: str, weight: _Weight, sums: Sequence[Expr], ranges: dict[Expr, Bounds]) -> None:

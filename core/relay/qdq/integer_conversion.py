@@ -47,9 +47,9 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
 
     def on_integers(alone: IRModule, name: str) -> IRModule:
         quantisations = _Quantisations(Rewriter(arrange(alone)).rewrite(_on_integers))
-        made = quantisations.run()
+        converted = quantisations.run()
         notes.update(dict.fromkeys(quantisations.notes))
-        return made
+        return converted
 
     bordered = quantised_borders(module)
     return each_body(on_integers(bordered, "main"), on_integers), tuple(notes)
@@ -80,28 +80,28 @@ def _on_integers(expr: Expr) -> Expr | None:
     if not isinstance(source, Call) or (source.op_name == "split" and source is expr):
         return None
     # (Indices are integers anyway.)
-    moved, indices = source.args, source.args[:0]
+    data, indices = source.args, source.args[:0]
     if source.op_name == "take":
-        moved, indices = source.args[:1], source.args[1:]
-    found = [dequantised(arg) for arg in moved]
-    qtypes = {None if f is None else f[1] for f in found}
+        data, indices = source.args[:1], source.args[1:]
+    dequantisations = [dequantised(arg) for arg in data]
+    qtypes = {None if f is None else f[1] for f in dequantisations}
     qtype = qtypes.pop() if len(qtypes) == 1 else None
     if qtype is None:
         return None
-    integers = [f[0] for f in found if f is not None]
+    integers = [f[0] for f in dequantisations if f is not None]
     attrs: dict[str, Any] = dict(source.attrs.items)
-    made: Expr
+    result: Expr
     if source.op_name in _MOVES:
-        made = call(source.op_name, *integers, *indices, **attrs)
+        result = call(source.op_name, *integers, *indices, **attrs)
     elif source.op_name == "nn.relu":
-        made = qtype.clip(integers[0], 0.0, float("inf"))
+        result = qtype.clip(integers[0], 0.0, float("inf"))
     elif source.op_name == "nn.pad" and qtype.real(stored := qtype.quantised(attrs["pad_value"])) == attrs["pad_value"]:
-        made = call("nn.pad", integers[0], **{**attrs, "pad_value": stored})
+        result = call("nn.pad", integers[0], **{**attrs, "pad_value": stored})
     else:
         return None
     if isinstance(expr, TupleGetItem):
-        made = TupleGetItem(made, expr.index)
-    return call("qnn.dequantize", made, scale=qtype.scale, zero_point=qtype.zero_point)
+        result = TupleGetItem(result, expr.index)
+    return call("qnn.dequantize", result, scale=qtype.scale, zero_point=qtype.zero_point)
 
 
 # --- 2 to 4: what ends in a quantisation ----------------------------------------------------------------------------
@@ -113,15 +113,15 @@ class _Quantisations:
     def __init__(self, module: IRModule) -> None:
         self.notes: list[str] = []
         self._rewriter = Rewriter(module)
-        self._moved = self._rewriter.record_rewrite
+        self._record = self._rewriter.record_rewrite
         self._order = post_order(module.main.body)
         self._users = users(self._order)
         self._done: dict[Expr, Expr] = {}
         self._ranges: dict[Expr, Bounds] = {}
-        self._by_powers = PowersOfTwo(self._done.__getitem__, self._moved, self._ranges)
+        self._by_powers = PowersOfTwo(self._done.__getitem__, self._record, self._ranges)
         self._from_quantised: set[Expr] = set()
         self._noted: set[Expr] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def run(self) -> IRModule:
         """The module on integers. Fills ``notes``."""
@@ -149,8 +149,8 @@ class _Quantisations:
             return None
         for op in reversed(tail):
             result = _after(op, result, qtype)
-            self._moved(op, result)
-        self._moved(expr, result)
+            self._record(op, result)
+        self._record(expr, result)
         return result
 
     def _core(self, core: Expr, qtype: QuantisedType, between: Sequence[Expr]) -> Expr:
@@ -158,20 +158,20 @@ class _Quantisations:
 
         ``between`` lies between it and the quantisation.
         """
-        found = dequantised(core)
-        if found is not None and found[1] == qtype:
-            return self._done[found[0]]
-        if found is not None and found[1].scale == qtype.scale and found[1].dtype != "int32":
-            moved = self._rezeroed(found[0], found[1], qtype)
-            self._moved(core, moved)
-            return moved
+        dequantisation = dequantised(core)
+        if dequantisation is not None and dequantisation[1] == qtype:
+            return self._done[dequantisation[0]]
+        if dequantisation is not None and dequantisation[1].scale == qtype.scale and dequantisation[1].dtype != "int32":
+            rezeroed = self._rezeroed(dequantisation[0], dequantisation[1], qtype)
+            self._record(core, rezeroed)
+            return rezeroed
         averaged = average(core, qtype, self._done.__getitem__, self._ranges)
         if averaged is not None:
-            self._moved(core, averaged)
+            self._record(core, averaged)
             return averaged
         divided = quotient(core, qtype, self._done.__getitem__, self._ranges)
         if divided is not None:
-            self._moved(core, divided)
+            self._record(core, divided)
             return divided
         try:
             return self._by_powers.quantised(core, qtype)
@@ -183,7 +183,7 @@ class _Quantisations:
             raise StaysFloat("its result is used as a float too")
         pairs = fused_kernel(core, *parts, qtype, self._done.__getitem__, self._ranges)
         for old, new in pairs:
-            self._moved(old, new)
+            self._record(old, new)
         return pairs[-1][1]
 
     def _rezeroed(self, data: Expr, qtype: QuantisedType, output: QuantisedType) -> Expr:
@@ -213,8 +213,8 @@ class _Quantisations:
                 self._note(dict.fromkeys(self._rewriter.spans[expr]), "its result is not quantised")
 
     def _note(self, layers: dict[str, None], reason: str) -> None:
-        new = [layer for layer in layers if layer not in self._told]
-        self._told.update(new)
+        new = [layer for layer in layers if layer not in self._reported]
+        self._reported.update(new)
         if new:
             self.notes.append(f"{', '.join(new)} stay{'s' if len(new) == 1 else ''} in float: {reason}")
 

@@ -51,11 +51,11 @@ class PowersOfTwo:
     """
 
     def __init__(
-        self, lower: Callable[[Expr], Expr], moved: Callable[[Expr, Expr], None], ranges: dict[Expr, Bounds]
+        self, lower: Callable[[Expr], Expr], record: Callable[[Expr, Expr], None], ranges: dict[Expr, Bounds]
     ) -> None:
         self._lower = lower
-        self._moved = moved
-        self._found: dict[Expr, _Number | StaysFloat] = {}
+        self._record = record
+        self._converted: dict[Expr, _Number | StaysFloat] = {}
         self._ranges = ranges
 
     def quantised(self, data: Expr, output: QuantisedType) -> Expr:
@@ -79,14 +79,14 @@ class PowersOfTwo:
         stack = [root]
         while stack:
             expr = stack[-1]
-            waiting = [child for child in self._inputs(expr) if child not in self._found]
-            if waiting and expr not in self._found:
+            waiting = [child for child in self._inputs(expr) if child not in self._converted]
+            if waiting and expr not in self._converted:
                 stack += waiting
                 continue
             stack.pop()
-            if expr not in self._found:
-                self._found[expr] = self._try(expr)
-        result = self._found[root]
+            if expr not in self._converted:
+                self._converted[expr] = self._try(expr)
+        result = self._converted[root]
         if isinstance(result, StaysFloat):
             raise StaysFloat(result.reason)
         return result
@@ -111,15 +111,15 @@ class PowersOfTwo:
                 raise StaysFloat("its numbers leave the range of float32")
         except StaysFloat as reason:
             return reason
-        self._moved(expr, number.value)
+        self._record(expr, number.value)
         return number
 
     def _convert(self, expr: Expr) -> _Number:
         if (constant := stored_constant(expr)) is not None:
             constant = constant.along(-1)
             return _Number(const(constant.integers), constant.exponent, constant.shifts)
-        if (found := dequantised(expr)) is not None:
-            data, qtype = self._lower(found[0]), found[1]
+        if (dequantisation := dequantised(expr)) is not None:
+            data, qtype = self._lower(dequantisation[0]), dequantisation[1]
             wide = data if data.dtype == "int32" else apply("cast", data, dtype="int32")
             return _Number(_difference(wide, qtype.zero_point), _unit(qtype))
         source = expr.tuple if isinstance(expr, TupleGetItem) else expr
@@ -128,7 +128,7 @@ class PowersOfTwo:
             raise StaysFloat(_not_exact(source))
         numbers = []
         for child in self._inputs(expr):
-            number = self._found[child]
+            number = self._converted[child]
             if isinstance(number, StaysFloat):
                 raise StaysFloat(number.reason)
             numbers.append(number if rule is PowersOfTwo.plus else self._uniform(number))
@@ -258,10 +258,10 @@ class PowersOfTwo:
 
     def _sum(self, number: _Number, count: int, axis: Sequence[int], keepdims: bool) -> _Number:
         self._bounded(number.value, count)
-        made = apply("sum", number.value, axis=axis, keepdims=keepdims)
+        sums = apply("sum", number.value, axis=axis, keepdims=keepdims)
         low, high = value_range(number.value, self._ranges)
-        self._ranges[made] = Bounds(low * count, high * count)
-        return _Number(made, number.exponent)
+        self._ranges[sums] = Bounds(low * count, high * count)
+        return _Number(sums, number.exponent)
 
     def average(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A mean of as many taps as a power of two: a sum where there is one window, else a convolution."""
@@ -272,7 +272,7 @@ class PowersOfTwo:
             if any(attrs.padding) and not attrs.count_include_pad:
                 raise StaysFloat("its windows at the borders have other sizes")
             return _divided(self._window_sums(expr), size)
-        taps = [min(taken - attrs.padding[d], extents[d]) for d, taken in enumerate(attrs.pool_size)]
+        taps = [min(taps_in_window - attrs.padding[d], extents[d]) for d, taps_in_window in enumerate(attrs.pool_size)]
         number = numbers[0]
         if tuple(taps) != extents:
             batch, *_, channels = expr.shape
@@ -285,10 +285,10 @@ class PowersOfTwo:
 
     def _window_sums(self, expr: Call) -> _Number:
         """Sums under windows, by a depthwise convolution with ones."""
-        found = dequantised(expr.args[0])
-        if found is None or found[1].dtype == "int32":
+        dequantisation = dequantised(expr.args[0])
+        if dequantisation is None or dequantisation[1].dtype == "int32":
             raise StaysFloat("it averages windows of what is computed in between")
-        data, qtype = self._lower(found[0]), found[1]
+        data, qtype = self._lower(dequantisation[0]), dequantisation[1]
         self._product_bound(data, qtype.zero_point, math.prod(expr.attrs.pool_size))
         return _Number(window_sums(expr, data, qtype), _unit(qtype))
 
@@ -296,10 +296,10 @@ class PowersOfTwo:
         """A convolution or product of quantised data with a constant weight."""
         import numpy as np
 
-        found = dequantised(expr.args[0])
-        if found is None or found[1].dtype == "int32":
+        dequantisation = dequantised(expr.args[0])
+        if dequantisation is None or dequantisation[1].dtype == "int32":
             raise StaysFloat("its data is computed in between, not quantised")
-        data, qtype = self._lower(found[0]), found[1]
+        data, qtype = self._lower(dequantisation[0]), dequantisation[1]
         constant = stored_constant(expr.args[1])
         if constant is None:
             raise StaysFloat("its weight is no constant multiple of a power of two")
@@ -312,10 +312,10 @@ class PowersOfTwo:
         bound = self._product_bound(data, qtype.zero_point, largest)
         stored, zero_point = narrow(weight, expr.args[1], constant)
         attrs = {**dict(expr.attrs.items), "input_zero_point": qtype.zero_point, "kernel_zero_point": zero_point}
-        made = apply(KERNELS[expr.op_name or ""], data, const(stored), **attrs)
+        product = apply(KERNELS[expr.op_name or ""], data, const(stored), **attrs)
         if weight.ndim > 2 and expr.op_name == "matmul":
-            self._ranges[made] = Bounds(-bound, bound)
-        return _Number(made, _unit(qtype) + constant.exponent, constant.shifts)
+            self._ranges[product] = Bounds(-bound, bound)
+        return _Number(product, _unit(qtype) + constant.exponent, constant.shifts)
 
     def _product_bound(self, data: Expr, zero_point: int, weights: int) -> int:
         """The largest size of sums of data times weights whose sizes add up to ``weights``; StaysFloat if too large."""

@@ -42,9 +42,9 @@ class QuantisedType:
         import numpy as np
 
         attrs = {"scale": self.scale, "zero_point": self.zero_point, "rounding": "even", "dtype": self.dtype}
-        made = apply("qnn.quantize", const(np.float32(value)), **attrs)
-        assert isinstance(made, Constant)
-        return int(made.data)
+        quantised = apply("qnn.quantize", const(np.float32(value)), **attrs)
+        assert isinstance(quantised, Constant)
+        return int(quantised.data)
 
     def real(self, stored: int) -> float:
         """The number that DequantizeLinear makes of ``stored``."""
@@ -64,11 +64,11 @@ class QuantisedType:
 
 def apply(op: str, *args: Expr, **attrs: Any) -> Expr:
     """A call, computed at once where its arguments are constants."""
-    made = call(op, *args, **attrs)
-    if isinstance(made.op, Op) and all(isinstance(arg, Constant) for arg in args):
-        value = made.op.reference(made.attrs, *(arg.data for arg in args if isinstance(arg, Constant)))
-        return made if isinstance(value, tuple) else const(value)
-    return made
+    result = call(op, *args, **attrs)
+    if isinstance(result.op, Op) and all(isinstance(arg, Constant) for arg in args):
+        value = result.op.reference(result.attrs, *(arg.data for arg in args if isinstance(arg, Constant)))
+        return result if isinstance(value, tuple) else const(value)
+    return result
 
 
 def quantised_type(expr: Call) -> QuantisedType | None:

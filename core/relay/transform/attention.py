@@ -46,11 +46,11 @@ class Attention:
     scale: float
     covered: tuple[Call, ...]
 
-    def made(self, now: Mapping[Expr, Expr]) -> Call:
+    def to_call(self, now: Mapping[Expr, Expr]) -> Call:
         """The call that it is, pinned as its pieces are, of what its operands are ``now``."""
-        keys = self.keys.of(now.get(self.keys.data, self.keys.data))
-        given = (self.queries, self.values, *(() if self.mask is None else (self.mask,)))
-        queries, *rest = (now.get(operand, operand) for operand in given)
+        keys = self.keys.permuted(now.get(self.keys.data, self.keys.data))
+        operands = (self.queries, self.values, *(() if self.mask is None else (self.mask,)))
+        queries, *rest = (now.get(operand, operand) for operand in operands)
         pin = next((one.pin for one in self.covered if one.pin is not None), None)
         whole = with_pin(call(ATTENTION, queries, keys, *rest, scale=self.scale), pin)
         assert isinstance(whole, Call)
@@ -73,7 +73,7 @@ class _Keys:
     axes: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def of(self, data: Expr) -> Expr:
+    def permuted(self, data: Expr) -> Expr:
         """The keys of what ``data`` is now."""
         if isinstance(data, Constant) and not self.axes:
             return const(data.data.swapaxes(-1, -2).copy())
@@ -88,13 +88,13 @@ class WithAttention:
     Args:
         before: as it was.
         module: with the calls.
-        made: for each expression of the ``main`` before what it is now.
+        replacements: for each expression of the ``main`` before what it is now.
         calls: for the product that comes last in each of them the call.
     """
 
     before: IRModule
     module: IRModule
-    made: Mapping[Expr, Expr]
+    replacements: Mapping[Expr, Expr]
     calls: Mapping[Expr, Expr]
 
 
@@ -106,21 +106,21 @@ def with_attention(module: IRModule, but: Container[Expr] = ()) -> WithAttention
         but: results of attention in it that stay as they are.
     """
     graph, rewriter = Graph(module.main), Rewriter(module)
-    found: dict[Expr, Attention] = {one.result: one for one in attentions(graph) if one.result not in but}
+    by_result: dict[Expr, Attention] = {one.result: one for one in attentions(graph) if one.result not in but}
     done: dict[Expr, Expr] = {}
 
-    def rule(old: Expr, made: Expr) -> Expr | None:
-        one = found.get(old)
+    def rule(old: Expr, new: Expr) -> Expr | None:
+        one = by_result.get(old)
         if one is None:
             return None
-        whole = one.made(done)
+        whole = one.to_call(done)
         rewriter.record_rewrite(one.keys.expr, whole.args[1])
         for piece in one.covered:
             rewriter.spans.record_rewrite(piece, whole)
         return whole
 
     rewriter.rebuild(graph.order, rule, done)
-    calls = {result: done[result] for result in found}
+    calls = {result: done[result] for result in by_result}
     return WithAttention(module, rewriter.with_main(done[graph.result]), done, calls)
 
 
@@ -134,9 +134,9 @@ def attentions(graph: Graph) -> Iterator[Attention]:
     """
     for expr in graph.order:
         if isinstance(expr, Call) and expr.op_name == "matmul" and not is_open(expr):
-            found = _Search(graph, expr).found()
-            if found is not None:
-                yield found
+            attention = _Search(graph, expr).find()
+            if attention is not None:
+                yield attention
 
 
 class _Search:
@@ -147,7 +147,7 @@ class _Search:
         self._covered: list[Call] = [result]
         self._scale = 1.0
 
-    def found(self) -> Attention | None:
+    def find(self) -> Attention | None:
         weights, values = self._result.args
         softmax = self._inner(weights, "nn.softmax")
         if softmax is None or normalise_axis(softmax.attrs.axis, len(softmax.shape)) != len(softmax.shape) - 1:
@@ -157,9 +157,9 @@ class _Search:
             before, self._scale = len(self._covered), 1.0
             if mask is not None and isinstance(softmax.args[0], Call):
                 self._covered.append(softmax.args[0])
-            found = self._of(scores, mask, values)
-            if found is not None:
-                return found
+            attention = self._attention(scores, mask, values)
+            if attention is not None:
+                return attention
             del self._covered[before:]
         return None
 
@@ -178,7 +178,7 @@ class _Search:
             yield a, b
             yield b, a
 
-    def _of(self, scores: Expr, mask: Expr | None, values: Expr) -> Attention | None:
+    def _attention(self, scores: Expr, mask: Expr | None, values: Expr) -> Attention | None:
         product = self._inner(self._unscaled(scores), "matmul")
         if product is None:
             return None
@@ -189,9 +189,9 @@ class _Search:
         if len({one.pin for one in self._covered} - {None}) > 1:
             return None
         covered = tuple(sorted(self._covered, key=self._graph.position))
-        found = Attention(self._result, queries, keys, values, mask, self._scale, covered)
+        attention = Attention(self._result, queries, keys, values, mask, self._scale, covered)
         try:
-            return found if found.made({}).type is self._result.type else None
+            return attention if attention.to_call({}).type is self._result.type else None
         except ModelError:
             return None  # the mask makes more of the scores
 

@@ -58,12 +58,12 @@ def canonicalise(module: IRModule) -> IRModule:
     constants = (expr for expr in post_order(module.main.body) if isinstance(expr, Constant))
     budget = Budget(sum(constant.tensor.nbytes for constant in constants))
     rules: Sequence[Rule] = (partial(_fold, budget), *_RULES)
-    made = _rewritten(module, rules)
-    signed = to_signed(made)
-    if signed is made:
-        return made
+    rewritten = _rewritten(module, rules)
+    signed = to_signed(rewritten)
+    if signed is rewritten:
+        return rewritten
     again = _rewritten(signed, rules)
-    return made if again.main is made.main else again  # movements go to and fro, and would gather layers
+    return rewritten if again.main is rewritten.main else again  # movements go to and fro, and would gather layers
 
 
 def arrange(module: IRModule) -> IRModule:
@@ -88,7 +88,7 @@ def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
     while True:
         better = None
         if isinstance(expr, Call) and isinstance(expr.op, Op):
-            better = next((made for rule in rules if (made := _tried(rule, expr, spans)) is not None), None)
+            better = next((new for rule in rules if (new := _tried(rule, expr, spans)) is not None), None)
         elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple, Tuple):
             better = expr.tuple.fields[expr.index]
         if better is None:
@@ -110,19 +110,19 @@ def _tried(rule: Rule, expr: Call, spans: Spans) -> Expr | None:
 
 def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
     try:
-        found = sink_permutation(expr)
+        permuted_operands = sink_permutation(expr)
     except OpenExtentError:
-        found = None
-    if found is None:
+        permuted_operands = None
+    if permuted_operands is None:
         return _sunk_reshape(expr, rules, spans)
-    first, axes = found
+    first, axes = permuted_operands
     spans.record_rewrite(expr, first)
     permuted = children(expr)
     if isinstance(expr, TupleGetItem) and isinstance(first, TupleGetItem):
         spans.record_rewrite(expr.tuple, first.tuple)
         permuted = children(expr.tuple)
-    made = permute(_canonical(first, rules, spans), axes)
-    return _moved(made, spans, *filter(permutation, permuted)) if _moves(made) else made
+    sunk = permute(_canonical(first, rules, spans), axes)
+    return _hand_on(sunk, spans, *filter(permutation, permuted)) if _moves(sunk) else sunk
 
 
 def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
@@ -133,8 +133,8 @@ def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | Non
     if first is None:
         return None
     spans.record_rewrite(expr, first)
-    made = reshape(_canonical(first, rules, spans), expr.shape)
-    return _moved(made, spans, *filter(_moves, children(expr))) if _moves(made) else made
+    sunk = reshape(_canonical(first, rules, spans), expr.shape)
+    return _hand_on(sunk, spans, *filter(_moves, children(expr))) if _moves(sunk) else sunk
 
 
 def _moves(expr: Expr) -> bool:
@@ -148,29 +148,29 @@ def _handed(new: Expr, spans: Spans, *old: Expr) -> Expr:
     return new
 
 
-def _moved(made: Expr, spans: Spans, *old: Expr) -> Expr:
-    """``made``, a movement of elements in the place of ``old`` ones, with their layers and the last pin of theirs."""
+def _hand_on(movement: Expr, spans: Spans, *old: Expr) -> Expr:
+    """``movement``, which replaces ``old`` movements of elements, with their layers and their last pin."""
     for expr in reversed(old):
-        made = with_pin(made, expr.pin if isinstance(expr, Call) else None)
-    return _handed(made, spans, *old)
+        movement = with_pin(movement, expr.pin if isinstance(expr, Call) else None)
+    return _handed(movement, spans, *old)
 
 
 def _fold(budget: Budget, expr: Call, spans: Spans) -> Expr | None:
     """What a call of constants is worth, unless it takes more than ``budget`` has left to find out."""
     op = expr.op
     assert isinstance(op, Op)
-    known = [arg for arg in expr.args if isinstance(arg, Constant)]
+    constants = [arg for arg in expr.args if isinstance(arg, Constant)]
     results = op.outputs(expr.type)
-    if len(known) < len(expr.args) or any(t.is_open for t in results):
+    if len(constants) < len(expr.args) or any(t.is_open for t in results):
         return None
-    grows = sum(t.size for t in results) > max((arg.data.size for arg in known), default=0)
+    grows = sum(t.size for t in results) > max((arg.data.size for arg in constants), default=0)
     if grows and sum(t.nbytes for t in results) > FOLD_LIMIT_BYTES:
         return None
     at_a_time, operations = effort_of(expr)
     if not budget.affords(at_a_time, operations):
         return None
     budget.spend_operations(operations)
-    value = op.evaluate(expr.attrs, *(arg.data for arg in known))
+    value = op.evaluate(expr.attrs, *(arg.data for arg in constants))
     return _handed(Tuple([const(v) for v in value]) if isinstance(value, tuple) else const(value), spans, expr)
 
 
@@ -219,43 +219,43 @@ def _reshapes(expr: Call, spans: Spans) -> Expr | None:
         return _merged(reshape(inner, expr.shape), spans, expr, inner)
     if expr.op_name not in ("reshape", "squeeze"):
         return None
-    made = reshape(inner, expr.shape)
-    if with_pin(made, expr.pin) is expr:
+    merged = reshape(inner, expr.shape)
+    if with_pin(merged, expr.pin) is expr:
         return None
-    return _merged(made, spans, expr, inner)
+    return _merged(merged, spans, expr, inner)
 
 
 def _permutations(expr: Call, spans: Spans) -> Expr | None:
-    found = permutation(expr)
-    if found is None:
+    inner = permutation(expr)
+    if inner is None:
         return None
-    made = permute(*found, like=expr)
-    return None if made is expr else _merged(made, spans, expr, found[0])
+    merged = permute(*inner, like=expr)
+    return None if merged is expr else _merged(merged, spans, expr, inner[0])
 
 
 def _resized_planes(expr: Call, spans: Spans) -> Expr | None:
     """Between a permutation that makes the channels of an image the last dimension, and its inverse, a resize is one
     of as many images of one channel.
     """
-    found = permutation(expr)
-    resize = found[0] if found is not None else None
-    if found is None or not isinstance(resize, Call) or resize.op_name != "nn.resize_nearest":
+    outer = permutation(expr)
+    resize = outer[0] if outer is not None else None
+    if outer is None or not isinstance(resize, Call) or resize.op_name != "nn.resize_nearest":
         return None
     inner = permutation(resize.args[0])
-    if inner is None or (inner[1], found[1]) != ((0, 2, 3, 1), (0, 3, 1, 2)) or len({resize.pin, expr.pin, None}) > 2:
+    if inner is None or (inner[1], outer[1]) != ((0, 2, 3, 1), (0, 3, 1, 2)) or len({resize.pin, expr.pin, None}) > 2:
         return None
     batch, channels, *image = inner[0].shape
     planes = reshape(inner[0], (batch * channels, *image, 1))
     planes = _handed(planes, spans, resize.args[0]) if _moves(planes) else planes
-    made = _handed(Call(resize.op, [planes], resize.attrs, resize.pin), spans, resize)
-    return _moved(reshape(made, expr.shape), spans, expr)
+    resized = _handed(Call(resize.op, [planes], resize.attrs, resize.pin), spans, resize)
+    return _hand_on(reshape(resized, expr.shape), spans, expr)
 
 
-def _merged(made: Expr, spans: Spans, expr: Call, inner: Expr) -> Expr:
-    """``made`` of ``expr``, a movement of elements, and ``inner``, which may be another one."""
-    if not _moves(made):
-        return made  # a movement met its inverse: what is left is not what its layer computes
-    return _moved(made, spans, *filter(_moves, (inner,)), expr)
+def _merged(movement: Expr, spans: Spans, expr: Call, inner: Expr) -> Expr:
+    """``movement`` of ``expr``, a movement of elements, and ``inner``, which may be another one."""
+    if not _moves(movement):
+        return movement  # a movement met its inverse: what is left is not what its layer computes
+    return _hand_on(movement, spans, *filter(_moves, (inner,)), expr)
 
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
@@ -286,10 +286,10 @@ def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
     """A pad with the value that a window's own padding has becomes that padding."""
     if expr.op_name not in (*_CONVOLUTIONS, *_MAX_POOLS, *_AVG_POOLS):
         return None
-    found = _before_pad(expr.args[0], spans)
-    if found is None:
+    pad_before = _before_pad(expr.args[0], spans)
+    if pad_before is None:
         return None
-    pad, data, widths = found
+    pad, data, widths = pad_before
     value, changes = pad.attrs.pad_value, {}
     if expr.op_name in _CONVOLUTIONS:
         same = value == (expr.attrs.input_zero_point if expr.op_name.startswith("qnn") else 0)
@@ -302,13 +302,13 @@ def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
     if not same or any(widths[0]) or any(widths[-1]) or len({pad.pin, expr.pin, None}) > 2:
         return None
     added = (*(before for before, _ in widths[1:-1]), *(after for _, after in widths[1:-1]))
-    padding = tuple(own + more for own, more in zip(expr.attrs.padding, added, strict=True))
+    padding = tuple(existing + more for existing, more in zip(expr.attrs.padding, added, strict=True))
     attrs = expr.attrs.replace(padding=padding, **changes)
     try:
-        made = Call(expr.op, [data, *expr.args[1:]], attrs, expr.pin or pad.pin)
+        widened = Call(expr.op, [data, *expr.args[1:]], attrs, expr.pin or pad.pin)
     except ModelError:
         return None  # a pool has no windows that see padding alone
-    return _handed(made, spans, pad, expr)
+    return _handed(widened, spans, pad, expr)
 
 
 def _before_pad(expr: Expr, spans: Spans) -> tuple[Call, Expr, list[tuple[int, int]]] | None:
@@ -325,18 +325,18 @@ def _before_pad(expr: Expr, spans: Spans) -> tuple[Call, Expr, list[tuple[int, i
     rank, data = len(pad.shape), pad.args[0]
     widths = list(zip(pad.attrs.pad_width[:rank], pad.attrs.pad_width[rank:], strict=True))
     for move in reversed(moves):
-        found = permutation(move)
-        if found is not None:
-            widths = [widths[axis] for axis in found[1]]
-            made = permute(data, found[1])
+        inner = permutation(move)
+        if inner is not None:
+            widths = [widths[axis] for axis in inner[1]]
+            movement = permute(data, inner[1])
         else:
             before = move.args[0].shape
             larger = [width for width, extent in zip(widths, before, strict=True) if extent != 1]
             if [extent for extent in before if extent != 1] != [extent for extent in move.shape if extent != 1]:
                 return None
             widths = [(0, 0) if extent == 1 else larger.pop(0) for extent in move.shape]
-            made = reshape(data, [n - sum(width) for n, width in zip(move.shape, widths, strict=True)])
-        data = _moved(made, spans, move) if _moves(made) else made
+            movement = reshape(data, [n - sum(width) for n, width in zip(move.shape, widths, strict=True)])
+        data = _hand_on(movement, spans, move) if _moves(movement) else movement
     return pad, data, widths
 
 
@@ -366,19 +366,19 @@ def _dense_of_permutation(expr: Call, spans: Spans) -> Expr | None:
         or len(flat.shape) != 2
     ):
         return None
-    found = permutation(flat.args[0])
-    if found is None:
+    inner_permutation = permutation(flat.args[0])
+    if inner_permutation is None:
         return None
-    inner, axes = found
+    inner, axes = inner_permutation
     if axes[0] != 0 or inner.shape[0] != flat.shape[0]:
         return None
     units = weight.shape[0]
-    moved = weight.data.reshape(units, *flat.args[0].shape[1:])
+    planes = weight.data.reshape(units, *flat.args[0].shape[1:])
     order = [0, *(axes.index(d) for d in range(1, len(axes)))]
-    columns = const(moved.transpose(order).reshape(units, -1))
+    columns = const(planes.transpose(order).reshape(units, -1))
     # A reshape to the shape that is there already is what computes the data.
     data = reshape(inner, flat.shape)
-    data = _moved(data, spans, flat) if _moves(data) else _handed(data, spans, flat)
+    data = _hand_on(data, spans, flat) if _moves(data) else _handed(data, spans, flat)
     return _handed(Call(expr.op, [data, columns], expr.attrs, expr.pin), spans, expr)
 
 

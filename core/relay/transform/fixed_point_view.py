@@ -84,14 +84,14 @@ class InFixedPoints:
 
     Args:
         result: what it computes.
-        made: for each expression of the one before that still has its like here, that.
+        replacements: for each expression of the one before that still has its like here, that.
         value: the other way around.
         stands: for each expression here those that it stands for.
         changes: the expressions here that are not what they were.
     """
 
     result: Expr
-    made: Mapping[Expr, Expr]
+    replacements: Mapping[Expr, Expr]
     value: Mapping[Expr, Expr]
     stands: Mapping[Expr, tuple[Expr, ...]]
     changes: Mapping[Expr, Change]
@@ -106,9 +106,9 @@ def additions(order: Iterable[Expr], users: Users) -> Iterator[Addition]:
         users: gives who uses one.
     """
     for expr in order:
-        found = _addition(expr, users)
-        if found is not None:
-            yield found
+        addition = _addition(expr, users)
+        if addition is not None:
+            yield addition
 
 
 def _addition(expr: Expr, users: Users) -> Addition | None:
@@ -123,16 +123,16 @@ def _addition(expr: Expr, users: Users) -> Addition | None:
         inner = inner.args[0]
     if not isinstance(inner, Call) or inner.op_name != "add":
         return None
-    found = [dequantised(arg) for arg in inner.args]
-    known = [one for one in found if one is not None and one[1].dtype == expr.dtype and one[0].shape == expr.shape]
-    if len(known) < 2:
+    pairs = [dequantised(arg) for arg in inner.args]
+    operands = [one for one in pairs if one is not None and one[1].dtype == expr.dtype and one[0].shape == expr.shape]
+    if len(operands) < 2:
         return None
     covered = dict.fromkeys((*inner.args, inner, *between, expr))
     if any(user not in covered for one in covered if one is not expr for user in users(one)):
         return None
     if len({one.pin for one in covered if isinstance(one, Call)}) > 1:
         return None
-    return Addition(expr, inner, (known[0], known[1]), tuple(between), tuple(covered))
+    return Addition(expr, inner, (operands[0], operands[1]), tuple(between), tuple(covered))
 
 
 def rounds_in_floats(expr: Expr) -> bool:
@@ -189,16 +189,16 @@ class _Making:
     def run(self) -> InFixedPoints:
         """The graph, in which no two of what there was are one."""
         while True:
-            made = self._made()
-            if isinstance(made, InFixedPoints):
-                return made
+            view = self._rebuild()
+            if isinstance(view, InFixedPoints):
+                return view
             # What a narrow multiplier makes alike stays apart: one of the two is left as it is.
-            self._changed.pop(made, None)
-            self._sums.pop(made, None)
+            self._changed.pop(view, None)
+            self._sums.pop(view, None)
 
-    def _made(self) -> InFixedPoints | Expr:
+    def _rebuild(self) -> InFixedPoints | Expr:
         """The graph; or a change that makes something like something else."""
-        made: dict[Expr, Expr] = {}
+        replacements: dict[Expr, Expr] = {}
         value: dict[Expr, Expr] = {}
         stands: dict[Expr, tuple[Expr, ...]] = {}
         changes: dict[Expr, Change] = {}
@@ -209,7 +209,7 @@ class _Making:
                 continue
             if expr in self._sums:
                 one, addition, change = self._sums[expr]
-                steps = _steps(one, addition, made)
+                steps = _steps(one, addition, replacements)
                 for new, covered in steps:
                     if new in stands:
                         return changed.get(new, expr)
@@ -220,29 +220,29 @@ class _Making:
             else:
                 become = self._changed.get(expr)
                 shape: Expr = expr if become is None else become[0]
-                new = with_children(shape, [made[child] for child in children(expr)])
+                new = with_children(shape, [replacements[child] for child in children(expr)])
                 if new in stands:
                     return expr if become is not None else changed[new]
                 stands[new] = (expr,)
                 if become is not None:
                     changes[new] = become[1]
                     changed[new] = expr
-            made[expr] = new
+            replacements[expr] = new
             value[new] = expr
-        return InFixedPoints(made[self._order[-1]], made, value, stands, changes)
+        return InFixedPoints(replacements[self._order[-1]], replacements, value, stands, changes)
 
     def _requantised(self, expr: Call) -> tuple[Call, Change] | None:
         attrs = expr.attrs
-        made = nearest(self._form, attrs.scale)
-        if made is None:
+        fixed_point = nearest(self._form, attrs.scale)
+        if fixed_point is None:
             return None
         low, high = value_range(expr.args[0], self._ranges)
         accumulators = Bounds(low - attrs.input_zero_point, high - attrs.input_zero_point)
-        bound = largest_deviation(attrs.scale, made, accumulators, attrs.output_zero_point, expr.dtype)
+        bound = largest_deviation(attrs.scale, fixed_point, accumulators, attrs.output_zero_point, expr.dtype)
         if bound is None:
             return None
-        now = call("qnn.requantize", expr.args[0], **{**dict(attrs.items), "scale": made}).pinned(expr.pin)
-        return now, Change("requantisation", made.rounding, bound)
+        now = call("qnn.requantize", expr.args[0], **{**dict(attrs.items), "scale": fixed_point}).pinned(expr.pin)
+        return now, Change("requantisation", fixed_point.rounding, bound)
 
     def _average(self, expr: Call) -> tuple[Call, Change] | None:
         if not self._form.averages:
@@ -254,11 +254,11 @@ class _Making:
         return now, Change("average", "away", int(halves))
 
 
-def _steps(one: Addition, addition: Call, made: Mapping[Expr, Expr]) -> list[tuple[Expr, tuple[Expr, ...]]]:
+def _steps(one: Addition, addition: Call, replacements: Mapping[Expr, Expr]) -> list[tuple[Expr, tuple[Expr, ...]]]:
     """What an addition becomes, op by op, and what each stands for."""
     qtype = quantised_type(one.result)
     assert qtype is not None
-    new: Expr = with_children(addition, [made[data] for data, _ in one.operands])
+    new: Expr = with_children(addition, [replacements[data] for data, _ in one.operands])
     steps: list[tuple[Expr, tuple[Expr, ...]]] = [(new, one.covered[: -1 - len(one.between)])]
     for op in one.between:
         limited = _limited(new, op, qtype)
@@ -318,6 +318,6 @@ def _addition_bound(one: Addition, now: Call, output: QuantisedType) -> int:
         before, after = with_children(op, [before]), _limited(after, op, output)
     attrs = {"scale": output.scale, "zero_point": output.zero_point, "rounding": "even", "dtype": output.dtype}
     before = call("qnn.quantize", before, **attrs)
-    given = {"a": numbers.reshape(a.shape), "b": numbers.reshape(b.shape)}
-    sides = [evaluate(Function([a, b], side), given)[0].astype(np.int64) for side in (before, after)]
+    arguments = {"a": numbers.reshape(a.shape), "b": numbers.reshape(b.shape)}
+    sides = [evaluate(Function([a, b], side), arguments)[0].astype(np.int64) for side in (before, after)]
     return int(np.abs(sides[0] - sides[1]).max())

@@ -47,25 +47,25 @@ def requantise_in_floats(module: IRModule, features: Callable[[Call], frozenset[
     used_by = users(order)
     ranges: dict[Expr, Bounds] = {}
 
-    def rule(old: Expr, made: Expr) -> Expr | None:
-        if not isinstance(made, Call):
+    def rule(old: Expr, new: Expr) -> Expr | None:
+        if not isinstance(new, Call):
             return None
-        limits = _limits(made)
+        limits = _limits(new)
         if limits is not None:
-            return _within(made, limits)
-        if made.op_name not in ("qnn.requantize", *_SUMS) or made.attrs.form is not None:
+            return _fits_limits(new, limits)
+        if new.op_name not in ("qnn.requantize", *_SUMS) or new.attrs.form is not None:
             return None
-        can = features(made)
+        can = features(new)
         dtypes = tuple(dtype for dtype in _DTYPES if dtype in can)
         if not dtypes:
-            return _narrow(made, ranges) if made.op_name == "qnn.requantize" else None
+            return _narrow(new, ranges) if new.op_name == "qnn.requantize" else None
         clip = _only_user(old, used_by)
-        clips = _limits(clip) if clip is not None and clip.pin == made.pin else None
-        if made.op_name in _SUMS:
+        clips = _limits(clip) if clip is not None and clip.pin == new.pin else None
+        if new.op_name in _SUMS:
             # (Of int16 there are too many pairs to try them all.)
-            proves = "float32" in can and bits(made.dtype) == 8
-            return _sum_in_floats(made, clips, "fma" in can) if proves else None
-        return _in_floats(rewriter, made, old, clips, dtypes, "fma" in can, used_by, ranges)
+            proves = "float32" in can and bits(new.dtype) == 8
+            return _sum_in_floats(new, clips, "fma" in can) if proves else None
+        return _in_floats(rewriter, new, old, clips, dtypes, "fma" in can, used_by, ranges)
 
     done = rewriter.rebuild(order, rule)
     return rewriter.with_main(done[module.main.body])
@@ -73,8 +73,8 @@ def requantise_in_floats(module: IRModule, features: Callable[[Call], frozenset[
 
 def _only_user(expr: Expr, used_by: Mapping[Expr, list[Expr]]) -> Call | None:
     """The one call that uses a value, once."""
-    found = used_by[expr]
-    return found[0] if len(found) == 1 and isinstance(found[0], Call) else None
+    users = used_by[expr]
+    return users[0] if len(users) == 1 and isinstance(users[0], Call) else None
 
 
 def _limits(call: Call) -> tuple[float, float] | None:
@@ -84,7 +84,7 @@ def _limits(call: Call) -> tuple[float, float] | None:
     return (0, float("inf")) if call.op_name == "nn.relu" else None
 
 
-def _within(clip: Call, limits: tuple[float, float]) -> Expr | None:
+def _fits_limits(clip: Call, limits: tuple[float, float]) -> Expr | None:
     """What is clipped, where its form has done so."""
     data = clip.args[0]
     form = data.attrs.form if isinstance(data, Call) and data.op_name in ("qnn.requantize", *_SUMS) else None
@@ -147,8 +147,8 @@ def _asked(
     attrs, data = call.attrs, call.args[0]
     channels = max(len(attrs.scale), 1 if form is None else len(form))
     least, greatest = (
-        _by_channel(of, call, channels, extreme)
-        for of, extreme in zip(_interval(data, ranges), (np.min, np.max), strict=True)
+        _by_channel(interval, call, channels, extreme)
+        for interval, extreme in zip(_interval(data, ranges), (np.min, np.max), strict=True)
     )
     shift = np.array([attrs.input_zero_point] if form is None else form.shift, np.int64)
     return Requantisation(attrs.scale, attrs.output_zero_point, *limits, least, greatest, shift)
@@ -179,8 +179,8 @@ def _shifted(data: Expr, bias: Constant, added: list[int], axis: int) -> Call:
 
     assert isinstance(data, Call)
     more = np.array(added, np.int64).reshape((-1,) + (1,) * (len(data.shape) - 1 - axis) if len(added) > 1 else ())
-    made = const((bias.data.astype(np.int64) + more).astype(np.int32))
-    return Call(data.op, [made if arg is bias else arg for arg in data.args], data.attrs, data.pin)
+    shifted_bias = const((bias.data.astype(np.int64) + more).astype(np.int32))
+    return Call(data.op, [shifted_bias if arg is bias else arg for arg in data.args], data.attrs, data.pin)
 
 
 def _interval(expr: Expr, ranges: dict[Expr, Bounds]) -> tuple[np.ndarray, np.ndarray]:
@@ -197,8 +197,8 @@ def _interval(expr: Expr, ranges: dict[Expr, Bounds]) -> tuple[np.ndarray, np.nd
     elif isinstance(expr, Call) and expr.op_name in _PRODUCTS and isinstance(expr.args[1], Constant):
         least, greatest = _product_interval(expr, expr.args[1].data.astype(np.int64), ranges)
     else:
-        found = value_range(expr, ranges)
-        least, greatest = np.array(found.low), np.array(found.high)
+        proven = value_range(expr, ranges)
+        least, greatest = np.array(proven.low), np.array(proven.high)
     fits = (least >= low) & (greatest <= high)
     return np.where(fits, least, low), np.where(fits, greatest, high)
 
@@ -206,11 +206,11 @@ def _interval(expr: Expr, ranges: dict[Expr, Bounds]) -> tuple[np.ndarray, np.nd
 def _product_interval(call: Call, weight: np.ndarray, ranges: dict[Expr, Bounds]) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
 
-    attrs, found = call.attrs, value_range(call.args[0], ranges)
+    attrs, proven = call.attrs, value_range(call.args[0], ranges)
     held = bounds(call.args[0].dtype)
     # What is padded counts for nothing.
-    low = min(max(found.low, held[0]) - attrs.input_zero_point, 0)
-    high = max(min(found.high, held[1]) - attrs.input_zero_point, 0)
+    low = min(max(proven.low, held[0]) - attrs.input_zero_point, 0)
+    high = max(min(proven.high, held[1]) - attrs.input_zero_point, 0)
     weight = weight - attrs.kernel_zero_point
     if call.op_name == "qnn.dense":
         weight = weight.T
@@ -238,10 +238,10 @@ def _table(call: Call, clips: tuple[float, float] | None) -> np.ndarray:
     assert isinstance(call.op, Op)
     low, high = bounds(call.dtype)
     operands = np.arange(low, high + 1).astype(call.dtype)
-    made: Any = call.op.reference(
+    results: Any = call.op.reference(
         call.op.make_attrs(call.attrs.replace(form=None)), operands[:, None], operands[None, :]
     )
-    table: np.ndarray = made.astype(np.int64).clip(*_clipped(call.dtype, clips))
+    table: np.ndarray = results.astype(np.int64).clip(*_clipped(call.dtype, clips))
     return table
 
 
@@ -287,19 +287,19 @@ def check_forms(module: IRModule) -> Iterator[FormCheck]:
     ranges: dict[Expr, Bounds] = {}
     whole: dict[Expr, Expr] = {}
     for expr in post_order(module.main.body):
-        made = with_children(expr, [whole.get(child, child) for child in children(expr)])
+        rebuilt = with_children(expr, [whole.get(child, child) for child in children(expr)])
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             # What a kernel is given is known where it is called.
-            assert isinstance(made, Call)
-            inner: dict[Expr, Expr] = dict(zip(expr.op.params, made.args, strict=True))
+            assert isinstance(rebuilt, Call)
+            inner: dict[Expr, Expr] = dict(zip(expr.op.params, rebuilt.args, strict=True))
             for part in post_order(expr.op.body):
                 if part not in inner:
                     inner[part] = with_children(part, [inner.get(child, child) for child in children(part)])
                     yield from _checked(inner[part], module.spans[part] or module.spans[expr], ranges)
-            made = inner[expr.op.body]
+            rebuilt = inner[expr.op.body]
         else:
-            yield from _checked(made, module.spans[expr], ranges)
-        whole[expr] = made
+            yield from _checked(rebuilt, module.spans[expr], ranges)
+        whole[expr] = rebuilt
 
 
 def _checked(expr: Expr, layers: tuple[str, ...], ranges: dict[Expr, Bounds]) -> Iterator[FormCheck]:

@@ -34,37 +34,37 @@ def put_together(expr: Call, spans: Spans) -> Expr | None:
     It belongs to the layers of all the calls that it replaces; where these are pinned to two targets they stay.
     """
     for rule in _SHORTER.get(expr.op_name or "", ()):
-        made = rule(expr)
-        if made is not None and made.type is expr.type:
-            return _in_place(made, [expr], expr.args, spans)
+        replacement = rule(expr)
+        if replacement is not None and replacement.type is expr.type:
+            return _in_place(replacement, [expr], expr.args, spans)
     if not isinstance(expr.type, TensorType) or not is_float(expr.dtype):
         return None
     for idiom in _IDIOMS.get(expr.op_name or "", ()):
-        found = idiom(expr)
-        if found is None or found.type is not expr.type:
+        idiom_call = idiom(expr)
+        if idiom_call is None or idiom_call.type is not expr.type:
             continue
-        replaced = [e for e in _calls(expr, found.args[:1]) if e is not found.args[0]]
+        replaced = [e for e in _calls(expr, idiom_call.args[:1]) if e is not idiom_call.args[0]]
         if len({e.pin for e in replaced} - {None}) <= 1:
-            return _in_place(found, replaced, found.args[:1], spans)
+            return _in_place(idiom_call, replaced, idiom_call.args[:1], spans)
     return None
 
 
-def _calls(expr: Expr, of: Sequence[Expr]) -> list[Call]:
+def _calls(expr: Expr, sources: Sequence[Expr]) -> list[Call]:
     """The calls by which ``expr`` is computed of some expressions."""
-    return [e for e in post_order(expr, known=of.__contains__) if isinstance(e, Call)]
+    return [e for e in post_order(expr, known=sources.__contains__) if isinstance(e, Call)]
 
 
-def _in_place(made: Expr, replaced: Sequence[Call], of: Sequence[Expr], spans: Spans) -> Expr:
-    """``made`` of some expressions, with the pin and the layers of what it replaces."""
+def _in_place(replacement: Expr, replaced: Sequence[Call], sources: Sequence[Expr], spans: Spans) -> Expr:
+    """``replacement`` of some expressions, with the pin and the layers of what it replaces."""
     pin = next((e.pin for e in replaced if e.pin is not None), None)
     done: dict[Expr, Expr] = {}
-    for e in _calls(made, of):
+    for e in _calls(replacement, sources):
         done[e] = with_pin(with_children(e, [done.get(child, child) for child in children(e)]), pin)
         for old in replaced:
             spans.record_rewrite(old, done[e])
-    if made in of:
-        spans.record_rewrite(replaced[0], made)
-    return done.get(made, made)
+    if replacement in sources:
+        spans.record_rewrite(replaced[0], replacement)
+    return done.get(replacement, replacement)
 
 
 # --- what expressions are --------------------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ def _number(expr: Expr) -> float | None:
     return float(expr.data.item()) if isinstance(expr, Constant) and expr.data.size == 1 else None
 
 
-def _near(found: float | None, wanted: float, dtype: str) -> bool:
+def _near(number: float | None, wanted: float, dtype: str) -> bool:
     """Whether a number is the one of a definition, to one rounding."""
-    return found is not None and abs(found - wanted) <= abs(wanted) * 2.0 ** (-23 if dtype == "float32" else -52)
+    return number is not None and abs(number - wanted) <= abs(wanted) * 2.0 ** (-23 if dtype == "float32" else -52)
 
 
 def _beside(expr: Expr, op: str, wanted: float) -> Expr | None:
@@ -106,9 +106,9 @@ def _factors(expr: Expr, stop: Expr | None = None) -> tuple[float, list[Expr]]:
     stack = [expr]
     while stack:
         e = stack.pop()
-        known = _number(e)
-        if known is not None:
-            number *= known
+        number_here = _number(e)
+        if number_here is not None:
+            number *= number_here
         elif e is stop or len(rest) + len(stack) > _MOST_FACTORS:
             rest.append(e)
         elif isinstance(e, Call) and e.op_name == "multiply":
@@ -121,10 +121,10 @@ def _factors(expr: Expr, stop: Expr | None = None) -> tuple[float, list[Expr]]:
     return number, rest
 
 
-def _is_product(expr: Expr, number: float, *of: Expr) -> bool:
-    """Whether ``expr`` is ``number`` times ``of``."""
-    found, rest = _factors(expr, of[0])
-    return _near(found, number, expr.dtype) and Counter(rest) == Counter(of)
+def _is_product(expr: Expr, number: float, *operands: Expr) -> bool:
+    """Whether ``expr`` is ``number`` times ``operands``."""
+    factor, rest = _factors(expr, operands[0])
+    return _near(factor, number, expr.dtype) and Counter(rest) == Counter(operands)
 
 
 # --- idioms ----------------------------------------------------------------------------------------------------------
@@ -195,9 +195,9 @@ def _leaky(data: Expr, below: Expr) -> Call | None:
 def _leaky_maximum(expr: Call) -> Call | None:
     """max(x, alpha * x), alpha between 0 and 1."""
     for data, below in _orders(expr):
-        made = _leaky(data, below)
-        if made is not None and 0 < made.attrs.alpha <= 1:
-            return made
+        leaky = _leaky(data, below)
+        if leaky is not None and 0 < leaky.attrs.alpha <= 1:
+            return leaky
     return None
 
 
@@ -207,9 +207,9 @@ def _leaky_choice(expr: Call) -> Call | None:
     if not isinstance(condition, Call) or _number(condition.args[-1]) != 0:
         return None
     if condition.op_name in ("greater", "greater_equal") and condition.args[0] is a:
-        made = _leaky(a, b)
+        leaky = _leaky(a, b)
         # Of 0 and of NaN, alpha times it is the same.
-        return made if made is not None and made.attrs.alpha > 0 else None
+        return leaky if leaky is not None and leaky.attrs.alpha > 0 else None
     return _leaky(b, a) if condition.op_name == "less" and condition.args[0] is b else None
 
 
@@ -221,8 +221,8 @@ def _leaky_sum(expr: Call) -> Call | None:
         data = above.args[0]
         negative = next((e for e in _factors(below)[1] if _is(e, "minimum")), None)
         if isinstance(negative, Call) and _beside(negative, "minimum", 0.0) is data:
-            made = _leaky(negative, below)
-            return None if made is None else call("nn.leaky_relu", data, **dict(made.attrs.items))
+            leaky = _leaky(negative, below)
+            return None if leaky is None else call("nn.leaky_relu", data, **dict(leaky.attrs.items))
     return None
 
 
@@ -273,8 +273,8 @@ def _mean_of(expr: Expr) -> Expr | None:
     return expr.args[0] if isinstance(expr, Call) and expr.op_name == "mean" and expr.attrs.keepdims else None
 
 
-def _is_square(expr: Expr, of: Expr) -> bool:
-    return isinstance(expr, Call) and expr.op_name == "multiply" and expr.args == (of, of)
+def _is_square(expr: Expr, base: Expr) -> bool:
+    return isinstance(expr, Call) and expr.op_name == "multiply" and expr.args == (base, base)
 
 
 # --- what constants say ----------------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def permute(data: Expr, axes: Axes, like: Call | None = None) -> Expr:
         axes = tuple(before[axis] for axis in axes)
         like = None
         inner = permutation(data)
-    moved = [axis for axis in axes if data.shape[axis] != 1]
-    if moved == sorted(moved):
+    nontrivial = [axis for axis in axes if data.shape[axis] != 1]
+    if nontrivial == sorted(nontrivial):
         return reshape(data, [data.shape[axis] for axis in axes])
     if isinstance(data, Constant):
         return const(data.data.transpose(axes))
@@ -65,8 +65,8 @@ def sink_permutation(expr: Expr) -> tuple[Expr, Axes] | None:
     if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
         return None
     op = expr.op
-    found = [permutation(arg) for arg in expr.args]
-    axes = next((f[1] for f in found if f is not None), None)
+    permutations = [permutation(arg) for arg in expr.args]
+    axes = next((f[1] for f in permutations if f is not None), None)
     if axes is None:
         return None
     rename = _RENAMED.get(op.name)
@@ -123,8 +123,8 @@ def _before(arg: Expr, axes: Axes) -> Expr | None:
     None where only another permutation could tell.
     """
     rank = len(axes)
-    made = permute(reshape(arg, (1,) * (rank - len(arg.shape)) + arg.shape), _inverse(axes))
-    return made if permutation(made) is None else None
+    permuted = permute(reshape(arg, (1,) * (rank - len(arg.shape)) + arg.shape), _inverse(axes))
+    return permuted if permutation(permuted) is None else None
 
 
 def _inverse(axes: Axes) -> Axes:
@@ -133,10 +133,10 @@ def _inverse(axes: Axes) -> Axes:
 
 def _sink_part(expr: TupleGetItem) -> tuple[Expr, Axes] | None:
     parts = expr.tuple
-    found = permutation(parts.args[0]) if isinstance(parts, Call) and parts.op_name == "split" else None
-    if found is None or not isinstance(parts, Call):
+    inner = permutation(parts.args[0]) if isinstance(parts, Call) and parts.op_name == "split" else None
+    if inner is None or not isinstance(parts, Call):
         return None
-    data, axes = found
+    data, axes = inner
     attrs, _ = _one_axis(dict(parts.attrs.items), axes)
     return TupleGetItem(Call(parts.op, [data], attrs, parts.pin), expr.index), axes
 
@@ -153,8 +153,8 @@ def _reduced(attrs: dict[str, Any], axes: Axes) -> Renamed:
     inner = tuple(sorted(axes[axis] for axis in named))
     after = axes
     if not attrs["keepdims"]:
-        left = [axis for axis in axes if axis not in inner]
-        after = tuple(sorted(left).index(axis) for axis in left)
+        remaining = [axis for axis in axes if axis not in inner]
+        after = tuple(sorted(remaining).index(axis) for axis in remaining)
     return {**attrs, "axis": inner}, after
 
 

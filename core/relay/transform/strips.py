@@ -155,26 +155,26 @@ def leading(main: Function, free: Callable[[Call], bool]) -> list[Leading]:
     """
     order = post_order(main.body)
     using = users(order)
-    found: list[Leading] = []
+    chains: list[Leading] = []
     inside: set[Expr] = set()
     for source in order:
-        if len(found) == _SOURCES:
+        if len(chains) == _SOURCES:
             break
         if source in inside or isinstance(source, (Constant, Tuple)) or not using[source]:
             continue
         if isinstance(source, Var):
-            source = _moved(source, using) or source
+            source = _movement_source(source, using) or source
         if _is_picture(source):
-            found.append(_from(source, order, using, free))
-            inside.update((source, *found[-1].members))
-    return found
+            chains.append(_from(source, order, using, free))
+            inside.update((source, *chains[-1].members))
+    return chains
 
 
 _SOURCES = 8
 """So many pictures are looked at."""
 
 
-def _moved(source: Expr, using: Mapping[Expr, list[Expr]]) -> Expr | None:
+def _movement_source(source: Expr, using: Mapping[Expr, list[Expr]]) -> Expr | None:
     """What an input is in the order (1, rows, columns, channels), where it is used in that alone."""
     only = using[source][0] if len(using[source]) == 1 else None
     return only if isinstance(only, Call) and only.op_name in _MOVES and isinstance(only.type, TensorType) else None
@@ -270,14 +270,14 @@ def in_strips(module: IRModule, chain: Chain, count: int) -> IRModule:
     rewriter = Rewriter(module)
     inside = set(chain.members)
 
-    def noted(made: Call, like: Expr) -> Expr:
-        rewriter.record_rewrite(like, made)
-        return made
+    def noted(new: Call, like: Expr) -> Expr:
+        rewriter.record_rewrite(like, new)
+        return new
 
     whole: Expr | None = None
     for border in _borders(chain, count):
         needs = _needs(chain, *border)
-        made: dict[Expr, Expr] = {}
+        strips: dict[Expr, Expr] = {}
         for member in chain.members:
             args: list[Expr] = []
             for arg in member.args:
@@ -286,12 +286,12 @@ def in_strips(module: IRModule, chain: Chain, count: int) -> IRModule:
                     continue
                 low, high = _touched(member, arg, *needs[member])
                 first, last = (0, arg.tensor.shape[COLUMNS]) if arg is chain.source else needs[arg]
-                taken = arg if arg is chain.source else made[arg]
+                operand = arg if arg is chain.source else strips[arg]
                 if (low, high) != (first, last):
-                    taken = noted(_columns(taken, low - first, high - first), member)
-                args.append(taken)
-            made[member] = noted(_restricted(member, args, *needs[member]), member)
-        part = made[chain.end]
+                    operand = noted(_columns(operand, low - first, high - first), member)
+                args.append(operand)
+            strips[member] = noted(_restricted(member, args, *needs[member]), member)
+        part = strips[chain.end]
         whole = part if whole is None else noted(call("concatenate", whole, part, axis=COLUMNS), chain.end)
     assert whole is not None
     order = post_order(module.main.body)

@@ -131,13 +131,13 @@ def _converted(order: Sequence[Expr]) -> set[Expr]:
                 reached.append(expr)
             elif _is_computing(expr) and _is_moving(child):
                 reached.append(child)
-    found: set[Expr] = set()
+    exprs: set[Expr] = set()
     while reached:
         expr = reached.pop()
-        if expr not in found:
-            found.add(expr)
+        if expr not in exprs:
+            exprs.add(expr)
             reached += joined.get(expr, ())
-    return found
+    return exprs
 
 
 class _Signed:
@@ -159,31 +159,31 @@ class _Signed:
 
     def run(self) -> Expr:
         for expr in self._order:
-            made = self._compute(expr) if _is_computing(expr) or expr in self._converted else self._read(expr)
-            if made is None:
-                made = with_children(expr, [self._as_is(child) for child in children(expr)])
-            if made is not expr:
-                self._spans.record_rewrite(expr, made)
-            if _is_unsigned(expr) and not _is_unsigned(made):
-                self._signed[expr] = made
+            signed = self._compute(expr) if _is_computing(expr) or expr in self._converted else self._read(expr)
+            if signed is None:
+                signed = with_children(expr, [self._as_is(child) for child in children(expr)])
+            if signed is not expr:
+                self._spans.record_rewrite(expr, signed)
+            if _is_unsigned(expr) and not _is_unsigned(signed):
+                self._signed[expr] = signed
             else:
-                self._plain[expr] = made
+                self._plain[expr] = signed
         return self._as_is(self._order[-1])
 
     def _as_is(self, expr: Expr) -> Expr:
         """``expr``, rebuilt, of its own type."""
         if expr not in self._plain:
-            made = self._signed[expr]
+            signed = self._signed[expr]
             if isinstance(expr.type, TupleType):
                 self._plain[expr] = Tuple(
-                    [self._unsigned(TupleGetItem(made, i), expr) for i in range(len(expr.type.fields))]
+                    [self._unsigned(TupleGetItem(signed, i), expr) for i in range(len(expr.type.fields))]
                 )
             else:
-                self._plain[expr] = self._unsigned(made, expr)
+                self._plain[expr] = self._unsigned(signed, expr)
         return self._plain[expr]
 
-    def _unsigned(self, made: Expr, layer: Expr) -> Expr:
-        return self._handed(_requantised(made, 0, OFFSET, "uint8"), layer)
+    def _unsigned(self, signed: Expr, layer: Expr) -> Expr:
+        return self._handed(_requantised(signed, 0, OFFSET, "uint8"), layer)
 
     def _as_int8(self, expr: Expr, user: Expr) -> Expr:
         """``expr`` as int8 where it is a uint8, for ``user``; else as it is."""
@@ -193,12 +193,12 @@ class _Signed:
             return const((expr.data.astype("int16") - OFFSET).astype("int8"))
         if expr not in self._signed:
             self._signed[expr] = _requantised(self._as_is(expr), OFFSET, 0, "int8")
-        made = self._signed[expr]
-        return made if expr in self._converted or _is_computing(expr) else self._handed(made, user)
+        signed = self._signed[expr]
+        return signed if expr in self._converted or _is_computing(expr) else self._handed(signed, user)
 
-    def _handed(self, made: Expr, layer: Expr) -> Expr:
-        self._spans.record_rewrite(layer.tuple if isinstance(layer, TupleGetItem) else layer, made)
-        return made
+    def _handed(self, new: Expr, layer: Expr) -> Expr:
+        self._spans.record_rewrite(layer.tuple if isinstance(layer, TupleGetItem) else layer, new)
+        return new
 
     def _compute(self, expr: Expr) -> Expr:
         """``expr`` with int8 wherever it has uint8."""
@@ -214,8 +214,8 @@ class _Signed:
         if _is_unsigned(expr) and "dtype" in dict(expr.attrs.items):
             attrs["dtype"] = "int8"
         changed = expr.attrs.replace(**attrs)
-        made = Call(expr.op, args, changed, expr.pin)
-        return args[0] if attrs and _does_nothing(made) else made
+        signed = Call(expr.op, args, changed, expr.pin)
+        return args[0] if attrs and _does_nothing(signed) else signed
 
     def _read(self, expr: Expr) -> Expr | None:
         """What takes a uint8 but gives none, from the int8 where there is one; None for all else."""

@@ -28,24 +28,24 @@ def value_range(expr: Expr, known: dict[Expr, Bounds] | None = None) -> Bounds:
     """
     if not _is_integer(expr):
         raise ModelError(f"bounds are proven of integer tensors, not of {expr.type}")
-    found = {} if known is None else known
-    for e in post_order(expr, known=lambda given: given in found or not _is_integer(given)):
-        found[e] = _bounds(e, found)
-    return found[expr]
+    ranges = {} if known is None else known
+    for e in post_order(expr, known=lambda expr: expr in ranges or not _is_integer(expr)):
+        ranges[e] = _bounds(e, ranges)
+    return ranges[expr]
 
 
 def _is_integer(expr: Expr) -> bool:
     return isinstance(expr.type, TensorType) and is_integer(expr.type.dtype)
 
 
-def _bounds(expr: Expr, found: dict[Expr, Bounds]) -> Bounds:
+def _bounds(expr: Expr, ranges: dict[Expr, Bounds]) -> Bounds:
     if isinstance(expr, Constant):
         return Bounds(int(expr.data.min()), int(expr.data.max()), expr.data)
     low, high = bounds(expr.dtype)
     if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.value_range is not None:
-        given = [_representable(arg, found) for arg in expr.args]
+        operands = [_representable(arg, ranges) for arg in expr.args]
         try:
-            proven = expr.op.value_range(expr.attrs, expr.type, tuple(arg.tensor for arg in expr.args), *given)
+            proven = expr.op.value_range(expr.attrs, expr.type, tuple(arg.tensor for arg in expr.args), *operands)
         except OpenExtentError:
             proven = None
         if proven is not None:
@@ -53,10 +53,10 @@ def _bounds(expr: Expr, found: dict[Expr, Bounds]) -> Bounds:
     return Bounds(low, high)
 
 
-def _representable(arg: Expr, found: dict[Expr, Bounds]) -> Bounds | None:
+def _representable(arg: Expr, ranges: dict[Expr, Bounds]) -> Bounds | None:
     """Bounds of an argument: its dtype's where the exact value might not fit and so wraps around."""
     if not _is_integer(arg):
         return None
     low, high = bounds(arg.dtype)
-    proven = found[arg]
+    proven = ranges[arg]
     return proven if low <= proven.low and proven.high <= high else Bounds(low, high)

@@ -25,12 +25,12 @@ def zero_points_to_biases(module: IRModule) -> IRModule:
     biased: set[Expr] = set()
 
     def rule(expr: Expr) -> Expr | None:
-        made = _product(expr) if isinstance(expr, Call) else None
-        if made is None and isinstance(expr, Call) and expr.op_name == "add":
-            made = _merged(expr, biased)
-        if made is not None:
-            biased.add(made)
-        return made
+        product = _product(expr) if isinstance(expr, Call) else None
+        if product is None and isinstance(expr, Call) and expr.op_name == "add":
+            product = _merged(expr, biased)
+        if product is not None:
+            biased.add(product)
+        return product
 
     return Rewriter(module).rewrite(rule)
 

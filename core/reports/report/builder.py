@@ -67,7 +67,7 @@ class Measured:
 
 
 def make_report(
-    artifact: Artifact, measured: Measured, build: Build | None = None, found: Explanation | None = None
+    artifact: Artifact, measured: Measured, build: Build | None = None, explanation: Explanation | None = None
 ) -> Report:
     """The report of an artifact.
 
@@ -75,12 +75,12 @@ def make_report(
         artifact: the model.
         measured: of it.
         build: what made it; None where it was loaded.
-        found: where the ops of that build went; None where it began with a form that has none.
+        explanation: where the ops of that build went; None where it began with a form that has none.
     """
     record, profile = artifact.record, measured.profile
     steps = _steps(record, profile)
-    if build is not None and found is not None:
-        layers = _layers_of_model(build, found, steps)
+    if build is not None and explanation is not None:
+        layers = _layers_of_model(build, explanation, steps)
         steps = titled_by_model(steps, layers)
     else:
         layers = _layers_of_calls(record, steps)
@@ -91,8 +91,8 @@ def make_report(
         for step, call in zip(steps, record.calls, strict=True)
     )
     size = footprint(record, measured.code_bytes, measured.stack_bytes)
-    targets = _targets(record, layers, found, profile)
-    made = Report(
+    targets = _targets(record, layers, explanation, profile)
+    result = Report(
         schema_version=SCHEMA_VERSION,
         name=record.name,
         summary=(),
@@ -100,22 +100,22 @@ def make_report(
         rom_bytes=size.rom_bytes,
         ram_bytes=size.ram_bytes,
         macs=sum(layer.macs for layer in layers),
-        offloaded=_offloaded(layers, targets) if found is None else found.offloaded,
+        offloaded=_offloaded(layers, targets) if explanation is None else explanation.offloaded,
         targets=targets,
-        reasons=_reasons(found),
-        regions=_regions(found, profile),
+        reasons=_reasons(explanation),
+        regions=_regions(explanation, profile),
         memories=_memories(record, steps),
         layers=layers,
         steps=steps,
         tensors=_tensors(record),
-        of_artifact=found is None,
+        of_artifact=explanation is None,
         profiled=measured.runs,
         uma_version=record.uma_version,
         plugins=dict(record.plugins),
         notes=record.notes,
         rows=record.rows,
     )
-    return dataclasses.replace(made, summary=summary(made))
+    return dataclasses.replace(result, summary=summary(result))
 
 
 def _steps(record: ArtifactRecord, profile: Profile | None) -> tuple[StepRow, ...]:
@@ -168,25 +168,25 @@ def _counter(profile: Profile | None, label: str | None) -> str:
     return "cycles" if clock is None else clock.cycles
 
 
-def _layers_of_model(build: Build, found: Explanation, steps: Sequence[StepRow]) -> tuple[LayerRow, ...]:
+def _layers_of_model(build: Build, explanation: Explanation, steps: Sequence[StepRow]) -> tuple[LayerRow, ...]:
     assert build.placement is not None
     flows = op_flows(build.placement.source)
-    at = {id(op): number for number, op in enumerate(found.ops)}
-    layer_of = {at[id(op)]: layer.number for layer in found.layers for op in layer.ops}
-    times, cycles = _by_layer(found.layers, steps)
+    at = {id(op): number for number, op in enumerate(explanation.ops)}
+    layer_of = {at[id(op)]: layer.number for layer in explanation.layers for op in layer.ops}
+    times, cycles = _by_layer(explanation.layers, steps)
     rows = []
-    for layer in found.layers:
+    for layer in explanation.layers:
         ops = [flows[at[id(op)]] for op in layer.ops]
         takes = sorted({layer_of[source] for flow in ops for source in flow.inputs} - {layer.number})
         counted = [op for op in layer.ops if not op.is_free]
         last = ops[-1]
-        why = {Why(owner, sentence): None for owner, sentence in found.reasons_of(layer)}
+        why = {Why(owner, sentence): None for owner, sentence in explanation.reasons_of(layer)}
         rows.append(
             LayerRow(
                 number=layer.number,
                 name=layer.name,
                 names=layer.layers,
-                targets=tuple(dict.fromkeys(found.runs(op) for op in counted or layer.ops)),
+                targets=tuple(dict.fromkeys(explanation.runs(op) for op in counted or layer.ops)),
                 region=next((op.region for op in layer.ops if op.region is not None), None),
                 ops=len(layer.ops),
                 free=not counted,
@@ -233,9 +233,9 @@ def _layers_of_calls(record: ArtifactRecord, steps: Sequence[StepRow]) -> tuple[
     rows = []
     for number, step in enumerate(computes):
         call = record.calls[step.number]
-        given = [buffers[name] for name in dict.fromkeys(call.arguments)]
-        values = [one for one in given if one.role in ("intermediate", "output")]
-        made = [one for one in values if one.first_step == step.number]
+        arguments = [buffers[name] for name in dict.fromkeys(call.arguments)]
+        values = [one for one in arguments if one.role in ("intermediate", "output")]
+        results = [one for one in values if one.first_step == step.number]
         takes = {number_of[one.first_step] for one in values if one.first_step in number_of} - {number}
         rows.append(
             LayerRow(
@@ -248,9 +248,9 @@ def _layers_of_calls(record: ArtifactRecord, steps: Sequence[StepRow]) -> tuple[
                 free=False,
                 macs=step.macs or 0,
                 weight_bytes=step.constant_bytes,
-                output_bytes=sum(one.bytes for one in made),
+                output_bytes=sum(one.bytes for one in results),
                 shape=call.shape,
-                dtype=made[-1].dtype if made else None,
+                dtype=results[-1].dtype if results else None,
                 time_us=step.time_us,
                 cycles=step.cycles,
                 inputs=tuple(sorted(takes)),
@@ -265,9 +265,9 @@ def _computing(record: ArtifactRecord, steps: Sequence[StepRow]) -> list[StepRow
 
 
 def _targets(
-    record: ArtifactRecord, layers: Sequence[LayerRow], found: Explanation | None, profile: Profile | None
+    record: ArtifactRecord, layers: Sequence[LayerRow], explanation: Explanation | None, profile: Profile | None
 ) -> tuple[TargetRow, ...]:
-    if found is None:
+    if explanation is None:
         labels = dict.fromkeys(
             [device.label for device in record.devices] + [host.label for host in record.compile.hosts]
         )
@@ -280,13 +280,13 @@ def _targets(
     return tuple(
         TargetRow(
             share.label,
-            share.label not in found.accelerators,
+            share.label not in explanation.accelerators,
             text,
             share.ops,
             share.macs,
             *_cycles(profile, share.label, None if share.cost is None else share.cost.cycles),
         )
-        for share, text in zip(found.shares(), record.targets, strict=True)
+        for share, text in zip(explanation.shares(), record.targets, strict=True)
     )
 
 
@@ -310,15 +310,15 @@ def _offloaded(layers: Sequence[LayerRow], targets: Sequence[TargetRow]) -> floa
     return sum(layer.macs for layer in away) / macs if macs else len(away) / (len(layers) or 1)
 
 
-def _reasons(found: Explanation | None) -> tuple[ReasonRow, ...]:
-    counts = () if found is None else found.reasons()
+def _reasons(explanation: Explanation | None) -> tuple[ReasonRow, ...]:
+    counts = () if explanation is None else explanation.reasons()
     return tuple(ReasonRow(one.first.owner, one.sentence, one.layers, one.ops, one.macs) for one in counts)
 
 
-def _regions(found: Explanation | None, profile: Profile | None) -> tuple[RegionRow, ...]:
-    if found is None:
+def _regions(explanation: Explanation | None, profile: Profile | None) -> tuple[RegionRow, ...]:
+    if explanation is None:
         return ()
-    counted: Mapping[str, int | None] = {} if profile is None else counted_by_region(found.costs, profile)
+    counted: Mapping[str, int | None] = {} if profile is None else counted_by_region(explanation.costs, profile)
     return tuple(
         RegionRow(
             one.region,
@@ -328,7 +328,7 @@ def _regions(found: Explanation | None, profile: Profile | None) -> tuple[Region
             None if one.cost is None else one.cost.seconds,
             counted.get(one.region),
         )
-        for one in found.costs
+        for one in explanation.costs
     )
 
 
@@ -339,13 +339,13 @@ def _memories(record: ArtifactRecord, steps: Sequence[StepRow]) -> tuple[MemoryR
     for buffer in record.buffers:
         placed.setdefault(buffer.pool or "", []).append(buffer)
     for peak in memory_peaks(record):
-        known, alive = sizes.get(peak.pool), {one.name for one in peak.alive}
+        pool, alive = sizes.get(peak.pool), {one.name for one in peak.alive}
         ordered = sorted(placed[peak.pool], key=lambda one: (one.offset or 0, one.first_step, one.name))
         rows.append(
             MemoryRow(
                 peak.pool,
-                peak.bytes if known is None else known.used_bytes,
-                None if known is None else known.bytes,
+                peak.bytes if pool is None else pool.used_bytes,
+                None if pool is None else pool.bytes,
                 peak.alive_bytes,
                 peak.step,
                 tuple(_placed(one, steps[one.first_step], one.name in alive) for one in ordered),
@@ -372,7 +372,7 @@ def _tensors(record: ArtifactRecord) -> tuple[TensorRow, ...]:
     rows = []
     for role, tensors in (("input", record.inputs), ("output", record.outputs)):
         for one in tensors:
-            told = one.quantization
-            how = None if told is None else f"{told.scale:.6g} * (q - {told.zero_point})"
+            quantisation = one.quantization
+            how = None if quantisation is None else f"{quantisation.scale:.6g} * (q - {quantisation.zero_point})"
             rows.append(TensorRow(one.name, "input" if role == "input" else "output", one.shape, one.dtype, how))
     return tuple(rows)

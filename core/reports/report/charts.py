@@ -101,7 +101,7 @@ class Bar:
     number: int
 
 
-def bar_chart(bars: Sequence[Bar], said: str, told: Callable[[float], str], *, linked: bool) -> Element:
+def bar_chart(bars: Sequence[Bar], said: str, format_value: Callable[[float], str], *, linked: bool) -> Element:
     """A bar for each layer, side by side. With links each can be reached and says what it is; without, which is for
     thousands, those of one colour are one shape."""
     highest = max((bar.value for bar in bars), default=0) or 1
@@ -114,10 +114,10 @@ def bar_chart(bars: Sequence[Bar], said: str, told: Callable[[float], str], *, l
     drawn: list[Element] = []
     if linked:
         for at, bar in enumerate(bars):
-            title = element("title", None, f"{shorten(bar.label, 120)}: {told(bar.value)}")
+            title = element("title", None, f"{shorten(bar.label, 120)}: {format_value(bar.value)}")
             path = element("path", {"class": bar.colour, "d": shape(at, bar)}, title)
             href = f"#{bar.row}-{bar.number}"
-            drawn.append(element("a", {"href": href, "aria-label": f"{bar.label}: {told(bar.value)}"}, path))
+            drawn.append(element("a", {"href": href, "aria-label": f"{bar.label}: {format_value(bar.value)}"}, path))
     else:
         for colour in dict.fromkeys(bar.colour for bar in bars):
             shapes = "".join(shape(at, bar) for at, bar in enumerate(bars) if bar.colour == colour and bar.value)

@@ -16,9 +16,9 @@ def name_of(text: str, width: int = 400) -> Element:
     return element("bdi", None, shorten(text, width))
 
 
-def number(value: float | None, told: str | None = None, part: float | None = None, colour: str = "") -> Element:
+def number(value: float | None, text: str | None = None, part: float | None = None, colour: str = "") -> Element:
     """A cell with a number, and a bar below it where it is a part, in percent, of the largest."""
-    shown: Child = "" if value is None else told if told is not None else f"{value:,}"
+    shown: Child = "" if value is None else text if text is not None else f"{value:,}"
     attributes = {"class": "num" if value else "num none", "data-n": "" if value is None else f"{value:.15g}"}
     if part:
         attributes |= {"class": f"num bar {colour}", "style": f"--v:{part:.1f}"}
@@ -70,11 +70,11 @@ def tile(title: str, value: str, picture: Element | None, rows: Sequence[tuple[E
     )
 
 
-def filter_box(table: str, what: str) -> Element:
+def filter_box(table: str, noun: str) -> Element:
     """The box in which one writes what the rows of a table must have."""
     box = element(
         "input",
-        {"type": "search", "data-filters": table, "placeholder": f"filter {what}", "aria-label": f"Filter {what}"},
+        {"type": "search", "data-filters": table, "placeholder": f"filter {noun}", "aria-label": f"Filter {noun}"},
     )
     return element("div", {"class": "filter"}, box, element("output", {"aria-live": "polite"}))
 
@@ -106,7 +106,7 @@ def table(
         cells.append(element("th", {"scope": "col", "class": kind, **empty}, inside))
     tracks = " ".join(f"minmax({width:g}rem,1fr)" if width == max(widths) else f"{width:g}rem" for width in widths)
     style = f"--tracks:{tracks};--least:{sum(widths):g}rem" if widths else None
-    made = element(
+    element_ = element(
         "table",
         {"id": key, "class": "sortable" if sortable else None, "style": style},
         element("thead", None, element("tr", None, *cells)),
@@ -114,4 +114,4 @@ def table(
     )
     tall = " tall" if len(rows) > 40 else ""
     label = key.replace("-", " ")
-    return element("div", {"class": f"scroll{tall}", "tabindex": "0", "role": "region", "aria-label": label}, made)
+    return element("div", {"class": f"scroll{tall}", "tabindex": "0", "role": "region", "aria-label": label}, element_)

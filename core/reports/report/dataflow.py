@@ -33,7 +33,7 @@ class OpFlow:
 
 def op_flows(module: IRModule) -> tuple[OpFlow, ...]:
     """The ops that ``main`` computes, also those in functions that it calls, in the order of `Placement.records`."""
-    found: list[OpFlow] = []
+    flows: list[OpFlow] = []
     stack = [_Frame(module.main, {})]
     while stack:
         frame = stack[-1]
@@ -41,33 +41,33 @@ def op_flows(module: IRModule) -> tuple[OpFlow, ...]:
         if expr is None:
             stack.pop()
             if frame.outer is not None and frame.call is not None:
-                known = frame.outer.sources[frame.call] if isinstance(frame.call.op, Control) else ()
-                frame.outer.sources[frame.call] = tuple(sorted({*known, *frame.sources[frame.function.body]}))
+                earlier = frame.outer.sources[frame.call] if isinstance(frame.call.op, Control) else ()
+                frame.outer.sources[frame.call] = tuple(sorted({*earlier, *frame.sources[frame.function.body]}))
             continue
-        given = sorted({source for child in children(expr) for source in frame.sources[child]})
+        sources = sorted({source for child in children(expr) for source in frame.sources[child]})
         if isinstance(expr, Call) and isinstance(expr.op, Op):
-            frame.sources[expr] = (len(found),)
+            frame.sources[expr] = (len(flows),)
             tensors = _tensors(expr.type)
             constants = {child for child in expr.args if isinstance(child, Constant)}
             constant_bytes = sum(child.tensor.nbytes for child in constants)
-            found.append(OpFlow(tuple(given), constant_bytes, tensors[0], sum(one.nbytes for one in tensors)))
+            flows.append(OpFlow(tuple(sources), constant_bytes, tensors[0], sum(one.nbytes for one in tensors)))
         elif isinstance(expr, Call) and isinstance(expr.op, Control):
-            taken = expr.args[1:] if isinstance(expr.op, If) else expr.args
+            operands = expr.args[1:] if isinstance(expr.op, If) else expr.args
             frame.sources[expr] = frame.sources[expr.args[0]]
             for var in callees(expr):
                 body = module.functions[var]
                 assert isinstance(body, Function)  # `verify` sees to it
-                args = {param: frame.sources[arg] for param, arg in zip(body.params, taken, strict=True)}
+                args = {param: frame.sources[arg] for param, arg in zip(body.params, operands, strict=True)}
                 stack.append(_Frame(body, args, expr, frame))
         elif isinstance(expr, Call):
             called = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
-            frame.sources[expr] = tuple(given)
+            frame.sources[expr] = tuple(sources)
             if isinstance(called, Function):
                 args = {param: frame.sources[arg] for param, arg in zip(called.params, expr.args, strict=True)}
                 stack.append(_Frame(called, args, expr, frame))
         elif not isinstance(expr, Var) or expr not in frame.sources:
-            frame.sources[expr] = tuple(given)
-    return tuple(found)
+            frame.sources[expr] = tuple(sources)
+    return tuple(flows)
 
 
 class _Frame:
@@ -92,5 +92,5 @@ class _Frame:
         self.rest: Iterator[Expr] = iter(post_order(function.body))
 
 
-def _tensors(given: Type) -> tuple[TensorType, ...]:
-    return given.fields if isinstance(given, TupleType) else (given,) if isinstance(given, TensorType) else ()
+def _tensors(type_: Type) -> tuple[TensorType, ...]:
+    return type_.fields if isinstance(type_, TupleType) else (type_,) if isinstance(type_, TensorType) else ()

@@ -33,23 +33,23 @@ def lanes(inputs: Sequence[Sequence[int]]) -> tuple[LaneRow, ...]:
             What comes later is not drawn.
     """
     last = {source: row for row, sources in enumerate(inputs) for source in sources if source < row}
-    taken: list[int | None] = []  # of each lane the layer whose value it has
-    made = []
+    lane_values: list[int | None] = []  # of each lane the layer whose value it has
+    rows = []
     for row, sources in enumerate(inputs):
-        above = tuple(sorted(lane for lane, value in enumerate(taken) if value is not None and value in sources))
-        for lane, value in enumerate(taken):
+        above = tuple(sorted(lane for lane, value in enumerate(lane_values) if value is not None and value in sources))
+        for lane, value in enumerate(lane_values):
             if value is not None and last[value] <= row:
-                taken[lane] = None
-        passing = tuple(lane for lane, value in enumerate(taken) if value is not None)
-        ending = [lane for lane in above if taken[lane] is None]
-        own = min(ending, default=None)
-        if own is None:
-            own = next((lane for lane, value in enumerate(taken) if value is None), len(taken))
-        if own == len(taken):
-            taken.append(None)
+                lane_values[lane] = None
+        passing = tuple(lane for lane, value in enumerate(lane_values) if value is not None)
+        ending = [lane for lane in above if lane_values[lane] is None]
+        lane_here = min(ending, default=None)
+        if lane_here is None:
+            lane_here = next((lane for lane, value in enumerate(lane_values) if value is None), len(lane_values))
+        if lane_here == len(lane_values):
+            lane_values.append(None)
         below = None
         if row in last:
-            taken[own] = row
-            below = own
-        made.append(LaneRow(own, above, below, passing))
-    return tuple(made)
+            lane_values[lane_here] = row
+            below = lane_here
+        rows.append(LaneRow(lane_here, above, below, passing))
+    return tuple(rows)

@@ -40,8 +40,8 @@ def _own_file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _of(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count_text(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class _Page:
@@ -75,7 +75,7 @@ class _Page:
             ("build", "Targets and versions", self._build()),
         ]
         links = [element("a", {"href": f"#{key}"}, title) for key, title, _ in sections]
-        made = [
+        panels = [
             element(
                 "section",
                 {"id": key, "aria-labelledby": f"{key}-title"},
@@ -97,7 +97,7 @@ class _Page:
             styled,
         )
         nav = element("nav", {"aria-label": "Sections"}, element("div", None, *links))
-        body = element("body", None, self._head(), nav, element("main", None, *made), self._foot(), scripted)
+        body = element("body", None, self._head(), nav, element("main", None, *panels), self._foot(), scripted)
         return element("html", {"lang": "en"}, head, body)
 
     def _head(self) -> Element:
@@ -132,13 +132,13 @@ class _Page:
             tiles.append(tile("multiply-accumulates", f"{report.macs:,}", self._stack(has), legend))
         cycles = [target for target in report.targets if target.cycles]
         times = [step.time_us for step in report.steps if step.time_us is not None]
-        told: list[tuple[Element | None, str, str]] = [
+        rows: list[tuple[Element | None, str, str]] = [
             (self._swatch(one.label), one.label, "counted" if one.counted else "estimated") for one in cycles
         ]
         if times:
-            told.append((None, f"hosts, median of {report.profiled} runs", duration(sum(times))))
+            rows.append((None, f"hosts, median of {report.profiled} runs", duration(sum(times))))
         if cycles:
-            tiles.append(tile("cycles of accelerators", f"{sum(one.cycles or 0 for one in cycles):,.0f}", None, told))
+            tiles.append(tile("cycles of accelerators", f"{sum(one.cycles or 0 for one in cycles):,.0f}", None, rows))
         elif times:
             tiles.append(
                 tile("time on hosts", duration(sum(times)), None, [(None, f"median of {report.profiled} runs", "")])
@@ -173,10 +173,10 @@ class _Page:
         )
         if not report.memories:
             return [element("p", {"class": "about"}, "A run works in no memory but its inputs and outputs.")]
-        made: list[Element | None] = [element("p", {"class": "about"}, about), self._legend()]
+        parts: list[Element | None] = [element("p", {"class": "about"}, about), self._legend()]
         for memory in sorted(report.memories, key=lambda memory: "." in memory.pool):  # the host's come first
-            made += self._one_memory(memory)
-        return made + self._frontier()
+            parts += self._one_memory(memory)
+        return parts + self._frontier()
 
     def _frontier(self) -> list[Element | None]:
         """The ways to run layers row by row: bars of RAM, and a table."""
@@ -213,7 +213,7 @@ class _Page:
     def _one_memory(self, memory: MemoryRow) -> list[Element]:
         report = self.report
         step = report.steps[memory.peak_step]
-        of = "" if memory.capacity_bytes is None else f" of {memory.capacity_bytes:,}"
+        capacity = "" if memory.capacity_bytes is None else f" of {memory.capacity_bytes:,}"
         alive = sorted((one for one in memory.placed if one.at_peak), key=lambda one: -one.bytes)
         rows = [
             element(
@@ -230,7 +230,7 @@ class _Page:
         between = memory.bytes - memory.peak_bytes
         gap = f"; {between:,} bytes more lie between buffers" if between else ""
         return [
-            element("h3", None, f"{memory.pool}: {memory.bytes:,}{of} bytes"),
+            element("h3", None, f"{memory.pool}: {memory.bytes:,}{capacity} bytes"),
             memory_map(memory, len(report.steps), self.colour_of),
             element(
                 "p",
@@ -261,18 +261,18 @@ class _Page:
         style = element("style")
         style.text = rules
         drawn = []
-        for name, (bars, told) in charts.items():
+        for name, (bars, write) in charts.items():
             highest = max(bars, key=lambda bar: bar.value)
-            said = f"{name}: {len(bars)} bars; the highest is {shorten(highest.label, 80)} with {told(highest.value)}"
-            chart = bar_chart(bars, said, told, linked=len(bars) <= _LINKED)
+            said = f"{name}: {len(bars)} bars; the highest is {shorten(highest.label, 80)} with {write(highest.value)}"
+            chart = bar_chart(bars, said, write, linked=len(bars) <= _LINKED)
             below = axis([str(bar.number) for bar in bars], f"{bars[0].row} ")
             top = element(
-                "p", {"class": "about"}, f"{name}; highest: ", name_of(highest.label, 80), f", {told(highest.value)}"
+                "p", {"class": "about"}, f"{name}; highest: ", name_of(highest.label, 80), f", {write(highest.value)}"
             )
             drawn.append(element("div", {"class": f"chart {key[name]}"}, top, chart, below))
-        what = "A bar for each layer in the order of the run, or for each step where time and cycles are meant."
+        caption = "A bar for each layer in the order of the run, or for each step where time and cycles are meant."
         fields = element("fieldset", {"class": "choice"}, element("legend", None, "Bars show"), *choices)
-        return [style, element("p", {"class": "about"}, what), fields, self._legend(), *drawn]
+        return [style, element("p", {"class": "about"}, caption), fields, self._legend(), *drawn]
 
     def _charts(self) -> dict[str, tuple[list[Bar], Callable[[float], str]]]:
         """The charts that have something to show, by what their bars are."""
@@ -300,8 +300,8 @@ class _Page:
             colour = self.colour_of.get(step.target, "c0")
             if parts and step.parts:
                 bars += [Bar(part.cycles, part.layer, colour, "step", step.number) for part in step.parts]
-            elif (found := value(step)) is not None:
-                bars.append(Bar(found, step.title, colour, "step", step.number))
+            elif (amount := value(step)) is not None:
+                bars.append(Bar(amount, step.title, colour, "step", step.number))
         return bars
 
     def _graph(self) -> list[Element | None]:
@@ -355,11 +355,11 @@ class _Page:
                 "The calls of the artifact, from top to bottom as they run; lines lead from a call to those that take "
                 "its values, and colours say who runs it. An artifact does not keep why: report the model's file."
             )
-        made: list[Element | None] = [element("p", {"class": "about"}, about), self._legend()]
-        made += self._reasons()
-        made.append(filter_box("layer-table", "layers"))
-        made.append(table("layer-table", head, body, numbers=(3, 4, 5, 7, 8), widths=widths))
-        return made
+        parts: list[Element | None] = [element("p", {"class": "about"}, about), self._legend()]
+        parts += self._reasons()
+        parts.append(filter_box("layer-table", "layers"))
+        parts.append(table("layer-table", head, body, numbers=(3, 4, 5, 7, 8), widths=widths))
+        return parts
 
     def _reasons(self) -> list[Element]:
         rows = [
@@ -427,7 +427,7 @@ class _Page:
             )
             for one in report.tensors
         ]
-        made = [table("target-table", ["label", "target", "runs", "ops", "MACs", "cycles"], rows, numbers=(3, 4, 5))]
+        parts = [table("target-table", ["label", "target", "runs", "ops", "MACs", "cycles"], rows, numbers=(3, 4, 5))]
         if report.regions:
             regions = [
                 element(
@@ -442,16 +442,16 @@ class _Page:
                 for one in report.regions
             ]
             head = ["region", "on", "layers", "cycles estimated", "cycles counted"]
-            made += [element("h3", None, "Regions"), table("region-table", head, regions, numbers=(3, 4))]
-        made.append(element("h3", None, "Inputs and outputs"))
-        made.append(table("tensor-table", ["name", "role", "type", "real value"], tensors))
+            parts += [element("h3", None, "Regions"), table("region-table", head, regions, numbers=(3, 4))]
+        parts.append(element("h3", None, "Inputs and outputs"))
+        parts.append(table("tensor-table", ["name", "role", "type", "real value"], tensors))
         versions = {"uma-core": report.uma_version, **report.plugins}
         listed = [element("li", None, f"{name} {version}") for name, version in versions.items()]
-        made += [element("h3", None, "Versions"), element("ul", {"class": "plain"}, *listed)]
+        parts += [element("h3", None, "Versions"), element("ul", {"class": "plain"}, *listed)]
         if report.notes:
             notes = [element("li", None, note) for note in report.notes]
-            made += [element("h3", None, "What was decided"), element("ul", {"class": "plain"}, *notes)]
-        return made
+            parts += [element("h3", None, "What was decided"), element("ul", {"class": "plain"}, *notes)]
+        return parts
 
     def _target_row(self, target: TargetRow) -> Element:
         cycles = None if target.cycles is None else f"{target.cycles:,.0f}{'' if target.counted else ' estimated'}"
@@ -467,8 +467,8 @@ class _Page:
         )
 
     def _foot(self) -> Element:
-        made = f"Made by UMA {self.report.uma_version}. The same as data: uma report with -o report.json, .csv or .md."
-        return element("footer", None, made)
+        text = f"Made by UMA {self.report.uma_version}. The same as data: uma report with -o report.json, .csv or .md."
+        return element("footer", None, text)
 
 
 def _title(layer: LayerRow) -> str:

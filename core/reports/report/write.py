@@ -32,8 +32,8 @@ def check_output(path: Path) -> None:
         UsageError: its suffix is that of no form, it is a folder, or there is no folder for it.
     """
     if path.suffix.lower() not in FORMATS:
-        what = f"a file {path.suffix!r}" if path.suffix else "a file without a suffix"
-        raise UsageError(f"a report cannot be {what}", where=str(path), hint=f"end it with {', '.join(FORMATS)}")
+        noun = f"a file {path.suffix!r}" if path.suffix else "a file without a suffix"
+        raise UsageError(f"a report cannot be {noun}", where=str(path), hint=f"end it with {', '.join(FORMATS)}")
     if os.path.isdir(path):
         raise UsageError("there is a folder of that name", where=str(path), hint="name a file")
     if not os.path.isdir(path.parent):

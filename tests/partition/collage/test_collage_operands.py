@@ -80,7 +80,7 @@ def pieces(pool: Pool, bounds: Limits, told: Told) -> Iterator[Piece]:
 
 def fits_limits(pool: Pool, ops: int, bounds: Limits) -> bool:
     """Whether a region of these ops keeps within the limits."""
-    inputs, outputs = len(pool.cover.taken_in(ops)), len(pool.cover.given(ops))
+    inputs, outputs = len(pool.cover.taken_in(ops)), len(pool.cover.produced_by(ops))
     return (
         inputs <= (bounds.inputs or inputs)
         and outputs <= (bounds.outputs or outputs)

@@ -50,7 +50,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     Raises:
         UsageError: the artifact is no library of C for one machine.
     """
-    record, made = artifact.record, firmware(artifact)
+    record, parts = artifact.record, firmware(artifact)
     title = record.name.strip("_")[:63] or "model"
     properties = {
         "name": title,
@@ -65,12 +65,12 @@ def export(artifact: Artifact, folder: Path) -> None:
         "includes": f"{record.name}.h",
     }
     head = f"/* Runs the model {title} once, on zeros, and prints what it gives. */"
-    sources = {name: _as_meant(made.flags[name]) + content for name, content in made.sources.items()}
+    sources = {name: _as_meant(parts.flags[name]) + content for name, content in parts.sources.items()}
     files: dict[str, str | bytes] = {
         "library.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
         "README.md": readme(artifact, "a library for Arduino", _USE.format(title=title)),
         "examples/run/run.ino": program_text(record, head, ARDUINO_SAY, ARDUINO_ENTRY),
-        **{f"src/{name}": content for name, content in (sources | made.headers).items()},
+        **{f"src/{name}": content for name, content in (sources | parts.headers).items()},
     }
     write_files(folder, files)
 

@@ -54,15 +54,15 @@ def export(artifact: Artifact, folder: Path) -> None:
     Raises:
         UsageError: the artifact is no library of C for one machine.
     """
-    record, made = artifact.record, firmware(artifact)
+    record, parts = artifact.record, firmware(artifact)
     head = f"/* Runs the model {record.name} once, on zeros, and prints what it gives. */\n#include <stdio.h>\n"
     cmake = [
         "idf_component_register(",
         "  SRCS",
-        *(f"    src/{source}" for source in made.sources),
+        *(f"    src/{source}" for source in parts.sources),
         "  INCLUDE_DIRS include",
         ")",
-        *flag_lines({f"src/{source}": flags for source, flags in made.flags.items()}),
+        *flag_lines({f"src/{source}": flags for source, flags in parts.flags.items()}),
     ]
     files: dict[str, str | bytes] = {
         "CMakeLists.txt": "".join(f"{line}\n" for line in cmake),
@@ -71,8 +71,8 @@ def export(artifact: Artifact, folder: Path) -> None:
         "examples/run/CMakeLists.txt": _PROJECT,
         "examples/run/main/CMakeLists.txt": "idf_component_register(SRCS main.c)\n",
         "examples/run/main/main.c": program_text(record, head, PRINTF, _ENTRY),
-        **{f"include/{header}": content for header, content in made.headers.items()},
-        **{f"src/{source}": content for source, content in made.sources.items()},
+        **{f"include/{header}": content for header, content in parts.headers.items()},
+        **{f"src/{source}": content for source, content in parts.sources.items()},
     }
     write_files(folder, files)
 

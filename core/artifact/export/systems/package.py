@@ -99,11 +99,11 @@ def firmware(artifact: Artifact) -> Firmware:
     flags: dict[str, Sequence[str]] = {}
     for host in how.hosts:
         for name in host.sources:
-            made, content = name, artifact.files[name]
+            file, content = name, artifact.files[name]
             if name == f"{record.name}_weights.S":
-                made = f"{record.name}_weights.c"
+                file = f"{record.name}_weights.c"
                 content = _array_from_assembly(record.name, content, artifact.files[f"{record.name}_weights.bin"])
-            sources[made], flags[made] = content, meant_flags(host)
+            sources[file], flags[file] = content, meant_flags(host)
     return Firmware(sources, headers(artifact), flags)
 
 
@@ -152,7 +152,7 @@ def readme(artifact: Artifact, title: str, use: str) -> str:
         use: Markdown, how it is used.
     """
     record, memory = artifact.record, artifact.known_footprint()
-    made = [f"uma-core {record.uma_version}", *(f"{name} {version}" for name, version in record.plugins.items())]
+    origins = [f"uma-core {record.uma_version}", *(f"{name} {version}" for name, version in record.plugins.items())]
     targets = "\n".join(map(_line, record.targets))
     return f"""\
 # {record.name}: {title}
@@ -163,7 +163,7 @@ def readme(artifact: Artifact, title: str, use: str) -> str:
 
 | memory | bytes |
 | --- | ---: |
-{"".join(f"| {what} | {size:,} |{chr(10)}" for what, size in _sizes(memory))}
+{"".join(f"| {section} | {size:,} |{chr(10)}" for section, size in _sizes(memory))}
 {_UNCOMPILED if memory.code_bytes is None else _COMPILED}
 `{record.name}.h` has the other sizes as macros, and says how a model is run.
 
@@ -174,7 +174,7 @@ A quantised tensor holds integers: real value = scale * (integer - zero point).
 
 ## What it was made by
 
-{", ".join(made)}, for the targets
+{", ".join(origins)}, for the targets
 
 ```
 {targets}

@@ -48,8 +48,8 @@ def export(artifact: Artifact, folder: Path) -> None:
     Raises:
         UsageError: the artifact is no library of C for one machine, all of which is compiled in one way.
     """
-    record, made = artifact.record, firmware(artifact)
-    flags = [list(one) for one in made.flags.values()]
+    record, parts = artifact.record, firmware(artifact)
+    flags = [list(one) for one in parts.flags.values()]
     if any(one != flags[0] for one in flags):
         raise UsageError(
             "the model cannot be a library for PlatformIO: its sources are compiled with different flags",
@@ -78,8 +78,8 @@ def export(artifact: Artifact, folder: Path) -> None:
         "README.md": readme(artifact, "a library for PlatformIO", _USE.format(name=record.name)),
         "examples/run/platformio.ini": _INI,
         "examples/run/src/main.cpp": program_text(record, _HEAD.format(name=record.name), Say(**both), entry),
-        **{f"include/{header}": content for header, content in made.headers.items()},
-        **{f"src/{source}": content for source, content in made.sources.items()},
+        **{f"include/{header}": content for header, content in parts.headers.items()},
+        **{f"src/{source}": content for source, content in parts.sources.items()},
     }
     write_files(folder, files)
 

@@ -103,10 +103,10 @@ def _is_real(row: TensorRecord) -> bool:
 
 def _identifiers(record: ArtifactRecord) -> list[str]:
     """What the header calls the devices."""
-    taken: list[str] = []
+    used: list[str] = []
     for device in record.devices:
-        taken.append(c_identifier(device.label, taken))
-    return taken
+        used.append(c_identifier(device.label, used))
+    return used
 
 
 def _devices(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
@@ -150,9 +150,9 @@ static int open_devices(void)
 
 def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     name = record.name
-    given = "arena, sizeof arena" if record.arena_bytes else "NULL, 0"
-    given += ", state, sizeof state" if record.states else ""
-    given += ", &all" if labels else ""
+    memory = "arena, sizeof arena" if record.arena_bytes else "NULL, 0"
+    memory += ", state, sizeof state" if record.states else ""
+    memory += ", &all" if labels else ""
     members = [
         f"input_{row.identifier}" if row.rows is None else f"{{row_of_{row.identifier}, NULL}}"
         for row in record.inputs
@@ -174,7 +174,7 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     yield ""
     if labels:
         yield "    if (open_devices() != 0) return 1;"
-    yield f"    status = {name}_init(&context, {given});"
+    yield f"    status = {name}_init(&context, {memory});"
     if record.io == "caller":
         yield f"    if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);"
     else:

@@ -80,7 +80,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     Raises:
         UsageError: the artifact is no library of C for one machine.
     """
-    record, made = artifact.record, firmware(artifact)
+    record, parts = artifact.record, firmware(artifact)
     name, option = record.name, f"UMA_{record.name.upper()}"
     head = f"/* Runs the model {name} once, on zeros, and prints what it gives. */\n#include <stdio.h>\n"
     cmake = [
@@ -88,9 +88,9 @@ def export(artifact: Artifact, folder: Path) -> None:
         "  zephyr_include_directories(${CMAKE_CURRENT_SOURCE_DIR}/../src)",
         f"  zephyr_library_named(uma_{name})",
         "  zephyr_library_sources(",
-        *(f"    {_place(source)}" for source in made.sources),
+        *(f"    {_place(source)}" for source in parts.sources),
         "  )",
-        *(f"  {line}" for line in flag_lines({_place(one): flags for one, flags in made.flags.items()})),
+        *(f"  {line}" for line in flag_lines({_place(one): flags for one, flags in parts.flags.items()})),
         "endif()",
     ]
     sizes = {"arena": record.arena_bytes, "weights": record.constant_bytes}
@@ -104,7 +104,7 @@ def export(artifact: Artifact, folder: Path) -> None:
         "samples/run/prj.conf": _CONFIG.format(option=option),
         "samples/run/sample.yaml": _SAMPLE_YAML.format(name=name, output=output),
         "samples/run/src/main.c": program_text(record, head, PRINTF, "int main(void)\n{\n    return run_model();\n}"),
-        **{f"src/{one}": content for one, content in (made.sources | made.headers).items()},
+        **{f"src/{one}": content for one, content in (parts.sources | parts.headers).items()},
     }
     write_files(folder, files)
 
@@ -119,9 +119,9 @@ def flag_lines(flags: Mapping[str, Sequence[str]]) -> Iterator[str]:
     Args:
         flags: of each source, by its path.
     """
-    for path, given in flags.items():
-        if given:
-            yield f'set_source_files_properties({path} PROPERTIES COMPILE_OPTIONS "{";".join(given)}")'
+    for path, options in flags.items():
+        if options:
+            yield f'set_source_files_properties({path} PROPERTIES COMPILE_OPTIONS "{";".join(options)}")'
 
 
 EXPORTER = Exporter("zephyr", "a module for Zephyr", export)
