@@ -1,4 +1,4 @@
-"""Check the names of core and plugins: ``make lint``, or ``python -m tests.names``.
+"""Check the names of core, plugins and examples: ``make lint``, or ``python -m tests.names``.
 
 No definition, parameter, variable or attribute has a name of `FORBIDDEN`, which STYLE.md lists because such a name says
 nothing about what it holds. No module, class or function has a name of ``replaced_names.txt``, which lists names that
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("core", "plugins")
+SOURCES = ("core", "plugins/*/src", "examples/*/src")
 FORBIDDEN = frozenset(("of", "made", "given", "found", "told", "moved", "within", "own"))
 
 Names = dict[str, set[str]]
@@ -58,7 +58,7 @@ def definitions(tree: ast.AST) -> Iterator[str]:
 def old_names(root: Path, replaced: Mapping[str, Iterable[str]]) -> Names:
     """Return the names below `root` that are forbidden or replaced, by file."""
     names: Names = {}
-    for path in sorted(path for source in SOURCES for path in (root / source).rglob("*.py")):
+    for path in sorted(path for source in SOURCES for folder in root.glob(source) for path in folder.rglob("*.py")):
         file = path.relative_to(root).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
         matches = {name for name in bound_names(tree) if name.lstrip("_") in FORBIDDEN}

@@ -31,14 +31,14 @@ def host() -> PluginHost:
 def test_the_name_is_enough(host: PluginHost, name: str) -> None:
     members = resolve_targets(name, host)
     assert [member.label for member in members.all] == ["ethosu_like", "c"]
-    machine = Machine.of(members["ethosu_like"].target)
+    machine = Machine.from_target(members["ethosu_like"].target)
     assert machine == Machine() and (machine.macs, machine.clock_hz, machine.arena_bytes) == (128, 500e6, 2 << 20)
 
 
 @pytest.mark.parametrize("macs", [32, 64, 128, 256])
 def test_there_are_four_sizes(host: PluginHost, macs: int) -> None:
     members = resolve_targets(f"ethosu_like -macs={macs} -sram_bytes=1M -arena_cache_bytes=24000", host)
-    machine = Machine.of(members["ethosu_like"].target)
+    machine = Machine.from_target(members["ethosu_like"].target)
     assert machine.arena_bytes == 24000
     rows, columns, channels = machine.configuration.ofm_ublock
     assert rows * columns * channels * machine.configuration.ifm_ublock[2] == macs

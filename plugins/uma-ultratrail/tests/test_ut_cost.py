@@ -29,7 +29,7 @@ def random_layer(rng: np.random.Generator, machine: Machine) -> Convolution:
     shape = random_shape(rng, machine)
     weights = rng.integers(-1, 2, (shape.taps, shape.channels, shape.out_channels))
     bias = rng.integers(-9, 9, shape.out_channels) if rng.random() < 0.5 else None
-    pool = (shape.made - 1).bit_length() if rng.random() < 0.3 else None
+    pool = (shape.conv_frames - 1).bit_length() if rng.random() < 0.3 else None
     return Convolution(shape, weights, bias, pool, bool(rng.integers(2)))
 
 
@@ -41,7 +41,7 @@ def image_of(layer: Convolution, machine: Machine) -> Image:
         residual=False,
         frames_in=shape.frames,
         blocks_in=machine.blocks(shape.channels),
-        frames_out=shape.made,
+        frames_out=shape.conv_frames,
         blocks_out=machine.blocks(shape.out_channels),
         taps=shape.taps,
         stride=shape.stride,
@@ -57,7 +57,7 @@ def image_of(layer: Convolution, machine: Machine) -> Image:
         weight_words(layer.weights, machine),
         b"" if layer.bias is None else bias_words(layer.bias, machine),
         [Transfer("x", 0, shape.frames, shape.channels)],
-        [Transfer("y", 1, shape.made if layer.pool is None else 1, shape.out_channels)],
+        [Transfer("y", 1, shape.conv_frames if layer.pool is None else 1, shape.out_channels)],
     )
 
 

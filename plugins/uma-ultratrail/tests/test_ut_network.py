@@ -116,7 +116,7 @@ def run(nodes: Sequence[Node], wanted: Sequence[Expr], starts: Sequence[Start]) 
     """Moves names of maps through the memories, as a machine would maps."""
     assert [one for start in starts for one in start.nodes] == list(nodes)
     outside: set[Expr] = {node.data for node in nodes} | {node.residual for node in nodes if node.residual is not None}
-    outside -= {node.made for node in nodes}
+    outside -= {node.result for node in nodes}
     for start in starts:
         memories: list[Expr | None] = [None] * 3
         for expr, memory in start.loads:
@@ -127,7 +127,7 @@ def run(nodes: Sequence[Node], wanted: Sequence[Expr], starts: Sequence[Start]) 
             third = ({0, 1, 2} - {source, destination}).pop()
             assert source != destination and memories[source] is one.data
             assert one.residual is None or memories[third] is one.residual
-            memories[destination] = one.made
+            memories[destination] = one.result
         for expr, memory in start.stores:
             assert memories[memory] is expr
             outside.add(expr)
@@ -145,8 +145,8 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[Expr]]:
         made = tensor(f"t{number}")
         nodes.append(node(made, data, residual, bias=draw(st.booleans())))
         known.append(made)
-    used = {expr for one in nodes for expr in one.taken}
-    wanted = [one.made for one in nodes if one.made not in used or draw(st.integers(0, 7)) == 0]
+    used = {expr for one in nodes for expr in one.operands}
+    wanted = [one.result for one in nodes if one.result not in used or draw(st.integers(0, 7)) == 0]
     return nodes, list(wanted)
 
 

@@ -72,7 +72,7 @@ def test_memories_are_three_different_ones() -> None:
 def test_a_register_by_hand() -> None:
     bits = "000011001010101110001100100011001000001000"
     assert PLAIN.register == int(bits, 2)
-    assert Layer.of(int(bits, 2)) == PLAIN
+    assert Layer.decode(int(bits, 2)) == PLAIN
     assert str(PLAIN) == "m0 -> m1 in=101x5 out=99x2 taps=3 bias"
 
 
@@ -116,7 +116,7 @@ def test_what_no_register_says_is_an_error(changes: dict[str, int], reason: str)
 @pytest.mark.parametrize(("field", "value"), [("mem_ctrl", 12), ("early_exit", 1)])
 def test_registers_that_say_no_layer(field: str, value: int) -> None:
     with pytest.raises(PluginError, match=f"illegal layer: {field} is {value}"):
-        Layer.of(pack(PLAIN.fields | {field: value}))
+        Layer.decode(pack(PLAIN.fields | {field: value}))
 
 
 def test_what_is_no_register() -> None:
@@ -164,7 +164,7 @@ def nearly_legal(draw: st.DrawFn) -> dict[str, int]:
 def test_python_and_both_simulators_know_the_same_registers(simulators: Any, fields: Mapping[str, int]) -> None:
     register = pack(fields)
     try:
-        legal = Layer.of(register).register == register
+        legal = Layer.decode(register).register == register
     except PluginError:
         legal = False
     # What an image takes of a layer is its register.

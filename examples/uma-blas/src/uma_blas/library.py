@@ -36,5 +36,5 @@ def library_of(name: str, allowed: Collection[str] | None = None) -> Library:
 
 def sources(library: Library) -> dict[str, str]:
     """The C files for a library."""
-    made = {"uma_blas_library.h": f"#define UMA_BLAS_SGEMM {library.symbols[0]}\n"}
-    return made | c_sources(__package__, "uma_blas.h", "uma_blas.c")
+    headers = {"uma_blas_library.h": f"#define UMA_BLAS_SGEMM {library.symbols[0]}\n"}
+    return headers | c_sources(__package__, "uma_blas.h", "uma_blas.c")

@@ -14,13 +14,13 @@ __all__ = ["lower"]
 def lower(region: MatchedRegion) -> tuple[IRModule, GlobalVar]:
     """A function that does what the region does, and the externs that it calls."""
     externs: dict[Extern, str] = {}
-    known: dict[Expr, Expr] = {param: param for param in region.function.params}
+    values: dict[Expr, Expr] = {param: param for param in region.function.params}
     for match in region.matches:
         extern, args = _extern(match)
         name = externs.setdefault(extern, f"{extern.routine}_{len(externs)}")
         var = IRModule.from_functions({name: extern}).global_var(name)
-        known[match.value] = Call(var, [substitute(arg, known) for arg in args])
-    entry = Function(region.function.params, substitute(region.function.body, known))
+        values[match.value] = Call(var, [substitute(arg, values) for arg in args])
+    entry = Function(region.function.params, substitute(region.function.body, values))
     module = IRModule.from_functions({**{name: extern for extern, name in externs.items()}, "entry": entry})
     return module, module.global_var("entry")
 

@@ -35,8 +35,8 @@ class Operand:
 
     def batched(self, batch: Sequence[int]) -> list[int]:
         """The steps through a batch that the leading dimensions are broadcast to."""
-        own = zip(self.shape[:-2], self.steps[:-2], strict=True)
-        steps = [0 if extent == 1 else step for extent, step in own]
+        pairs = zip(self.shape[:-2], self.steps[:-2], strict=True)
+        steps = [0 if extent == 1 else step for extent, step in pairs]
         return [0] * (len(batch) - len(steps)) + steps
 
 
@@ -82,10 +82,10 @@ class Product:
     def scalars(self) -> dict[str, int]:
         """The numbers, for the placeholders of the routine."""
         names = ("m", "n", "k", "trans_a", "lda", "trans_b", "ldb")
-        found = {name: int(getattr(self, name)) for name in names}
+        scalars = {name: int(getattr(self, name)) for name in names}
         for index, steps in enumerate(self.batch):
-            found |= {f"{name}{index}": value for name, value in zip(("count", "a", "b"), steps, strict=True)}
-        return found
+            scalars |= {f"{name}{index}": value for name, value in zip(("count", "a", "b"), steps, strict=True)}
+        return scalars
 
 
 def product_of(a: Operand, b: Operand, batch: Sequence[int]) -> Product:

@@ -29,10 +29,10 @@ def _biased(product: Term) -> Term:
     return optional(product, lambda sums: op("add")(sums, constant("float32").named("bias")).named("sum"))
 
 
-def product_in(found: Match) -> Product:
+def product_in(match: Match) -> Product:
     """What was matched, as numbers."""
-    product = found.call("product")
-    a, b = _side(found, "a"), _side(found, "b")
+    product = match.call("product")
+    a, b = _side(match, "a"), _side(match, "b")
     if product.op_name == "nn.dense":
         b = Operand(b.shape[::-1], b.steps[::-1])
     if len(a.shape) == 1:
@@ -41,22 +41,22 @@ def product_in(found: Match) -> Product:
     return product_of(a, b, product.shape[:-2])
 
 
-def _side(found: Match, name: str) -> Operand:
+def _side(match: Match, name: str) -> Operand:
     transposed = f"{name}_transposed"
-    return Operand.dense(found[name].shape, found.call(transposed).attrs.axes if transposed in found else None)
+    return Operand.dense(match[name].shape, match.call(transposed).attrs.axes if transposed in match else None)
 
 
-def _few_batch_dimensions(found: Match) -> Failed | bool:
-    count = len(product_in(found).batch)
+def _few_batch_dimensions(match: Match) -> Failed | bool:
+    count = len(product_in(match).batch)
     return count <= MAX_BATCH_DIMENSIONS or Failed(count)
 
 
-def _bias_per_column(found: Match) -> Failed | bool:
-    bias, product = found.get("bias"), found["product"]
+def _bias_per_column(match: Match) -> Failed | bool:
+    bias, product = match.get("bias"), match["product"]
     if bias is None:
         return True
     one_each = bias.shape[-1:] == product.shape[-1:] and bias.tensor.size == product.shape[-1]
-    return (one_each and found["sum"].shape == product.shape) or Failed(bias.shape)
+    return (one_each and match["sum"].shape == product.shape) or Failed(bias.shape)
 
 
 def _pattern(name: str, **attrs: Any) -> Pattern:

@@ -25,8 +25,8 @@ __all__ = ["COUNTERS", "FAULTS", "KIND", "claims", "estimate_cost", "patterns", 
 UMA_PLUGIN_API = (0, 7)
 
 
-def _memory(name: str, default: int, what: str) -> Attribute:
-    return Attribute(name, int, default=default, low=256, high=1 << 20, unit="bytes", help=f"size of {what}")
+def _memory(name: str, default: int, contents: str) -> Attribute:
+    return Attribute(name, int, default=default, low=256, high=1 << 20, unit="bytes", help=f"size of {contents}")
 
 
 KIND = TargetKind(

@@ -14,8 +14,8 @@ _COMMAND, _TRANSFER = 4, 16
 def cost_of(func: PrimFunc) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
-    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
-    return Cost(cycles=sum(times * cycles_of(one) for one, times in counted.items()), bytes_moved=moved)
+    bytes_moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
+    return Cost(cycles=sum(times * cycles_of(one) for one, times in counted.items()), bytes_moved=bytes_moved)
 
 
 def cycles_of(command: ExecCommand | CopyCommand) -> int:

@@ -85,15 +85,15 @@ def _reach(w: Window) -> tuple[int, int]:
 
 
 def _is_padded(w: Window) -> bool:
-    return any(w.padding[:2]) or any(n > given for n, given in zip(_reach(w), (w.height, w.width), strict=True))
+    return any(w.padding[:2]) or any(n > extent for n, extent in zip(_reach(w), (w.height, w.width), strict=True))
 
 
 def _plain(w: Window, out: tuple[int, ...], finish: dict[str, int], zero_point: int) -> PrimFunc:
     """The padded picture, the sums, the results: each in loops of its own, of all of the layer."""
     (rows, columns), (top, left) = _reach(w), (w.padding[0], w.padding[1] * w.channels)
-    taken, bottom, right = f"data[tb, ty - {top}, tx - {left}]", top + w.height, left + w.width * w.channels
+    pixel, bottom, right = f"data[tb, ty - {top}, tx - {left}]", top + w.height, left + w.width * w.channels
     if _is_padded(w):
-        taken += f" if ty >= {top} and ty < {bottom} and tx >= {left} and tx < {right} else int8({zero_point})"
+        pixel += f" if ty >= {top} and ty < {bottom} and tx >= {left} and tx < {right} else int8({zero_point})"
     numbers = {
         "BATCH": w.batch,
         "HEIGHT": w.height,
@@ -112,7 +112,7 @@ def _plain(w: Window, out: tuple[int, ...], finish: dict[str, int], zero_point: 
         "LANES": LANES,
     }
     text = insert_requantisation(
-        _LAYER.replace("TAKEN", taken).replace("SHAPE", ", ".join(map(str, out))),
+        _LAYER.replace("TAKEN", pixel).replace("SHAPE", ", ".join(map(str, out))),
         out=f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]",
         sums="sums[ob, oy, ox, c]",
         multiplier="record[c // LANES, 1, c % LANES]",
@@ -142,8 +142,8 @@ def _to_cut(w: Window, machine: Machine) -> tuple[tiling.Nest, Machine, tiling.C
     all_blocks = -(-w.out_channels // LANES)
     blocks = [n for n in range(1, all_blocks + 1) if n in (1, all_blocks) or w.out_channels % (LANES * n) == 0]
     places = {"taken": "byx", "record": "g", "out": "byxg"}
-    given = tiling.Constraints(tiles={"b": 1, "g": blocks, "n": LANES}, at=places, sums_innermost=True)
-    return nest, machine, tiling.Costs(cycles_of), given
+    constraints = tiling.Constraints(tiles={"b": 1, "g": blocks, "n": LANES}, at=places, sums_innermost=True)
+    return nest, machine, tiling.Costs(cycles_of), constraints
 
 
 def _scheduled(

@@ -30,7 +30,7 @@ def make_patterns(machine: Machine) -> list[Pattern]:
         quantised.power_of_two_scales(),
         quantised.sums_exact_in_float32(),
         Clause("kernel_rows", _kernel_rows, f"a kernel has at most {LIMITS['MAX_TAPS']} rows; this has {{value}}"),
-        Clause("fits", lambda found: _fits(found, machine), "the smallest tiles fit the memories: {value}"),
+        Clause("fits", lambda match: _fits(match, machine), "the smallest tiles fit the memories: {value}"),
     ]
     padded = Clause("padding", _padding, "padding is less than the kernel; this is {value}")
     few = Clause("dimensions", _dimensions, "the data has at most 4 dimensions; this has {value}")
@@ -48,21 +48,21 @@ def _lower(match: Match, target: Target) -> LoweredKernel:
     return lower(match, machine_of(target))
 
 
-def _kernel_rows(found: Match) -> Failed | bool:
-    rows = Window.from_match(found).kernel[0]
+def _kernel_rows(match: Match) -> Failed | bool:
+    rows = Window.from_match(match).kernel[0]
     return rows <= LIMITS["MAX_TAPS"] or Failed(rows)
 
 
-def _padding(found: Match) -> Failed | bool:
-    window = Window.from_match(found)
+def _padding(match: Match) -> Failed | bool:
+    window = Window.from_match(match)
     return all(p < k for p, k in zip(window.padding, window.kernel * 2, strict=True)) or Failed(window.padding)
 
 
-def _fits(found: Match, machine: Machine) -> Failed | bool:
-    misfit = misfit_of(Window.from_match(found), machine)
+def _fits(match: Match, machine: Machine) -> Failed | bool:
+    misfit = misfit_of(Window.from_match(match), machine)
     return misfit is None or Failed(misfit)
 
 
-def _dimensions(found: Match) -> Failed | bool:
-    rank = len(found["data"].shape)
+def _dimensions(match: Match) -> Failed | bool:
+    rank = len(match["data"].shape)
     return rank <= 4 or Failed(rank)

@@ -106,7 +106,7 @@ def patterns(target: Target) -> list[Pattern]:
     from .machine import Machine
     from .supported import make_patterns
 
-    return make_patterns(Machine.of(target))
+    return make_patterns(Machine.from_target(target))
 
 
 @hookimpl
@@ -115,7 +115,7 @@ def estimate_cost(region: MatchedRegion, target: Target) -> Cost | None:
     from .cost import cost_of
     from .machine import Machine
 
-    machine = Machine.of(target).tir
+    machine = Machine.from_target(target).tir
     ways = [(match, match.pattern.lower) for match in region.matches]
     return Cost.total([cost_of(lower(match, target).func, machine) for match, lower in ways if lower is not None])
 
@@ -125,7 +125,7 @@ def runtime(target: Target) -> Runtime:
     """The driver, and the simulator behind the same registers."""
     from .machine import Machine
 
-    machine = Machine.of(target)
+    machine = Machine.from_target(target)
     sizes = (machine.activation_bytes, machine.weight_bytes, machine.accumulator_bytes)
     simulator = Implementation("mxu_sim_bus", c_sources(__package__, "mxu_sim.c"), _SIMULATOR_BYTES + 2 * sum(sizes))
     logic = Implementation("mxu_rtl_bus", c_sources(__package__, "mxu_rtl.h", "mxu_rtl.c"), driver="mxu_rtl_driver")
@@ -162,11 +162,11 @@ def _registers() -> tuple[Register, ...]:
     counters, host = offsets.pop("COUNTERS"), offsets.pop("HOST")
     for end in ("OPERANDS", "OPERANDS_END"):
         del offsets[end]
-    found = [Register(at, name, "status" if name == "STATUS" else "value") for name, at in offsets.items()]
+    registers = [Register(at, name, "status" if name == "STATUS" else "value") for name, at in offsets.items()]
     for half, name in enumerate(("LOW", "HIGH")):
-        found.append(Register(host + 4 * half, f"HOST_{name}"))
-        found += [
+        registers.append(Register(host + 4 * half, f"HOST_{name}"))
+        registers += [
             Register(counters + 8 * n + 4 * half, f"{counter.upper()}_{name}", "count")
             for n, counter in enumerate(COUNTERS)
         ]
-    return tuple(sorted(found, key=lambda one: one.offset))
+    return tuple(sorted(registers, key=lambda one: one.offset))

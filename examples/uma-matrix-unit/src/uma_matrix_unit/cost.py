@@ -16,9 +16,9 @@ COMMAND_CYCLES, _TRANSFER = 4, 16
 def cost_of(func: PrimFunc, machine: Machine) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
-    moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
+    bytes_moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, CopyCommand))
     elapsed = elapsed_cycles(func, cycles, issue=COMMAND_CYCLES, copies=machine.queues[0])
-    return Cost(cycles=elapsed, bytes_moved=moved)
+    return Cost(cycles=elapsed, bytes_moved=bytes_moved)
 
 
 def cycles(command: ExecCommand | CopyCommand) -> int:

@@ -50,8 +50,8 @@ def shape_of(match: Match) -> Shape:
     w = Window.from_match(match)
     factor = factor_of(match)
     taps = 0 if factor is None else residual_taps(factor) or 0
-    given = (w.batch, w.height, w.width, w.channels, w.kernel, w.strides, w.padding)
-    return Shape(*given, w.out_height, w.out_width, w.out_channels, taps)
+    sizes = (w.batch, w.height, w.width, w.channels, w.kernel, w.strides, w.padding)
+    return Shape(*sizes, w.out_height, w.out_width, w.out_channels, taps)
 
 
 def factor_of(match: Match) -> int | None:
@@ -74,18 +74,18 @@ def _diagonals(factor: int, taps: int) -> NDArray[np.int8]:
 
 def layer_of(match: Match) -> Layer:
     """What was matched, packed for the machine. The predicate of its pattern holds."""
-    shape, found = shape_of(match), quantised.Layer.from_match(match)
-    rows = found.weights.reshape(-1, shape.out_channels)
-    scale = found.fixed_point
-    records = np.stack([found.bias, np.array(scale.multiplier), np.array(scale.shift)])
+    shape, layer = shape_of(match), quantised.Layer.from_match(match)
+    rows = layer.weights.reshape(-1, shape.out_channels)
+    scale = layer.fixed_point
+    records = np.stack([layer.bias, np.array(scale.multiplier), np.array(scale.shift)])
     return Layer(
         shape=shape,
         weights=group_by_lanes(rows, LANES).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
         records=group_by_lanes(records, LANES).astype(np.int32),
         rounding=scale.rounding,
-        input_zero_point=found.input_zero_point,
-        output_zero_point=found.output_zero_point,
-        low=found.low,
-        high=found.high,
+        input_zero_point=layer.input_zero_point,
+        output_zero_point=layer.output_zero_point,
+        low=layer.low,
+        high=layer.high,
         residual=_diagonals(factor_of(match) or 0, shape.residual_taps),
     )

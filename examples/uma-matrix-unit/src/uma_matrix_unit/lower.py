@@ -90,21 +90,21 @@ def _plain(layer: Layer, out: tuple[int, ...], inputs: Sequence[str], has_residu
     shape, row = layer.shape, layer.shape.width * layer.shape.channels
     rows, columns = shape.window(shape.out_height, shape.out_width)
     top, left = shape.padding[0], shape.padding[1] * shape.channels
-    taken, (bottom, right) = f"data[tb, ty - {top}, tx - {left}]", (top + shape.height, left + row)
+    pixel, (bottom, right) = f"data[tb, ty - {top}, tx - {left}]", (top + shape.height, left + row)
     inside = [f"ty >= {top}"] * (top > 0) + [f"ty < {bottom}"] * (bottom < rows)
     inside += [f"tx >= {left}"] * (left > 0) + [f"tx < {right}"] * (right < columns * shape.channels)
     if inside:
-        taken = f"{taken} if {' and '.join(inside)} else int8({layer.input_zero_point})"
+        pixel = f"{pixel} if {' and '.join(inside)} else int8({layer.input_zero_point})"
     pictures = {
         "data": f"data: In[int8, (BATCH, {shape.height}, {row})]",
         "residual": f"residual: In[int8, (BATCH, OUT_HEIGHT, {shape.out_width * shape.out_channels})]",
     }
     records = "record: Const[int32, (BLOCKS, 3, LANES)]"
     diagonals = ", diagonal: Const[int8, (DIAGONALS, LANES, LANES)]" if has_residual else ""
-    made = f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]"
+    element = f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]"
     multiplier, shift = (f"record[c // LANES, {row}, c % LANES]" for row in (1, 2))
     text = insert_requantisation(
-        _LAYER, out=made, sums="sums[ob, oy, ox, c]", multiplier=multiplier, shift=shift, roundings=ROUNDINGS
+        _LAYER, out=element, sums="sums[ob, oy, ox, c]", multiplier=multiplier, shift=shift, roundings=ROUNDINGS
     )
     parts = {
         "KEEP": _KEEP.strip() if has_residual else "",
@@ -113,7 +113,7 @@ def _plain(layer: Layer, out: tuple[int, ...], inputs: Sequence[str], has_residu
         "INPUTS": ", ".join(pictures[name] for name in inputs),
         "SHAPE": ", ".join(map(str, out)),
         "CONSTANTS": records + diagonals,
-        "TAKEN": taken,
+        "TAKEN": pixel,
     }
     for name, part in parts.items():
         text = text.replace(name, part)
@@ -163,16 +163,16 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     bias, products, *residual = parts
 
     s.cache_write(products, "sums", accumulators, at=block)
-    made = s.cache_write("out", "out", activations, at=cut.at("out"))
+    staged_out = s.cache_write("out", "out", activations, at=cut.at("out"))
     records = s.cache_read("out", "record", weights, at=cut.at("record"))
-    borders = _taken(s, "take", "taken", cut.at("taken"), activations, shape.is_padded)
+    borders = _copy_stage(s, "take", "taken", cut.at("taken"), activations, shape.is_padded)
     cut = tile_reduction_loops(s, products, cut, "tk")
     s.reorder(*(cut.parts[axis] for axis in "yxtkn"))
-    names = {"out": made.name, "record": records.name}
+    names = {"out": staged_out.name, "record": records.name}
     if tiles.at["weight"] is not None:
         names["weight"] = s.cache_read(products, "weight", weights, at=cut.at("weight")).name
     if residual:
-        _taken(s, "keep", "kept", cut.at("kept"), activations)
+        _copy_stage(s, "keep", "kept", cut.at("kept"), activations)
         s.reorder(*s.loops(residual[0])[-2:], s.loops(residual[0])[-3])
 
     for border in borders:
@@ -191,7 +191,7 @@ def _scheduled(func: PrimFunc, layer: Layer, tiles: Tiles, machine: Machine) -> 
     return s.func
 
 
-def _taken(
+def _copy_stage(
     s: Schedule, label: str, buffer: str, loop: Var | None, memory: Memory, is_padded: bool = False
 ) -> tuple[str, ...]:
     """A picture that is copied in at a loop; the blocks of its borders."""

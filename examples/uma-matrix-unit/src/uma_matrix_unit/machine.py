@@ -128,7 +128,7 @@ class Machine:
     accumulator_bytes: int
 
     @staticmethod
-    def of(target: Target) -> Machine:
+    def from_target(target: Target) -> Machine:
         """The machine that a target's attributes describe."""
 
         def size(name: str) -> int:

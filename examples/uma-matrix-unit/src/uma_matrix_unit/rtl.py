@@ -38,8 +38,8 @@ def sources() -> dict[str, str]:
 def library(sizes: tuple[int, int, int]) -> Library:
     """The library of a unit with memories of so many bytes. Its name says what it is made from."""
     texts = sources()
-    told = "\n".join([*map(str, sizes), *(part for name in sorted(texts) for part in (name, texts[name]))])
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    key = "\n".join([*map(str, sizes), *(part for name in sorted(texts) for part in (name, texts[name]))])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return Library(f"mxu_rtl_{digest}", symbols=_SYMBOLS, make=partial(verilate, texts, sizes))
 
 
@@ -102,8 +102,8 @@ def _limit_s() -> float:
     except ValueError:
         limit_s = 0.0
     if not 0 < limit_s < float("inf"):
-        what = f"{_VARIABLE}={text!r} is not a number of seconds"
-        raise UsageError(what, where="the environment", hint=f"set it to a number, for example {2 * _LIMIT_S:g}")
+        message = f"{_VARIABLE}={text!r} is not a number of seconds"
+        raise UsageError(message, where="the environment", hint=f"set it to a number, for example {2 * _LIMIT_S:g}")
     return limit_s
 
 
@@ -125,8 +125,8 @@ def _run(command: list[str], folder: Path, log: Path, limit_s: float) -> int | N
                 try:
                     return process.wait(min(_SAY_S, limit_s - seconds))
                 except subprocess.TimeoutExpired:
-                    what = f"matrix_unit: verilator compiles impl=rtl, {time.monotonic() - begin:.0f} s"
-                    print(f"{what} of at most {limit_s:g} s; {_progress(folder)}", file=sys.stderr, flush=True)
+                    message = f"matrix_unit: verilator compiles impl=rtl, {time.monotonic() - begin:.0f} s"
+                    print(f"{message} of at most {limit_s:g} s; {_progress(folder)}", file=sys.stderr, flush=True)
             return None
         finally:
             if process.poll() is None:

@@ -28,7 +28,7 @@ def make_patterns(machine: Machine) -> list[Pattern]:
         quantised.residual_shape(),
         Clause(
             "residual_factor",
-            lambda found: _residual_factor(found, most),
+            lambda match: _residual_factor(match, most),
             f"a residual is multiplied by at most {127 * most}, for which the weight scratchpad has room; this one by "
             "{value}",
         ),
@@ -38,7 +38,7 @@ def make_patterns(machine: Machine) -> list[Pattern]:
         quantised.sums_exact_in_float32(),
         Clause(
             "window_fits",
-            lambda found: _window_fits(found, machine),
+            lambda match: _window_fits(match, machine),
             f"the input under one pixel and {LANES} channels of its output share the {machine.activation_bytes} bytes "
             "of the activation scratchpad; they take {value}",
         ),
@@ -71,25 +71,25 @@ def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> 
     return Pattern(name, term, clauses, lower_match)
 
 
-def _few_dimensions(found: Match) -> Failed | bool:
-    rank = len(found["data"].shape)
+def _few_dimensions(match: Match) -> Failed | bool:
+    rank = len(match["data"].shape)
     return rank <= 4 or Failed(rank)
 
 
-def _windows_meet_the_data(found: Match) -> Failed | bool:
-    shape = shape_of(found)
+def _windows_meet_the_data(match: Match) -> Failed | bool:
+    shape = shape_of(match)
     inside = all(pixels < taps for pixels, taps in zip(shape.padding, shape.kernel * 2, strict=True))
     return inside or Failed(shape.padding)
 
 
-def _residual_factor(found: Match, most: int) -> Failed | bool:
-    factor = factor_of(found)
+def _residual_factor(match: Match, most: int) -> Failed | bool:
+    factor = factor_of(match)
     if factor is None:
         return True
     taps = residual_taps(factor)
     return (taps is not None and taps <= most) or Failed(factor)
 
 
-def _window_fits(found: Match, machine: Machine) -> Failed | bool:
-    shape = shape_of(found)
+def _window_fits(match: Match, machine: Machine) -> Failed | bool:
+    shape = shape_of(match)
     return fits(shape, machine) or Failed(window_bytes(shape))

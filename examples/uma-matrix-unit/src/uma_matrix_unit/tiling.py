@@ -95,8 +95,8 @@ def fits(shape: Shape, machine: Machine) -> bool:
 @lru_cache(maxsize=256)
 def choose_tiling(shape: Shape, machine: Machine) -> Tiles | None:
     """The tiles that take the fewest cycles; None where none are there: see `fits`."""
-    found = choose_tiles(_nest(shape, machine), machine.tir, _costs(machine), _constraints(shape))
-    return found if isinstance(found, Tiles) else None
+    tiles = choose_tiles(_nest(shape, machine), machine.tir, _costs(machine), _constraints(shape))
+    return tiles if isinstance(tiles, Tiles) else None
 
 
 def _costs(machine: Machine) -> Costs:

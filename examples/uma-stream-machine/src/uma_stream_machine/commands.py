@@ -88,8 +88,8 @@ class Field:
     def check(self, value: int, where: str) -> None:
         """PluginError unless the field may hold ``value``."""
         if not self.low <= value <= self.most or value % self.unit:
-            what = f"{self.low} to {self.most}" + (f" in steps of {self.unit}" if self.unit > 1 else "")
-            raise PluginError(f"{self.name} is {value}, it must be {what}", where=where)
+            allowed = f"{self.low} to {self.most}" + (f" in steps of {self.unit}" if self.unit > 1 else "")
+            raise PluginError(f"{self.name} is {value}, it must be {allowed}", where=where)
 
     def get(self, words: Sequence[int]) -> int:
         """The value that the words of a command hold, whether it may be or not."""
@@ -246,13 +246,13 @@ def _plane(height: int, width: int, pixel: int, channels: int) -> int:
 def _window_extents(c: Command) -> dict[str, int]:
     channels = c.values.get("channels", c.values.get("out_channels", 0))
     in_pixel, out_channels = c.values.get("in_pixel", channels), c.values.get("out_channels", channels)
-    made = _plane(c["out_height"], c["out_width"], c.values.get("out_pixel", out_channels), out_channels)
-    return _as_output(c, made) | {"input": _plane(c["in_height"], c["in_width"], in_pixel, channels)}
+    output = _plane(c["out_height"], c["out_width"], c.values.get("out_pixel", out_channels), out_channels)
+    return _as_output(c, output) | {"input": _plane(c["in_height"], c["in_width"], in_pixel, channels)}
 
 
 def _dense_extents(c: Command) -> dict[str, int]:
-    made = _plane(c["rows"], 1, c["out_pixel"], c["out_channels"])
-    return _as_output(c, made) | {"input": c["rows"] * c["depth"]}
+    output = _plane(c["rows"], 1, c["out_pixel"], c["out_channels"])
+    return _as_output(c, output) | {"input": c["rows"] * c["depth"]}
 
 
 def _as_output(c: Command, extent: int) -> dict[str, int]:
@@ -363,7 +363,7 @@ _LAYERS = (
 
 def _with_residual(kind: CommandType) -> CommandType:
     """A layer to whose sums a residual is added, before they are requantised: two words more."""
-    output, given, *more = kind.operands
+    output, source, *more = kind.operands
     residual = Address("residual", kind.words, 2)
     factor = Field("residual_factor", kind.words + 1, low=-RESIDUAL_FACTOR, high=RESIDUAL_FACTOR)
     return CommandType(
@@ -371,7 +371,7 @@ def _with_residual(kind: CommandType) -> CommandType:
         kind.opcode + WITH_RESIDUAL,
         kind.engine,
         f"`{kind.name}`, with `residual` * `residual_factor` added to the sums before they are requantised",
-        (output, given, residual, *more, factor),
+        (output, source, residual, *more, factor),
         kind.extents,
     )
 

@@ -73,7 +73,7 @@ class _Pictures:
     fields: Mapping[str, int]
 
     @staticmethod
-    def of(match: Match) -> _Pictures:
+    def from_match(match: Match) -> _Pictures:
         """Those of a layer or pool. A dense layer has one."""
         w, core = quantised.Window.from_match(match), core_of(match)
         if core.op_name == "qnn.dense":
@@ -113,7 +113,7 @@ def sizes_of(match: Match) -> dict[str, int]:
     core, kind = core_of(match), kind_of(match)
     if kind == "add":
         return {"count": math.prod(core.shape)}
-    sizes = dict(_Pictures.of(match).fields)
+    sizes = dict(_Pictures.from_match(match).fields)
     if kind in ("conv", "max_pool", "average_pool"):
         sizes["channels"] = core.args[0].shape[-1]
     if "weight" in match.captures:
@@ -161,12 +161,12 @@ def drafts_of(match: Match, chunk_bytes: int) -> Iterator[Draft]:
     name, residual = kind, quantised.Residual.from_match(match)
     if residual is not None:
         name, values = f"{kind}_residual", {**values, "residual_factor": residual.factor}
-    pictures = _Pictures.of(match)
+    pictures = _Pictures.from_match(match)
     for first, channels, chunk in _chunks(match, chunk_bytes):
         for number in range(pictures.count):
             output = number * pictures.out_bytes + first
-            given = number * pictures.in_bytes + (first if kind == "depthwise" else 0)
-            places = {"output": ("out", output), "input": ("data", given)}
+            start = number * pictures.in_bytes + (first if kind == "depthwise" else 0)
+            places = {"output": ("out", output), "input": ("data", start)}
             if residual is not None:
                 places["residual"] = ("residual", output)
             yield Draft(name, {**values, **channels}, places, chunk)

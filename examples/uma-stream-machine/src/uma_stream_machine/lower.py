@@ -67,19 +67,19 @@ class Region:
     def lowered(self) -> tuple[IRModule, GlobalVar]:
         """The region as a module of one `Extern`."""
         params, results = self._region.function.params, self._region.results
-        taken = [
+        operands = [
             *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
             *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
         ]
         if self._features:
             features = Buffer("features", (self._features,), "uint8", alignment=_ALIGNMENT)
-            taken.append(Param(features, "workspace"))
+            operands.append(Param(features, "workspace"))
         stream = self.stream
         marks, relocations = tuple(stream.marks), tuple(stream.relocations)
         blobs = [Blob("stream", bytes(stream.data), _ALIGNMENT, relocations, marks)]
         if stream.weights:
             blobs.append(Blob("weights", bytes(stream.weights), _ALIGNMENT))
-        extern = Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)
+        extern = Extern(tuple(operands), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)
         module = IRModule.from_functions({"stream": extern})
         return module, module.global_var("stream")
 

@@ -47,8 +47,8 @@ def _scaled(
     """
     multiplier, shift = multiplier.astype(np.int64), shift.astype(np.int64)
     if rounding == "double":
-        left = (values << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
-        high, right = (left * multiplier + (1 << 30)) >> 31, np.maximum(-shift, 0)
+        shifted = (values << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
+        high, right = (shifted * multiplier + (1 << 30)) >> 31, np.maximum(-shift, 0)
         away: NDArray[np.int64] = np.sign(high) * ((np.abs(high) + ((1 << right) >> 1)) >> right)
         return away
     product, bits = values * multiplier, 31 - shift
@@ -92,13 +92,13 @@ class _Runner:
             "add": self.add,
         }
         result = results.get(one.type.name, self.layer)()
-        made = np.clip(result, one["low"], one["high"]).astype(np.int8)
+        output = np.clip(result, one["low"], one["high"]).astype(np.int8)
         if one.type.name == "add":
-            self.at["output"][:] = made.reshape(-1).view(np.uint8)
+            self.at["output"][:] = output.reshape(-1).view(np.uint8)
             return
-        channels = made.shape[-1]
+        channels = output.shape[-1]
         pixel = one.values.get("out_pixel", channels)
-        for number, row in enumerate(made.reshape(-1, channels)):
+        for number, row in enumerate(output.reshape(-1, channels)):
             self.at["output"][number * pixel : number * pixel + channels] = row.view(np.uint8)
 
     # --- Windows ---
@@ -157,7 +157,7 @@ class _Runner:
         depth = 1 if kind == "depthwise" else under[0].shape[-1]
         data = self.cut(self.on_chip, one["weights"], one["weight_bytes"]).tobytes()
         residual = self.residual(under[0].shape[:-1]) if "residual" in self.at else None
-        made = []
+        parts = []
         for number, block in enumerate(unpack(data, len(under) * depth)):
             weights = block.weights.astype(np.int64).reshape(len(under), depth, LANES)
             part = slice(LANES * number, LANES * (number + 1))
@@ -170,8 +170,8 @@ class _Runner:
             if residual is not None:
                 sums[..., :lanes] += residual[..., part]
             wrapped = (sums + block.bias).astype(np.int32).astype(np.int64)
-            made.append(_scaled(wrapped, block.multiplier, block.shift, ROUNDINGS[one["rounding"]]))
-        return np.concatenate(made, axis=-1)[..., : one["out_channels"]] + one["output_zero_point"]
+            parts.append(_scaled(wrapped, block.multiplier, block.shift, ROUNDINGS[one["rounding"]]))
+        return np.concatenate(parts, axis=-1)[..., : one["out_channels"]] + one["output_zero_point"]
 
     def residual(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """The residual times its factor: int64 (..., output channels), where ``shape`` are the dimensions before."""

@@ -119,15 +119,15 @@ class _Writer:
             spans.append(_Span(_ON_CHIP, one["to"], one["to"] + one["bytes"], True))
         elif "weights" in one.values:
             spans.append(_Span(_ON_CHIP, one["weights"], one["weights"] + one["weight_bytes"], False))
-        own = self.engines[one.type.engine]
+        engine = self.engines[one.type.engine]
         name = "compute" if one.type.engine == "dma" else "dma"
         last = self.engines[name].conflict(spans)
         if last is not None:
             pending = len(self.engines[name].spans) - last - 1
             self.engines[name].seen = last + 1
             self.stream.append(command("wait", **{"dma": ANY, "compute": ANY, name: pending}), {}, layers)
-        own.seen = max(own.seen, len(own.spans) + 1 - QUEUE)
-        own.spans.append(spans)
+        engine.seen = max(engine.seen, len(engine.spans) + 1 - QUEUE)
+        engine.spans.append(spans)
         self.stream.append(one, places, layers)
 
     def load(self, number: int, chunk: Chunk, layers: tuple[str, ...]) -> None:

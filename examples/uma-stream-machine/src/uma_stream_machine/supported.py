@@ -40,7 +40,7 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
         quantised.sums_exact_in_float32(),
         Clause(
             "block_fits",
-            lambda found: (need := block_need(found)) <= chunk_bytes or Failed(need),
+            lambda match: (need := block_need(match)) <= chunk_bytes or Failed(need),
             f"8 output channels have {chunk_bytes} bytes for their weights, half of the memory; these take {{value}}",
         ),
     ]
@@ -90,8 +90,8 @@ def _fits(kind: str) -> list[Clause]:
             names.setdefault(field.most, []).append(field.name)
 
     def clause(most: int, limited: list[str]) -> Clause:
-        def test(found: Match) -> Failed | bool:
-            sizes = sizes_of(found)
+        def test(match: Match) -> Failed | bool:
+            sizes = sizes_of(match)
             return next((Failed(sizes[name]) for name in limited if sizes[name] > most), True)
 
         return Clause(f"at_most_{most}", test, f"{', '.join(limited)}: at most {most}; {{value}} is more")
@@ -99,23 +99,23 @@ def _fits(kind: str) -> list[Clause]:
     return [clause(most, limited) for most, limited in names.items()]
 
 
-def _residual_factor(found: Match) -> Failed | bool:
-    residual = quantised.Residual.from_match(found)
+def _residual_factor(match: Match) -> Failed | bool:
+    residual = quantised.Residual.from_match(match)
     return residual is None or abs(residual.factor) <= RESIDUAL_FACTOR or Failed(residual.factor)
 
 
-def _one_filter(found: Match) -> Failed | bool:
-    core = core_of(found)
+def _one_filter(match: Match) -> Failed | bool:
+    core = core_of(match)
     counts = (core.attrs.groups, core.args[0].shape[-1], core.shape[-1])
     return len(set(counts)) == 1 or Failed(counts)
 
 
-def _same_shapes(found: Match) -> Failed | bool:
-    left, right = (arg.shape for arg in core_of(found).args)
+def _same_shapes(match: Match) -> Failed | bool:
+    left, right = (arg.shape for arg in core_of(match).args)
     return left == right or Failed(right)
 
 
-def _rounds_double(found: Match) -> Failed | bool:
-    attrs = core_of(found).attrs
+def _rounds_double(match: Match) -> Failed | bool:
+    attrs = core_of(match).attrs
     others = [s.rounding for s in (attrs.lhs_scale, attrs.rhs_scale, attrs.output_scale) if s.rounding != "double"]
     return Failed(others[0]) if others else True

@@ -46,8 +46,8 @@ def attention_patterns(unit: Unit) -> list[Pattern]:
 
 
 def _worthwhile(unit: Unit) -> Clause:
-    def test(found: Match) -> Failed | bool:
-        call = found["attention"]
+    def test(match: Match) -> Failed | bool:
+        call = match["attention"]
         assert isinstance(call, Call)
         return _blocks(call, unit) is not None or Failed(str(call.shape))
 
@@ -117,8 +117,8 @@ def attended(fusion: Fusion, unit: Unit) -> ScheduledKernel:
     label, buffer = kernel.labels, kernel.buffers
     products, scores = stages.scoring
     # What depends on constants alone is computed at build time, and has no loops.
-    made = [stage for stage in stages.all if stage in label]
-    for stage in made:
+    present = [stage for stage in stages.all if stage in label]
+    for stage in present:
         s.set_scope(buffer[stage], "global")
     s.align(buffer[stages.keys], _LINE)
     batches, inner = len(how.outer), (products, *stages.softmax, stages.mixed)
@@ -132,7 +132,7 @@ def attended(fusion: Fusion, unit: Unit) -> ScheduledKernel:
         _product(nest, tile, unit, batches + 1)
     # What is done for a head, and in it for a block of queries, one after the other.
     if batches:
-        s.merge(*(s.loops(label[stage])[0] for stage in made if stage not in (*stages.mask, scores)), levels=batches)
+        s.merge(*(s.loops(label[stage])[0] for stage in present if stage not in (*stages.mask, scores)), levels=batches)
     (block,) = s.merge(*starts)
     _softmax(s, [label[stage] for stage in stages.softmax], scores.shape[-1], unit.lanes, batches + 1)
     s.store_at([buffer[stage] for stage in (scores, *stages.softmax)], block)
@@ -254,5 +254,5 @@ def _stretched(data: te.Tensor, columns: int, wanted: int, beyond: Imm) -> te.Te
 
 def _broadcast(mask: te.Tensor, at: Sequence[Expr]) -> Expr:
     """An element of a mask, at the index of a score."""
-    taken = at[len(at) - len(mask.shape) :]
-    return mask[tuple(Imm(0, INDEX) if extent == 1 else i for extent, i in zip(mask.shape, taken, strict=True))]
+    indices = at[len(at) - len(mask.shape) :]
+    return mask[tuple(Imm(0, INDEX) if extent == 1 else i for extent, i in zip(mask.shape, indices, strict=True))]

@@ -77,15 +77,15 @@ def canonicalise(target: Target) -> dict[str, object]:
         UsageError: what was given contradicts itself, a flag is not allowed, or ``-mcpu`` names a chip or
             an unknown microcontroller.
     """
-    given = target.attrs
-    cflags = _texts(given.get("cflags"))
-    mcpu, cc, runner = (None if given.get(name) is None else str(given[name]) for name in ("mcpu", "cc", "runner"))
+    attrs = target.attrs
+    cflags = _texts(attrs.get("cflags"))
+    mcpu, cc, runner = (None if attrs.get(name) is None else str(attrs[name]) for name in ("mcpu", "cc", "runner"))
     if mcpu is not None and (core := next((core for chip, core in _CHIPS if chip.fullmatch(mcpu)), None)):
         raise UsageError(f"-mcpu={mcpu} names a chip, not a CPU; its core is {core}", hint=f"write -mcpu={core}")
     triple = _triple(target)
     if triple is None and mcpu is not None and mcpu.startswith("cortex-m"):
         raise UsageError(f"-mcpu={mcpu} is not a known microcontroller", hint=f"known are {', '.join(CORTEX_M)}")
-    _check_flags(cflags, _texts(given.get("mattr")), names_cpu=triple is None or mcpu not in (None, _GENERIC))
+    _check_flags(cflags, _texts(attrs.get("mattr")), names_cpu=triple is None or mcpu not in (None, _GENERIC))
     _check_abi(cflags, platform.machine() if triple is None else triple)
     if triple is not None and mcpu == "native":
         raise UsageError(f"-mcpu=native is this machine's CPU, and -mtriple={triple} is another machine")
@@ -136,31 +136,31 @@ def _extended(target: Target, mcpu: str | None, triple: str | None) -> tuple[str
     flags: tuple[str, ...] = ()
     if abi is not None:
         if not machine.startswith("arm") or machine == "arm64":
-            what = f"-mfloat-abi={abi} has no effect: {machine} passes floats in one way"
-            raise UsageError(what, hint="leave it out; it is for 32-bit Arm")
+            text = f"-mfloat-abi={abi} has no effect: {machine} passes floats in one way"
+            raise UsageError(text, hint="leave it out; it is for 32-bit Arm")
         flags += (f"-mfloat-abi={abi}",)
     if not mattr:
         return mcpu, flags
     is_x86 = machine in ("x86_64", "amd64") or re.fullmatch("i[3-6]86", machine) is not None
-    known: Sequence[str] | None = X86_EXTENSIONS if is_x86 else None
+    extensions_known: Sequence[str] | None = X86_EXTENSIONS if is_x86 else None
     if machine.startswith(("arm", "aarch64")):
         is_small = (mcpu or "").startswith("cortex-m")
-        known = _M_EXTENSIONS if is_small else _A64_EXTENSIONS if "64" in machine else _A32_EXTENSIONS
-    if known is None:
-        what = f"-mattr has no effect for {machine}: its compilers do not take extensions one by one"
-        raise UsageError(what, hint="give the whole architecture, for example -cflags=-march=rv64imafdc")
+        extensions_known = _M_EXTENSIONS if is_small else _A64_EXTENSIONS if "64" in machine else _A32_EXTENSIONS
+    if extensions_known is None:
+        text = f"-mattr has no effect for {machine}: its compilers do not take extensions one by one"
+        raise UsageError(text, hint="give the whole architecture, for example -cflags=-march=rv64imafdc")
     for one in mattr:
-        if one[1:] not in known:
-            what = f"{one!r} of -mattr is no extension of {mcpu or machine} that is known"
-            raise UsageError(what, hint=f"there are {', '.join(known)}")
+        if one[1:] not in extensions_known:
+            text = f"{one!r} of -mattr is no extension of {mcpu or machine} that is known"
+            raise UsageError(text, hint=f"there are {', '.join(extensions_known)}")
     if is_x86:
         return mcpu, (*flags, *(f"-m{'' if one[0] == '+' else 'no-'}{one[1:]}" for one in mattr))
     if triple is None and mcpu in (None, "native"):
-        what = "-mattr adds to the name of a CPU, and -mcpu=native has none"
-        raise UsageError(what, hint="name the CPU, for example -mcpu=cortex-a72, or give -from_device=0")
-    given = (mcpu or _GENERIC).split("+")
+        text = "-mattr adds to the name of a CPU, and -mcpu=native has none"
+        raise UsageError(text, hint="name the CPU, for example -mcpu=cortex-a72, or give -from_device=0")
+    words = (mcpu or _GENERIC).split("+")
     extensions = (f"{'' if one[0] == '+' else 'no'}{one[1:]}" for one in mattr)
-    return "+".join([*given, *(one for one in extensions if one not in given[1:])]), flags
+    return "+".join([*words, *(one for one in extensions if one not in words[1:])]), flags
 
 
 _M_EXTENSIONS = ("dsp", "mve")
@@ -177,9 +177,9 @@ def machine_of(target: Target) -> str | None:
     triple = target.get_attr("mtriple")
     if triple is None:
         return None
-    given = target.attrs.get("mcpu")
+    mcpu = target.attrs.get("mcpu")
     # A CPU with a floating-point unit calls functions in another way than one without.
-    return str(_machine(triple, None if given is None else str(given)))
+    return str(_machine(triple, None if mcpu is None else str(mcpu)))
 
 
 def cpu_flags(target: Target) -> tuple[str, ...]:
@@ -207,14 +207,14 @@ def _machine(triple: str, mcpu: str | None) -> Machine:
 
 def _triple(target: Target) -> str | None:
     """The triple of the machine, which every attribute that says something of it agrees with; None for this machine."""
-    given = target.attrs
+    attrs = target.attrs
     said: dict[str, str] = {}
-    if "mtriple" in given:
-        said[f"-mtriple={given['mtriple']}"] = str(given["mtriple"])
-    if "cc" in given and (prefix := str(given["cc"]).rpartition("-gcc")[0]):
-        said[f"-cc={given['cc']}"] = prefix
-    if given.get("mcpu") in CORTEX_M:
-        said[f"-mcpu={given['mcpu']}"] = _CORTEX_M_TRIPLE
+    if "mtriple" in attrs:
+        said[f"-mtriple={attrs['mtriple']}"] = str(attrs["mtriple"])
+    if "cc" in attrs and (prefix := str(attrs["cc"]).rpartition("-gcc")[0]):
+        said[f"-cc={attrs['cc']}"] = prefix
+    if attrs.get("mcpu") in CORTEX_M:
+        said[f"-mcpu={attrs['mcpu']}"] = _CORTEX_M_TRIPLE
     for text, triple in said.items():
         first, chosen = next(iter(said.items()))
         if not same_triple(triple, chosen):
@@ -225,8 +225,8 @@ def _triple(target: Target) -> str | None:
 def _check_flags(cflags: Sequence[str], mattr: Sequence[str], names_cpu: bool) -> None:
     """UsageError where a flag is not allowed, or is about what another attribute says, unless ``mattr`` says it too."""
     if refused := refused_flags(cflags):
-        what = f"the flag {refused[0][:60]!r} of -cflags may not reach a compiler"
-        raise UsageError(what, hint="docs/cross.md lists those that may")
+        text = f"the flag {refused[0][:60]!r} of -cflags may not reach a compiler"
+        raise UsageError(text, hint="docs/cross.md lists those that may")
     for flag in cflags:
         if flag.startswith("-std="):
             raise UsageError(f"the flag {flag!r} of -cflags contradicts the code, which is C99", hint="leave it out")
@@ -245,17 +245,17 @@ def _check_abi(cflags: Sequence[str], machine: str) -> None:
     """UsageError where a flag says how functions are called on a machine where there is no choice."""
     for flag in cflags:
         if _option(flag) == "-mabi" and not machine.startswith(("riscv", "loongarch")):
-            what = f"the flag {flag!r} of -cflags is for RISC-V and LoongArch, not for {machine}"
-            raise UsageError(what, hint="leave it out: the triple says how functions are called")
+            text = f"the flag {flag!r} of -cflags is for RISC-V and LoongArch, not for {machine}"
+            raise UsageError(text, hint="leave it out: the triple says how functions are called")
 
 
 def _joined(flags: Sequence[str], cflags: Sequence[str], mcpu: str | None) -> list[str]:
     """The flags of a CPU, then those that were given, which take the place of what nobody asked for."""
-    given = {_option(flag): flag for flag in cflags}
+    by_option = {_option(flag): flag for flag in cflags}
     for flag in flags:
-        if given.get(_option(flag), flag) != flag and flag != "-mfloat-abi=soft":
-            raise UsageError(f"the flag {given[_option(flag)]!r} contradicts -mcpu={mcpu}, which is {flag}")
-    return [*(flag for flag in flags if _option(flag) not in given), *cflags]
+        if by_option.get(_option(flag), flag) != flag and flag != "-mfloat-abi=soft":
+            raise UsageError(f"the flag {by_option[_option(flag)]!r} contradicts -mcpu={mcpu}, which is {flag}")
+    return [*(flag for flag in flags if _option(flag) not in by_option), *cflags]
 
 
 def _option(flag: str) -> str:

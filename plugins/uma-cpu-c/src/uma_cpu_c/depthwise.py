@@ -162,13 +162,13 @@ def _data(fusion: Fusion, data: te.Tensor, window: _Window, operand: Operand) ->
     before = (top, left * window.channels)
     after = (bottom + room, right * window.channels + window.beyond)
     if window.is_picture:
-        given, is_flat = flat(fusion, data)
+        element, is_flat = flat(fusion, data)
     else:
-        given, is_flat = (lambda *i: data[i]), isinstance(data.definition, te.Placeholder)
+        element, is_flat = (lambda *i: data[i]), isinstance(data.definition, te.Placeholder)
     if is_flat and data.dtype == operand.dtype and not any((*before, *after)):
-        return given, ()
+        return element, ()
     size = (window.height, window.width * window.channels)
-    padded = te.assemble(*bordered(data.shape[0], size, before, after, given, operand), "padded")
+    padded = te.assemble(*bordered(data.shape[0], size, before, after, element, operand), "padded")
     return (lambda *i: padded[i]), (padded,)
 
 

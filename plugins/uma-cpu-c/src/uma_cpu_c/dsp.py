@@ -69,22 +69,22 @@ def dsp_products(fusion: Fusion, is_brief: bool = False) -> ScheduledKernel | De
             channels take more than loops of the layer's own would.
     """
     try:
-        made = paired(fusion)
-        more = _more_bytes(fusion, made)
+        scheduled = paired(fusion)
+        more = _more_bytes(fusion, scheduled)
         if is_brief and more > _LOOPS_BYTES:
             raise Refused(f"its constants take {more} bytes more, and code is to be small")
     except Refused as refused:
         return Declined(f"no form for the DSP extension: {refused}")
-    return made
+    return scheduled
 
 
-def _more_bytes(fusion: Fusion, made: ScheduledKernel) -> int:
-    """By how much the constants of ``made`` are larger than those of loops that multiply as the model says: its
+def _more_bytes(fusion: Fusion, scheduled: ScheduledKernel) -> int:
+    """By how much the constants of ``scheduled`` are larger than those of loops that multiply as the model says: its
     constants, and two numbers for each scale unless there is one for all channels.
     """
     scales = len(next(call for call in fusion.epilogue if call.op_name == "qnn.requantize").attrs.scale)
     plain = sum(one.data.nbytes for one in fusion.known.values()) + (8 * scales if scales > 1 else 0)
-    return sum(buffer.nbytes for buffer in made.kernel.func.buffers("constant")) - plain
+    return sum(buffer.nbytes for buffer in scheduled.kernel.func.buffers("constant")) - plain
 
 
 def paired(fusion: Fusion) -> ScheduledKernel:
@@ -166,8 +166,8 @@ def _depthwise(fusion: Fusion, layer: Layer) -> ScheduledKernel:
         raise Refused("its channels have data of their own, and it is rounded once")
     numbers = _numbers(layer, weight)
     if fusion.by_rows:
-        made = depth_rows(layer, data, weight, numbers)
-        return ScheduledKernel(made, round(depth_instructions(*layer.call.shape[1:])))
+        kernel = depth_rows(layer, data, weight, numbers)
+        return ScheduledKernel(kernel, round(depth_instructions(*layer.call.shape[1:])))
     return _planes(layer, data, weight, numbers)
 
 

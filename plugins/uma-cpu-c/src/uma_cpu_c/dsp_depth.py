@@ -59,16 +59,16 @@ def depth_rows(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Ten
     if channels % 4:
         raise Refused(f"its {channels} channels are no multiple of 4, and go four at a time")
     (stride_down, stride), (top, left, _, _) = attrs.strides, attrs.padding
-    known = _known(weight, numbers, channels)
+    parameters = _parameter_table(weight, numbers, channels)
     zeros = te.compute((channels,), lambda _: Imm(attrs.input_zero_point, "int8"), "zeros")
     x, out = Buffer("x0", (height, width, channels), "int8"), Buffer("out0", (down, across, channels), "int8")
-    q = Buffer("w0", known.shape, "int32", alignment=_ALIGNMENT)
+    q = Buffer("w0", parameters.shape, "int32", alignment=_ALIGNMENT)
     z = Buffer("w1", zeros.shape, "int8", alignment=_ALIGNMENT)
     row, none = Var("i0"), Imm(0, INDEX)
     begin = row * stride_down - top
     first = minimum(maximum(begin, none), Imm(height - 1, INDEX))
     pixels = (Axis(1, 1), Axis(2, 1))
-    made = Exec(
+    instruction = Exec(
         depth((height, width, channels), across, stride, left),
         (
             View(out, (row, none, none), pixels),
@@ -78,12 +78,12 @@ def depth_rows(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Ten
         ),
         (first - begin, Imm(height, INDEX) - begin),
     )
-    body = Block("depth", For(row, Imm(down, INDEX), made))
+    body = Block("depth", For(row, Imm(down, INDEX), instruction))
     params = (Param(x, "input"), Param(out, "output"), Param(q, "constant"), Param(z, "constant"))
-    return te.Kernel(PrimFunc(params, body), (known, zeros))
+    return te.Kernel(PrimFunc(params, body), (parameters, zeros))
 
 
-def _known(weight: te.Tensor, numbers: te.Tensor, channels: int) -> te.Tensor:
+def _parameter_table(weight: te.Tensor, numbers: te.Tensor, channels: int) -> te.Tensor:
     """What is known of four channels each, in the order in which it is read."""
     fours = channels // 4
 

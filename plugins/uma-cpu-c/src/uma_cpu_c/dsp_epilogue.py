@@ -21,25 +21,25 @@ class Epilogue:
 
     Args:
         out: the result, as rows.
-        value: of an element of it, in terms of ``made``, ``pixel`` and ``channel``.
-        made: stands for the layer's results.
+        value: of an element of it, in terms of ``results``, ``pixel`` and ``channel``.
+        results: stands for the layer's results.
         pixel, channel: where it is.
-        given: the inputs of the function in order, None for the data of the layer.
+        operands: the inputs of the function in order, None for the data of the layer.
         constants: what it reads besides, and what they hold.
     """
 
     out: Buffer
     value: Expr
-    made: Buffer
+    results: Buffer
     pixel: Var
     channel: Var
-    given: tuple[Buffer | None, ...]
+    operands: tuple[Buffer | None, ...]
     constants: tuple[Buffer, ...]
     held: tuple[te.Tensor, ...]
 
     def inputs(self, data: Buffer) -> list[Buffer]:
         """The inputs of the function."""
-        return [data if one is None else one for one in self.given]
+        return [data if one is None else one for one in self.operands]
 
     def stores(self, block: Buffer, first: Expr, count: int) -> Stmt:
         """The elements of ``count`` pixels from the first on, whose results are in ``block``."""
@@ -47,7 +47,7 @@ class Epilogue:
         at: dict[Expr, Expr] = {self.pixel: first + p, self.channel: n}
 
         def rule(node: Expr) -> Expr | None:
-            return block[p, n] if isinstance(node, Load) and node.buffer is self.made else at.get(node)
+            return block[p, n] if isinstance(node, Load) and node.buffer is self.results else at.get(node)
 
         value = rewrite(self.value, rule)
         body = Store(self.out, (first + p, n), value)
@@ -62,12 +62,12 @@ def epilogue_of(fusion: Fusion, layer: Layer, pixels: int) -> Epilogue | None:
     """
     if layer.result is fusion.function.body:
         return None
-    made = fusion.tensors.of[layer.result][0]
-    kernel = fusion.plain(keep=(made,))
+    anchor = fusion.tensors.of[layer.result][0]
+    kernel = fusion.plain(keep=(anchor,))
     last = fusion.tensors.results[-1]
     stages = list(kernel.labels)
-    whole = made in stages and last in stages and stages[stages.index(made) + 1 :] == [last]
-    if len(fusion.tensors.results) != 1 or not whole or last.shape != made.shape or last.dtype != "int8":
+    whole = anchor in stages and last in stages and stages[stages.index(anchor) + 1 :] == [last]
+    if len(fusion.tensors.results) != 1 or not whole or last.shape != anchor.shape or last.dtype != "int8":
         raise Refused("what follows it is not done element by element")
     label = kernel.labels[last]
     (block,) = (part for part in walk(kernel.func.body) if isinstance(part, Block) and part.label == label)
@@ -80,12 +80,12 @@ def epilogue_of(fusion: Fusion, layer: Layer, pixels: int) -> Epilogue | None:
     out = Buffer("out0", (pixels, layer.channels), last.dtype)
     pixel, channel = Var("pixel"), Var("channel")
     data = _data(fusion, layer)
-    given = kernel.func.buffers("input")
+    inputs = kernel.func.buffers("input")
     seen: list[Buffer | None] = [
         None
         if number == data
         else Buffer(f"x{number}", (pixels, layer.channels) if _is_like(one, last) else one.shape, one.dtype)
-        for number, one in enumerate(given)
+        for number, one in enumerate(inputs)
     ]
     constants: dict[Buffer, Buffer] = {}
 
@@ -97,10 +97,10 @@ def epilogue_of(fusion: Fusion, layer: Layer, pixels: int) -> Epilogue | None:
 
     def rule(node: Expr) -> Expr | None:
         if isinstance(node, Load):
-            if node.buffer is kernel.buffers[made]:
+            if node.buffer is kernel.buffers[anchor]:
                 return element if is_here(node) else None
-            if node.buffer in given:
-                to = seen[given.index(node.buffer)]
+            if node.buffer in inputs:
+                to = seen[inputs.index(node.buffer)]
                 like = node.buffer.shape == last.shape
                 return None if to is None or not like or not is_here(node) else Load(to, (pixel, channel))
             number = len(constants) + 2
@@ -111,8 +111,8 @@ def epilogue_of(fusion: Fusion, layer: Layer, pixels: int) -> Epilogue | None:
     value = rewrite(stmt.value, rule)
     reads = {part.buffer for part in walk(value) if isinstance(part, Load)}
     fine = {element.buffer, *constants.values(), *(one for one in seen if one is not None)}
-    left = {part for part in walk(value) if isinstance(part, Var)} - {pixel, channel}
-    if reads - fine or left:
+    others = {part for part in walk(value) if isinstance(part, Var)} - {pixel, channel}
+    if reads - fine or others:
         raise Refused("what follows it reads other elements than its own")
     order = kernel.func.buffers("constant")
     held = tuple(kernel.held[order.index(buffer)] for buffer in constants)

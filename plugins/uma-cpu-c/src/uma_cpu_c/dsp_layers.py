@@ -108,8 +108,8 @@ def _sums(fusion: Fusion, call: Call, weight: Expr, bias: Expr | None, excess: S
     if bias is not None:
         limits = fusion.bounds[bias]
         lows, highs = per_channel(limits.least, channels), per_channel(limits.greatest, channels)
-    found = zip(lows, highs, sums, excess, strict=True)
-    return [(int(low) - far - more, int(high) + far - more) for low, high, far, more in found]
+    ranges = zip(lows, highs, sums, excess, strict=True)
+    return [(int(low) - far - more, int(high) + far - more) for low, high, far, more in ranges]
 
 
 def per_channel(numbers: Sequence[float], channels: int) -> Sequence[float]:
@@ -129,11 +129,11 @@ def _scales(
     if attrs.axis not in (-1, len(call.shape) - 1) and len(scale) > 1:
         raise Refused("its scales are not those of its channels")
     count = channels if len(scale) == 1 else 1
-    made = [
+    numbers = [
         _scaled(multiplier, -exponent, zero, limits, rounding == "double")
         for multiplier, exponent, limits in zip(scale.multiplier * count, scale.shift * count, sums, strict=True)
     ]
-    return tuple(m for m, _, _ in made), tuple(a for _, a, _ in made), tuple(s for _, _, s in made)
+    return tuple(m for m, _, _ in numbers), tuple(a for _, a, _ in numbers), tuple(s for _, _, s in numbers)
 
 
 def _scaled(multiplier: int, right: int, zero: int, limits: tuple[int, int], is_twice: bool) -> tuple[int, int, int]:

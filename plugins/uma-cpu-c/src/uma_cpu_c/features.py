@@ -75,9 +75,9 @@ def features_of(target: Target) -> frozenset[str]:
     if triple is None and mcpu == "native" and not has_extensions:
         return _base(machine) | (_of_this_machine() & _USED)
     if machine in (*_X86, "aarch64", "arm64"):
-        known = _X86_NAMES.get(mcpu) if machine in _X86 else _of_arm_64(mcpu)
+        features = _X86_NAMES.get(mcpu) if machine in _X86 else _of_arm_64(mcpu)
         says_more = has_extensions or any(flag.startswith("-march=") for flag in target.get_attr("cflags") or ())
-        return _compiled(target, machine) if known is None or says_more else known
+        return _compiled(target, machine) if features is None or says_more else features
     if machine.startswith("arm"):
         return _of_arm_32(mcpu, target)
     if machine.startswith("riscv"):
@@ -90,9 +90,9 @@ def cpu_of(target: Target) -> str:
     mcpu = str(target.get_attr("mcpu"))
     if target.get_attr("mtriple") is not None or mcpu != "native":
         return mcpu
-    found = cpu_features()
+    features = cpu_features()
     # Compilers older than this CPU call it by its predecessor's name. Its maker's alone have sse4a.
-    return "znver4" if {"sse4a", "avx512_vnni"} <= found and "avx_vnni" not in found else mcpu
+    return "znver4" if {"sse4a", "avx512_vnni"} <= features and "avx_vnni" not in features else mcpu
 
 
 def read_cpu(target: Target, number: int) -> dict[str, object]:
@@ -109,20 +109,20 @@ def read_cpu(target: Target, number: int) -> dict[str, object]:
     machine = platform.machine().lower()
     if number:
         raise UsageError(f"there is no CPU {number}: this machine's CPU is number 0", hint="-from_device=0")
-    if given := [name for name in ("mcpu", "mattr", "mtriple") if name in target.attrs]:
-        what = f"-from_device=0 is this machine's CPU, and -{given[0]} says what the CPU is as well"
-        raise UsageError(what, hint=f"leave out -from_device or -{given[0]}")
-    found = _of_this_machine()
-    extras = [f"+{name}" for feature, name in _EXTRAS.items() if feature in found]
+    if attrs := [name for name in ("mcpu", "mattr", "mtriple") if name in target.attrs]:
+        text = f"-from_device=0 is this machine's CPU, and -{attrs[0]} says what the CPU is as well"
+        raise UsageError(text, hint=f"leave out -from_device or -{attrs[0]}")
+    features = _of_this_machine()
+    extras = [f"+{name}" for feature, name in _EXTRAS.items() if feature in features]
     extensions = {"mattr": extras} if extras else {}
     if machine in ("aarch64", "arm64"):
         return {"mcpu": "generic", **extensions}
     if machine not in _X86:
-        what = f"-from_device=0 has no effect on {machine}: only CPUs of x86-64 and AArch64 are read"
-        raise UsageError(what, hint="name the CPU with -mcpu")
+        text = f"-from_device=0 has no effect on {machine}: only CPUs of x86-64 and AArch64 are read"
+        raise UsageError(text, hint="name the CPU with -mcpu")
     edition = "x86-64"
     for name, adds in _X86_EDITIONS.items():
-        if not found.issuperset(adds.split()):
+        if not features.issuperset(adds.split()):
             break
         edition = name
     return {"mcpu": edition, **extensions}
@@ -171,13 +171,13 @@ def _of_cortex_m(mcpu: str) -> frozenset[str]:
     name, *extensions = mcpu.split("+")
     if name in _ARM_THUMB1:
         return frozenset({"thumb1", "small_stack"})
-    found = {
+    features = {
         "thumb2",
         "small_stack",
         *(("dsp",) if _ARM_DSP.fullmatch(name) else ()),
         *(("mve",) if _ARM_MVE.fullmatch(name) else ()),
     }
-    return frozenset(found - {"dsp", "mve"} if "nodsp" in extensions else found - {ext[2:] for ext in extensions})
+    return frozenset(features - {"dsp", "mve"} if "nodsp" in extensions else features - {ext[2:] for ext in extensions})
 
 
 def _of_riscv(machine: str, triple: str, target: Target) -> frozenset[str]:

@@ -41,13 +41,13 @@ def mve(fusion: Fusion, features: Collection[str]) -> ScheduledKernel | Declined
     groups = dict(call.attrs.items).get("groups", 1)
     try:
         if groups == call.shape[-1] == call.args[0].shape[-1] > 1:
-            made = mve_windows(fusion, weight.data)
+            outcome = mve_windows(fusion, weight.data)
         else:
-            made = mve_products(fusion) if groups == 1 else f"its channels are in {groups} groups"
+            outcome = mve_products(fusion) if groups == 1 else f"its channels are in {groups} groups"
     except ScheduleError:
         # Loops that simplify to something else, such as those of one iteration, are no instruction.
-        made = "its loops simplify to others than the instructions have"
-    return _declined(made) if isinstance(made, str) else made
+        outcome = "its loops simplify to others than the instructions have"
+    return _declined(outcome) if isinstance(outcome, str) else outcome
 
 
 def _declined(reason: str) -> Declined:

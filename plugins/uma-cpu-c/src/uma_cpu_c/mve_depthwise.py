@@ -44,20 +44,20 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
     if weights.min() < _LEAST:
         return f"a weight is {weights.min()}, and two products with bytes do not fit 16 bits"
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
-    strip, is_picture = Strip.of(call, data, weight), len(attrs.strides) == 2
+    strip, is_picture = Strip.from_call(call, data, weight), len(attrs.strides) == 2
     rows, columns = weight.shape[0] if is_picture else 1, weight.shape[-3]
     row_stride, row_dilation = (attrs.strides[0], attrs.dilation[0]) if is_picture else (1, 1)
     none = Imm(0, INDEX)
 
-    def own(o: Expr, r: Expr, k: Expr) -> Expr:
+    def weight_at(o: Expr, r: Expr, k: Expr) -> Expr:
         value: Expr = weight[(r, k, none, o) if is_picture else (k, none, o)]
         return value
 
     def lying(b: Expr, r: Expr, k: Expr, lane: Expr) -> Expr:
         if lanes == LANES:
-            return own(b * LANES + lane, r, k)
+            return weight_at(b * LANES + lane, r, k)
         last = Imm(lanes - 1, INDEX)
-        return Select(lane < lanes, own(b * lanes + minimum(lane, last), r, k), Imm(0, "int8"))
+        return Select(lane < lanes, weight_at(b * lanes + minimum(lane, last), r, k), Imm(0, "int8"))
 
     packed = te.compute((channels // lanes, rows, columns, LANES), lying, "packed")
     axes = (te.reduce_axis(rows, "r"), te.reduce_axis(columns, "k"))
@@ -70,10 +70,10 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
         return te.sum(value * packed[o // lanes, axes[0], axes[1], o % lanes].astype("int32"), axes)
 
     sums = te.compute(call.shape, total, "sums")
-    found = requantised(fusion, sums, (rows, columns), own, attrs.input_zero_point, lanes)
-    if found.rounding is None or not found.is_last:
+    epilogue = requantised(fusion, sums, (rows, columns), weight_at, attrs.input_zero_point, lanes)
+    if epilogue.rounding is None or not epilogue.is_last:
         return "what follows it is not one requantisation to int8 that has a form"
-    kernel = found.kernel(fusion, [sums, *([] if strip.padded is None else [strip.padded])])
+    kernel = epilogue.kernel(fusion, [sums, *([] if strip.padded is None else [strip.padded])])
     labels, buffers = kernel.labels, kernel.buffers
     last = [tensor for tensor in labels if tensor not in (sums, strip.padded)]
     if sums not in labels or len(last) != 1:
@@ -87,6 +87,6 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
     if strip.padded is not None:
         stored(s, kernel, strip.padded, outer[-1])
         strip.part(s, s.loops(labels[strip.padded])[-1])
-    tensorized(s, pixel, window(call.shape[-2], lanes, rows, columns, found.rounding))
+    tensorized(s, pixel, window(call.shape[-2], lanes, rows, columns, epilogue.rounding))
     func = s.func if strip.padded is None else borders(s.func, labels[strip.padded], strip.zero)
     return ScheduledKernel(replace(kernel, func=func))

@@ -37,8 +37,8 @@ class Requantised:
     def kernel(self, fusion: Fusion, keep: Iterable[te.Tensor]) -> te.Kernel:
         """The loops in the plain form, with stages for the tensors of ``keep``."""
         pairs = zip(fusion.function.params, fusion.tensors.params, strict=True)
-        known = [tensor for param, tensor in pairs if param in fusion.known]
-        return self.functions.plain(known, [*keep, *([] if self.is_last else [self.tensor])])
+        constants = [tensor for param, tensor in pairs if param in fusion.known]
+        return self.functions.plain(constants, [*keep, *([] if self.is_last else [self.tensor])])
 
 
 def requantised(
@@ -66,14 +66,14 @@ def requantised(
         if other in fusion.known and values.shape in ((channels,), (1, channels)):
             bias, call = values, after
     scale = _only_user(fusion, call)
-    taken = None if scale is None else _rounding(scale, channels)
-    ahead = te.constant(_spread(taken.ahead if taken else (0,), "int32", channels, None), "ahead")
+    numbers = None if scale is None else _rounding(scale, channels)
+    ahead = te.constant(_spread(numbers.ahead if numbers else (0,), "int32", channels, None), "ahead")
     axes = tuple(te.reduce_axis(extent, f"z{number}") for number, extent in enumerate(taps))
     weights = te.compute((channels,), lambda o: te.sum(weight(o, *axes).astype("int32"), axes), "weight_sums")
 
     def folded(o: Expr) -> Expr:
-        moved: Expr = weights[o] * -zero - ahead[o]
-        return moved if bias is None else bias[(o,) if len(bias.shape) == 1 else (Imm(0, INDEX), o)] + moved
+        shifted: Expr = weights[o] * -zero - ahead[o]
+        return shifted if bias is None else bias[(o,) if len(bias.shape) == 1 else (Imm(0, INDEX), o)] + shifted
 
     shape = (channels,) if lanes is None else (channels // lanes, LANES)
 
@@ -85,23 +85,23 @@ def requantised(
     def place(o: Expr) -> tuple[Expr, ...]:
         return (o,) if lanes is None else (o // lanes, o % lanes)
 
-    made = te.compute(shape, lambda *i: folded(channel(*i)), "bias")
-    if scale is None or taken is None:
-        tensor = te.compute(call.shape, lambda *i: sums[i] + made[place(i[-1])], "anchor")
+    folded_bias = te.compute(shape, lambda *i: folded(channel(*i)), "bias")
+    if scale is None or numbers is None:
+        tensor = te.compute(call.shape, lambda *i: sums[i] + folded_bias[place(i[-1])], "anchor")
         return Requantised(fusion.tensors.replaced(fusion.function, call, tensor), tensor, None, True)
-    rounding, call = taken.rounding, scale
+    rounding, call = numbers.rounding, scale
     after = _only_user(fusion, call)
     if after is not None and after.op_name == "clip" and rounding.how != "real":
         low, high = max(int(after.attrs.a_min), rounding.low), min(int(after.attrs.a_max), rounding.high)
         if low <= high:
             rounding, call = replace(rounding, low=low, high=high), after
     first, second = (
-        te.constant(_spread(of, rounding.dtype, channels, lanes), name)
-        for name, of in (("first", taken.first), ("second", taken.second))
+        te.constant(_spread(parameter, rounding.dtype, channels, lanes), name)
+        for name, parameter in (("first", numbers.first), ("second", numbers.second))
     )
 
     def scaled(total: Expr, at: tuple[Expr, ...]) -> Expr:
-        return rounding.of(total, made[at], first[at], second[at])
+        return rounding.apply(total, folded_bias[at], first[at], second[at])
 
     tensor = te.compute(call.shape, lambda *i: scaled(sums[i], place(i[-1])), "requantised")
     functions = fusion.tensors.replaced(fusion.function, call, tensor)
@@ -150,8 +150,8 @@ def _spread(numbers: Sequence[float], dtype: str, channels: int, lanes: int | No
     flat = np.broadcast_to(np.array(numbers, dtype), (channels,))
     if lanes is None:
         return flat.copy()
-    made: np.ndarray = flat.reshape(-1, lanes)[:, np.minimum(np.arange(LANES), lanes - 1)]
-    return made
+    spread: np.ndarray = flat.reshape(-1, lanes)[:, np.minimum(np.arange(LANES), lanes - 1)]
+    return spread
 
 
 def _only_user(fusion: Fusion, value: Call) -> Call | None:

@@ -82,7 +82,7 @@ class Rounding:
         """For names."""
         return f"{self.how}_{self.zero + 128}_{self.low + 128}_{self.high + 128}"
 
-    def of(self, total: Expr, bias: Expr, first: Expr, second: Expr) -> Expr:
+    def apply(self, total: Expr, bias: Expr, first: Expr, second: Expr) -> Expr:
         """A sum as an int8."""
         total = total + bias
         if self.how == "real":
@@ -110,7 +110,7 @@ def requantise(pixels: int, channels: int, rounding: Rounding) -> Intrinsic:
     bias = Buffer("bias", (channels,), "int32")
     first, second = (Buffer(name, (channels,), rounding.dtype) for name in ("first", "second"))
     p, o, n = Var("p"), Var("o"), Var("n", INDEX)
-    value = rounding.of(acc[p, o], bias[o], first[o], second[o])
+    value = rounding.apply(acc[p, o], bias[o], first[o], second[o])
     body = For(p, n, For(o, Imm(channels, INDEX), Store(out, (p, o), value)))
     call = (
         f"uma_mve_requantise_{rounding.how}({{out}}, {{out_stride0}}, {{acc}}, {{acc_stride0}} / 4, {{bias}}, "
@@ -169,7 +169,7 @@ def window(pixels: int, channels: int, rows: int, columns: int, rounding: Roundi
     total, none = Buffer("total", (1,), "int32", "local"), Imm(0, INDEX)
     step = Update("add", total, (none,), a[r, k, x, c].astype("int32") * w[r, k, c].astype("int32"))
     sums = For(r, Imm(rows, INDEX), For(k, Imm(columns, INDEX), step))
-    value = rounding.of(total[none], bias[c], first[c], second[c])
+    value = rounding.apply(total[none], bias[c], first[c], second[c])
     done = Seq((Store(total, (none,), Imm(0, "int32")), sums, Store(out, (x, c), value)))
     body = For(x, Imm(pixels, INDEX), For(c, n, Alloc(total, done)))
     call = (

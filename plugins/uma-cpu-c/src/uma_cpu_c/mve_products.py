@@ -40,7 +40,7 @@ def mve_products(fusion: Fusion) -> ScheduledKernel | str:
         element: Element = lambda *i: data[i]  # noqa: E731 - as short as its use
         packed = weight
     else:
-        taps, strip = taps_of(weight), Strip.of(call, data, weight)
+        taps, strip = taps_of(weight), Strip.from_call(call, data, weight)
         packed = te.compute((call.shape[-1], taps), lambda o, k: weight_of(weight, o, k), "packed")
         element = strip.patch if strip.is_copied else strip.pixel
     axis = te.reduce_axis(taps, "k")
@@ -49,23 +49,23 @@ def mve_products(fusion: Fusion) -> ScheduledKernel | str:
         lambda *i: te.sum(element(*i[:-1], axis).astype("int32") * packed[i[-1], axis].astype("int32"), axis),
         "sums",
     )
-    found = requantised(fusion, sums, (taps,), lambda *i: packed[i], call.attrs.input_zero_point)
+    epilogue = requantised(fusion, sums, (taps,), lambda *i: packed[i], call.attrs.input_zero_point)
     stages = [] if strip is None or not strip.is_copied else [strip.padded, strip.patches]
-    return _scheduled(fusion, found, sums, taps, [one for one in stages if one is not None], strip)
+    return _scheduled(fusion, epilogue, sums, taps, [one for one in stages if one is not None], strip)
 
 
 def _scheduled(
     fusion: Fusion,
-    found: Requantised,
+    epilogue: Requantised,
     sums: te.Tensor,
     taps: int,
     stages: list[te.Tensor],
     strip: Strip | None,
 ) -> ScheduledKernel | str:
     """The loops of sums and what follows, by tiles; or why not."""
-    kernel = found.kernel(fusion, [*stages, sums])
+    kernel = epilogue.kernel(fusion, [*stages, sums])
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
-    is_plain = sums in kernel.labels and len(rest) == 2 - found.is_last and rest[-1].shape == sums.shape
+    is_plain = sums in kernel.labels and len(rest) == 2 - epilogue.is_last and rest[-1].shape == sums.shape
     if not is_plain or not all(stage in kernel.labels for stage in stages):
         return "what follows it has stages of its own, or needs no sums"
     channels = sums.shape[-1]
@@ -81,13 +81,13 @@ def _scheduled(
     s.reorder(*outer, at, blocks, pixel, channel)
     for tensor in rest:
         s.reverse_compute_at(labels[tensor], blocks)
-    s.store_at([buffers[sums], *([] if found.is_last else [buffers[rest[0]]])], blocks)
+    s.store_at([buffers[sums], *([] if epilogue.is_last else [buffers[rest[0]]])], blocks)
     if strip is not None and stages:
         bring(s, kernel, strip, at, outer[-1])
     tensorized(s, pixel, dots(pixels, block, taps))
-    if found.rounding is not None:
-        *_, over, _ = s.loops(labels[found.tensor if not found.is_last else rest[-1]])
-        tensorized(s, over, requantise(pixels, block, found.rounding))
+    if epilogue.rounding is not None:
+        *_, over, _ = s.loops(labels[epilogue.tensor if not epilogue.is_last else rest[-1]])
+        tensorized(s, over, requantise(pixels, block, epilogue.rounding))
     func = s.func
     if strip is not None and stages and strip.padded is not None:
         func = borders(func, labels[strip.padded], strip.zero)

@@ -62,7 +62,7 @@ class Strip:
     is_copied: bool
 
     @classmethod
-    def of(cls, call: Call, data: te.Tensor, weight: te.Tensor) -> Strip:
+    def from_call(cls, call: Call, data: te.Tensor, weight: te.Tensor) -> Strip:
         """Of ``call``, a convolution of ``data`` by ``weight``."""
         attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
         width, channels = data.shape[-2:]

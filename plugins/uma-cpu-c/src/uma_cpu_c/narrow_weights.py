@@ -77,14 +77,14 @@ def narrow_of(weights: np.ndarray) -> Narrow | None:
     for run in (inputs, *_RUNS):
         if run > inputs or inputs % run or run % 2:
             continue
-        found = []
+        coded = []
         for first, last in itertools.pairwise((0, *range(_PROBE, outputs, _AT_ONCE), outputs)):
             some = _multiples(np.ascontiguousarray(weights[first:last]).reshape(last - first, -1, run))
             if some is None:
                 break
-            found.append(some)
+            coded.append(some)
         else:
-            scales, multiples = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            scales, multiples = (np.concatenate(parts) for parts in zip(*coded, strict=True))
             return _coded(scales, multiples)
     return None
 
@@ -103,20 +103,20 @@ def _multiples(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     least = np.where(sizes > 0, sizes, np.inf).min(1)
     scales = np.ones(len(rows), np.float32)
     multiples = np.zeros(rows.shape, np.int16)
-    (left,) = np.nonzero(greatest > 0)
+    (nonzero,) = np.nonzero(greatest > 0)
     for divisor in range(1, _MOST + 1):
         for nudge in (0, 1, -1) if divisor & (divisor - 1) else (0,):
-            scale = (least[left] / np.float32(divisor)).astype(np.float32)
+            scale = (least[nonzero] / np.float32(divisor)).astype(np.float32)
             if nudge:
                 scale = np.nextafter(scale, np.float32(np.inf * nudge))
-            possible = (scale > 0) & (greatest[left] <= (_MOST + 0.5) * scale)
-            at = left[possible]
+            possible = (scale > 0) & (greatest[nonzero] <= (_MOST + 0.5) * scale)
+            at = nonzero[possible]
             scale = scale[possible, None]
-            found = np.rint(rows[at] / scale)
-            right = (found * scale == rows[at]).all(1) & (found.max(1) < _MOST)
-            scales[at[right]], multiples[at[right]] = scale[right, 0], found[right]
-            left = np.setdiff1d(left, at[right], assume_unique=True)
-            if not len(left):
+            codes = np.rint(rows[at] / scale)
+            right = (codes * scale == rows[at]).all(1) & (codes.max(1) < _MOST)
+            scales[at[right]], multiples[at[right]] = scale[right, 0], codes[right]
+            nonzero = np.setdiff1d(nonzero, at[right], assume_unique=True)
+            if not len(nonzero):
                 return scales.reshape(*parts.shape[:2], 1), multiples.reshape(parts.shape)
     return None
 
@@ -148,9 +148,9 @@ def _narrowed(module: IRModule, least_bytes: int) -> IRModule:
             if not isinstance(weights, Constant) or weights.tensor.nbytes < least_bytes:
                 continue
             is_dense = product.op_name == "nn.dense"
-            found = narrow_of(weights.data if is_dense else weights.data.T)
-            if found is not None:
-                return _kernel(expr, param, found, is_dense)
+            narrow = narrow_of(weights.data if is_dense else weights.data.T)
+            if narrow is not None:
+                return _kernel(expr, param, narrow, is_dense)
         return None
 
     return Rewriter(module).rewrite(rule)
@@ -169,23 +169,23 @@ def _products(kernel: Function) -> Iterator[tuple[Call, Var]]:
             yield expr, weight
 
 
-def _kernel(expr: Call, param: Var, found: Narrow, is_dense: bool) -> Call:
+def _kernel(expr: Call, param: Var, narrow: Narrow, is_dense: bool) -> Call:
     """The same kernel, which makes its weights of what they are multiples of."""
     kernel = expr.op
     assert isinstance(kernel, Function)
-    arrays = [found.codes, found.scales, *([found.zeros] if found.zeros.ndim else [])]
+    arrays = [narrow.codes, narrow.scales, *([narrow.zeros] if narrow.zeros.ndim else [])]
     if not is_dense:
         arrays = [array.transpose(1, 2, 0) for array in arrays]
-    given = [const(array) for array in arrays]
+    held = [const(array) for array in arrays]
     params = [
-        Var(f"{param.name}_{name}", one.type) for name, one in zip(("codes", "scales", "zeros"), given, strict=False)
+        Var(f"{param.name}_{name}", one.type) for name, one in zip(("codes", "scales", "zeros"), held, strict=False)
     ]
     codes, scales, *zeros = params
     values = call("cast", codes, dtype="float32")
-    if zeros or found.zeros:
-        values = call("subtract", values, zeros[0] if zeros else const(found.zeros))
+    if zeros or narrow.zeros:
+        values = call("subtract", values, zeros[0] if zeros else const(narrow.zeros))
     weights = call("reshape", call("multiply", values, scales), newshape=param.shape)
     at = kernel.params.index(param)
     body = substitute(kernel.body, {param: weights})
-    made = Function([*kernel.params[:at], *params, *kernel.params[at + 1 :]], body, {**dict(kernel.attrs), NARROW: "1"})
-    return Call(made, [*expr.args[:at], *given, *expr.args[at + 1 :]], pin=expr.pin)
+    new = Function([*kernel.params[:at], *params, *kernel.params[at + 1 :]], body, {**dict(kernel.attrs), NARROW: "1"})
+    return Call(new, [*expr.args[:at], *held, *expr.args[at + 1 :]], pin=expr.pin)

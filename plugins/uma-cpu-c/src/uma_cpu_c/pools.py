@@ -78,10 +78,10 @@ def pooled(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
 
 def _stages(fusion: Fusion, call: Call) -> tuple[te.Tensor, te.Tensor]:
     """The reduction of a pool, and what the pool gives, computed from it."""
-    (made,) = fusion.tensors.of[call]
-    if isinstance(made.definition, te.Reduce):
-        return made, te.compute(made.shape, lambda *i: made[i], "pool")
-    return next(_reductions(made)), _divided(call, made)
+    (result,) = fusion.tensors.of[call]
+    if isinstance(result.definition, te.Reduce):
+        return result, te.compute(result.shape, lambda *i: result[i], "pool")
+    return next(_reductions(result)), _divided(call, result)
 
 
 def _divided(call: Call, mean: te.Tensor) -> te.Tensor:
@@ -119,9 +119,9 @@ def _bounds(dtype: str) -> tuple[int, int]:
 def _reductions(tensor: te.Tensor) -> Iterator[te.Tensor]:
     assert isinstance(tensor.definition, te.Compute)
     for part in walk(tensor.definition.value):
-        made = part.buffer if isinstance(part, Load) else None
-        if isinstance(made, te.Tensor) and isinstance(made.definition, te.Reduce):
-            yield made
+        buffer = part.buffer if isinstance(part, Load) else None
+        if isinstance(buffer, te.Tensor) and isinstance(buffer.definition, te.Reduce):
+            yield buffer
 
 
 def _lanes(channels: int, most: int) -> int:

@@ -159,8 +159,8 @@ def _rows(data: te.Tensor, operand: Operand) -> tuple[te.Tensor, tuple[te.Tensor
     pieces: Pieces = [(origin, data.shape, lambda *i: operand.convert(data[i]))]
     if room:
         pieces.insert(0, (origin, shape, lambda *_: Imm(0, operand.dtype)))
-    made = te.assemble(shape, operand.dtype, pieces, "rows")
-    return made, (made,)
+    rows = te.assemble(shape, operand.dtype, pieces, "rows")
+    return rows, (rows,)
 
 
 def _convolution(
@@ -181,7 +181,7 @@ def _convolution(
     taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, depth)
     is_odd = is_depthwise and channels % LANES != 0
     room = (ROOM if is_odd else 0) if is_depthwise else -taps[-1] % operand.group
-    given, is_flat = flat(fusion, data)
+    element_of, is_flat = flat(fusion, data)
     has_borders = any((top, left, bottom, right))
     # Where each pixel is alone, a picture is one row of them.
     is_joined = is_flat and height > 1 and not is_depthwise and not has_borders and not fusion.by_rows
@@ -191,7 +191,7 @@ def _convolution(
     if is_joined:
         height, width = 1, height * width
         row = te.reshape(data, (batch, 1, width * channels))
-        given = lambda n, y, i: row[n, y, i]  # noqa: E731 - as short as its use
+        element_of = lambda n, y, i: row[n, y, i]  # noqa: E731 - as short as its use
     is_plain = is_flat and data.dtype == operand.dtype and not room
     # A pixel of which all taps are beyond the row would be a sum of no steps, which a tile cannot tell from others.
     rows = ([x * stride + tap * dilation - left for tap in range(kernel_width)] for x in range(call.shape[-2]))
@@ -201,12 +201,12 @@ def _convolution(
     is_light = is_light and kernel_height * kernel_width * call.shape[-1] <= _FEW * stride * row_stride
     if is_plain and (((is_depthwise or is_light) and is_covered) or not has_borders):
         stages: tuple[te.Tensor, ...] = ()
-        element = given
+        element = element_of
     else:
         size = (height, width * channels)
         before, after = (top, left * channels), (bottom, right * channels + room)
-        made = _by_rows if operand.rows else _whole
-        padded = made(batch, size, before, after, given, operand)
+        pad = _by_rows if operand.rows else _whole
+        padded = pad(batch, size, before, after, element_of, operand)
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
@@ -279,24 +279,24 @@ def split_group(outer: Index, groups: int) -> tuple[Expr, Index]:
 Sides = tuple[int, int]
 
 
-def _whole(batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand) -> te.Tensor:
+def _whole(batch: int, size: Sides, before: Sides, after: Sides, element: Element, operand: Operand) -> te.Tensor:
     """Pictures with borders."""
-    return te.assemble(*bordered(batch, size, before, after, given, operand), "padded")
+    return te.assemble(*bordered(batch, size, before, after, element, operand), "padded")
 
 
-def _by_rows(batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand) -> te.Tensor:
+def _by_rows(batch: int, size: Sides, before: Sides, after: Sides, value_at: Element, operand: Operand) -> te.Tensor:
     """The same element by element, so that a loop can make just the rows that it reads."""
     (height, width), (top, left), (bottom, right) = size, before, after
 
     def element(n: Expr, y: Expr, i: Expr) -> Expr:
         there = (y >= top) & (y < top + height) & (i >= left) & (i < left + width)
-        return Select(there, operand.convert(given(n, y - top, i - left)), Imm(operand.zero, operand.dtype))
+        return Select(there, operand.convert(value_at(n, y - top, i - left)), Imm(operand.zero, operand.dtype))
 
     return te.compute((batch, height + top + bottom, width + left + right), element, "padded")
 
 
 def bordered(
-    batch: int, size: tuple[int, int], before: tuple[int, int], after: tuple[int, int], given: Element, operand: Operand
+    batch: int, size: tuple[int, int], before: tuple[int, int], after: tuple[int, int], value: Element, operand: Operand
 ) -> tuple[tuple[int, ...], str, Pieces]:
     """Shape, dtype and pieces of pictures with borders, which are all that is filled besides the copy."""
     (height, width), (top, left), (bottom, right) = size, before, after
@@ -311,7 +311,7 @@ def bordered(
         )
         if 0 not in extents
     ]
-    pieces.append(((0, top, left), (batch, height, width), lambda *i: operand.convert(given(*i))))
+    pieces.append(((0, top, left), (batch, height, width), lambda *i: operand.convert(value(*i))))
     return (batch, rows, columns), operand.dtype, pieces
 
 

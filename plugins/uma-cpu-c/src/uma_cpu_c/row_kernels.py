@@ -105,10 +105,10 @@ def _as_one_row(fusion: Fusion, result: TensorType) -> Fusion | None:
     """The same of tensors that are seen as one row each; None where they are not all of one shape, or one is known."""
     function, row = fusion.function, (result.size,)
     params: dict[Expr, Var] = {param: Var(param.name, TensorType(row, param.dtype)) for param in function.params}
-    made: dict[Expr, Expr] = {**params}
+    scalars: dict[Expr, Expr] = {**params}
     for expr in post_order(function.body):
         if isinstance(expr, Constant):
-            made[expr] = const(expr.data.reshape(()))
+            scalars[expr] = const(expr.data.reshape(()))
         elif expr.tensor.shape != result.shape:
             return None
         elif isinstance(expr, Var):
@@ -116,10 +116,10 @@ def _as_one_row(fusion: Fusion, result: TensorType) -> Fusion | None:
         elif not isinstance(expr, Call) or not _WITHOUT_AXES.issuperset(dict(expr.attrs.items)):
             return None
         else:
-            made[expr] = Call(expr.op, [made[arg] for arg in expr.args], expr.attrs)
-    if fusion.known or fusion.by_rows or made[function.body].tensor.shape != row:
+            scalars[expr] = Call(expr.op, [scalars[arg] for arg in expr.args], expr.attrs)
+    if fusion.known or fusion.by_rows or scalars[function.body].tensor.shape != row:
         return None
-    return Fusion(Function(list(params.values()), made[function.body]))
+    return Fusion(Function(list(params.values()), scalars[function.body]))
 
 
 def spread(s: Schedule, label: str, extent: int, lanes: int) -> None:

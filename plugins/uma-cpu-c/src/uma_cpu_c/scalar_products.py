@@ -55,8 +55,8 @@ CORES: Mapping[str, Core] = {
 
 def core_of(features: Collection[str], is_brief: bool = False) -> Core | None:
     """The class of a core; None of one that has vectors, or is not known."""
-    found = next((core for feature, core in CORES.items() if feature in features), None)
-    return replace(found, is_brief=True) if found is not None and is_brief else found
+    best = next((core for feature, core in CORES.items() if feature in features), None)
+    return replace(best, is_brief=True) if best is not None and is_brief else best
 
 
 def tile_of(core: Core, pixels: int, channels: int) -> Tile:
@@ -91,8 +91,8 @@ def small_products(fusion: Fusion, core: Core) -> ScheduledKernel | Declined | N
     if weight_zero:
         product = replace(product, weight=product.less(weight_zero, "int16" if weight != "int16" else "int32"))
     pixels = product.shape[-2] if len(product.shape) > 1 else 1
-    made = small_tiles(fusion, product, tile_of(core, pixels, product.shape[-1]), zero)
-    return made or _declined("what follows it has stages of its own, or needs no product")
+    scheduled = small_tiles(fusion, product, tile_of(core, pixels, product.shape[-1]), zero)
+    return scheduled or _declined("what follows it has stages of its own, or needs no product")
 
 
 def _declined(reason: str) -> Declined:

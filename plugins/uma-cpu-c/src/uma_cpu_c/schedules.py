@@ -87,9 +87,9 @@ def tiled(
         if count:
             several, row = s.split(rows[-1], count)
             around, rows = [*rows[:-1], several], [row]
-        within = [row for row in rows if row not in around]
+        row_loops = [row for row in rows if row not in around]
         inner = [pixel, *inner]
-        tiles = [*within, at, first] if _is_written(product, unit) else [first, *within, at]
+        tiles = [*row_loops, at, first] if _is_written(product, unit) else [first, *row_loops, at]
         order = [*around, *groups, *tiles]
         s.reorder(*order, *inner)
     in_registers(nest, order[-1], reduction, inner, grouped, tile.lanes, unit)
@@ -154,15 +154,15 @@ def planned(
         unit: of the CPU; None where it has none.
     """
     # Weights that are known now are brought into order now, which takes no stage.
-    made = stages if packed is None or is_known(fusion) else (*stages, packed)
-    kernel = fusion.plain(anchor, (sums, *made))
-    rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in made]
+    kept_stages = stages if packed is None or is_known(fusion) else (*stages, packed)
+    kernel = fusion.plain(anchor, (sums, *kept_stages))
+    rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in kept_stages]
     following = [tensor for tensor in rest if tensor.shape == anchor.shape]
     # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
     if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
         return None
     s = Schedule(kernel.func, None if unit is None else VectorUnit(unit.bytes, unit.registers))
-    for stage in (*made, *rest[:-1]):
+    for stage in (*kept_stages, *rest[:-1]):
         if stage in kernel.labels:
             s.set_scope(kernel.buffers[stage], "global")
     if packed is not None and packed in kernel.buffers:
@@ -195,18 +195,18 @@ def in_registers(
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], lanes, tail="peel")
         s.cache_write(nest.product, sums, "register", at=at)
-        spread(s, _within(s, last, at))
+        spread(s, _loops_inside(s, last, at))
     else:
         held = s.cache_write(nest.product, sums, "register", at=at)
-        spread(s, _within(s, f"{held.name}_out", at))
+        spread(s, _loops_inside(s, f"{held.name}_out", at))
         s.reverse_compute_at(last, at)
         s.store_at(sums, at)
         if not one_by_one:
             s.vectorize(s.split(s.loops(last)[-1], fewer, tail="peel")[1])
-    spread(s, _within(s, start, at))
+    spread(s, _loops_inside(s, start, at))
 
 
-def _within(s: Schedule, label: str, at: Var) -> list[Var]:
+def _loops_inside(s: Schedule, label: str, at: Var) -> list[Var]:
     """The loops of a block that stand within one of them."""
     loops = s.loops(label)
     return loops[loops.index(at) + 1 :]
@@ -328,8 +328,8 @@ def sums_of(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Ten
         extents = (*product.shape[:depth], blocks, *taps, lanes, *tail)
 
         def value(*index: Expr) -> Expr:
-            found = element([i + at if at else i for i, at in zip(index, start, strict=True)])
-            return found if is_there else Imm(0, found.dtype)
+            term = element([i + at if at else i for i, at in zip(index, start, strict=True)])
+            return term if is_there else Imm(0, term.dtype)
 
         return start, extents, value
 

@@ -84,15 +84,15 @@ def strategies_of(target: Target) -> list[Strategy]:
     unit = _float_unit(target)
     if unit is None:
         return []
-    found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
-    found += [Strategy(name, lambda fusion, _: attended(fusion, unit)) for name in ATTENTION]
+    strategies = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
+    strategies += [Strategy(name, lambda fusion, _: attended(fusion, unit)) for name in ATTENTION]
     if any(name in features for name in _WORDS):
-        found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
-    found += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
-    found += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
-    found += [Strategy(name, lambda fusion, _: by_elements(fusion, unit)) for name in ELEMENTS]
-    found += [Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS]
-    return [*found, Strategy("nn.resize_nearest", lambda fusion, _: resized(fusion))]
+        strategies += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
+    strategies += [Strategy(name, lambda fusion, _: pooled(fusion, unit)) for name in POOLS]
+    strategies += [Strategy(name, lambda fusion, _: along_rows(fusion, unit)) for name in ROW_OPS]
+    strategies += [Strategy(name, lambda fusion, _: by_elements(fusion, unit)) for name in ELEMENTS]
+    strategies += [Strategy(name, lambda fusion, _: transposed(fusion, unit)) for name in _TRANSPOSITIONS]
+    return [*strategies, Strategy("nn.resize_nearest", lambda fusion, _: resized(fusion))]
 
 
 def patterns_of(target: Target) -> list[Pattern]:
@@ -155,9 +155,9 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     call = fusion.anchor
     is_depthwise = dict(attrs.items).get("groups", 1) == call.args[0].shape[-1] == call.shape[-1] > 1
     if is_depthwise:
-        made = windows(fusion, unit, features)
-        if made is not None:
-            return made
+        scheduled = windows(fusion, unit, features)
+        if scheduled is not None:
+            return scheduled
     by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_depthwise
     how = next((dot for name, dot in _BYTES.items() if name in features), None) if by_bytes else None
     if how is not None:

@@ -92,9 +92,9 @@ def choose(
         begun = unit.products * (1 if tile.lanes == unit.lanes else unit.parts)
         row = count * step(tile.pixels, tile.vectors, begun) + (step(rest, tile.vectors, begun) if rest else 0)
         products = -(-channels // tile.channels) * row * (_TAIL if rest else 1)
-        return products * steps + epilogue * pixels * made(tile)
+        return products * steps + epilogue * pixels * vectors(tile)
 
-    def made(tile: Tile) -> int:
+    def vectors(tile: Tile) -> int:
         whole, rest = divmod(channels, tile.channels)
         # What is read of a pixel alone in vectors that overlap is kept in memory while it is added to, by gcc.
         apart = 0 if tile.pixels > 1 else rest % tile.lanes

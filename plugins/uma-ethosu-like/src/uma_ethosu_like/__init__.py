@@ -92,8 +92,8 @@ def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, G
     from .vela_stream import lower_with_vela
 
     if target.kind is VELA:
-        return lower_with_vela(region, Machine.of(target))
-    return lower(region, Machine.of(target))
+        return lower_with_vela(region, Machine.from_target(target))
+    return lower(region, Machine.from_target(target))
 
 
 @hookimpl
@@ -103,7 +103,7 @@ def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     from .plan import plan_region
     from .vela_stream import estimate_with_vela
 
-    machine = Machine.of(target)
+    machine = Machine.from_target(target)
     if target.kind is VELA:
         return estimate_with_vela(region, machine)
     works = plan_region(region).stream(machine).works
@@ -116,7 +116,7 @@ def runtime(target: Target) -> Runtime:
     """The driver, the simulator behind the same registers, and how streams are started and waited for."""
     from .device import make_runtime
 
-    return make_runtime(Machine.of(target))
+    return make_runtime(Machine.from_target(target))
 
 
 @hookimpl

@@ -13,7 +13,7 @@ import numpy as np
 from uma.relay import Constant, FixedPoint, quantised
 from uma.relay.pattern import Clause, Failed, Match
 
-from .layer import MOST_EXTENT, core_of, enlarged, folded, moved, reduced
+from .layer import MOST_EXTENT, core_of, enlarged, folded, reduced, strided_box
 from .scaling import MEAN_TAPS, ROUNDINGS, mean_scale, sum_operand
 
 __all__ = [
@@ -59,12 +59,12 @@ _Holds = Failed | bool
 def conv_windows() -> list[Clause]:
     """Of the window of a convolution."""
 
-    def dilation(found: Match) -> _Holds:
-        given = quantised.Window.from_match(found).dilation
-        return max(given) <= _MOST_DILATION or Failed(given)
+    def dilation(match: Match) -> _Holds:
+        steps = quantised.Window.from_match(match).dilation
+        return max(steps) <= _MOST_DILATION or Failed(steps)
 
-    def spans(found: Match) -> _Holds:
-        w = quantised.Window.from_match(found)
+    def spans(match: Match) -> _Holds:
+        w = quantised.Window.from_match(match)
         height, width = (d * (k - 1) + 1 for k, d in zip(w.kernel, w.dilation, strict=True))
         return (height <= _MOST_ROWS and height * width <= _MOST_TAPS) or Failed((height, width))
 
@@ -83,8 +83,8 @@ def conv_windows() -> list[Clause]:
 def strides() -> Clause:
     """That a window moves by no more than the register holds."""
 
-    def test(found: Match) -> _Holds:
-        w = quantised.Window.from_match(found)
+    def test(match: Match) -> _Holds:
+        w = quantised.Window.from_match(match)
         # Where there is one element, there is no step.
         steps = [s for s, n in zip(w.strides, (w.out_height, w.out_width), strict=True) if n > 1]
         return max(steps, default=1) <= _MOST_STRIDE or Failed(w.strides)
@@ -95,8 +95,8 @@ def strides() -> Clause:
 def extents() -> Clause:
     """That maps and padding fit their registers."""
 
-    def test(found: Match) -> _Holds:
-        w = quantised.Window.from_match(found)
+    def test(match: Match) -> _Holds:
+        w = quantised.Window.from_match(match)
         sizes = (w.height, w.width, w.channels, w.out_height, w.out_width, w.out_channels)
         if max(sizes) > MOST_EXTENT:
             return Failed(max(sizes))
@@ -110,8 +110,8 @@ def extents() -> Clause:
 def one_filter() -> Clause:
     """Of a depthwise convolution: one filter for each channel."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         counts = (core.attrs.groups, core.args[0].shape[-1], core.shape[-1])
         return len(set(counts)) == 1 or Failed(counts)
 
@@ -121,8 +121,8 @@ def one_filter() -> Clause:
 def layer_numbers() -> list[Clause]:
     """Of bias, weights and scale of a layer."""
 
-    def sums(found: Match) -> _Holds:
-        core, weights = core_of(found), found.constant("weight").data.astype(np.int64)
+    def sums(match: Match) -> _Holds:
+        core, weights = core_of(match), match.constant("weight").data.astype(np.int64)
         axes = (1,) if core.op_name == "qnn.dense" else tuple(range(weights.ndim - 1))
         largest = int(np.abs(weights - core.attrs.kernel_zero_point).sum(axis=axes).max())
         return largest <= _MOST_WEIGHT_SUM[core.args[0].dtype] or Failed(largest)
@@ -143,17 +143,17 @@ def layer_numbers() -> list[Clause]:
 def scale_numbers() -> list[Clause]:
     """Of the scale by which sums become int8."""
 
-    def rounding(found: Match) -> _Holds:
-        scale = found.call("scaled").attrs.scale
+    def rounding(match: Match) -> _Holds:
+        scale = match.call("scaled").attrs.scale
         if isinstance(scale, FixedPoint):
             return scale.rounding in ROUNDINGS or Failed(scale.rounding)
         return Failed("float32")
 
-    def wraps(found: Match) -> _Holds:
+    def wraps(match: Match) -> _Holds:
         # A left shift wraps to int32 before the product where it rounds double; the machine's sums do not wrap at all.
-        scale, most = found.call("scaled").attrs.scale, quantised.max_abs_sum(found)
-        left = max(0, *scale.shift) if scale.rounding == "double" else 0
-        return most << left < 1 << 31 or Failed(most << left)
+        scale, most = match.call("scaled").attrs.scale, quantised.max_abs_sum(match)
+        left_shift = max(0, *scale.shift) if scale.rounding == "double" else 0
+        return most << left_shift < 1 << 31 or Failed(most << left_shift)
 
     return [
         Clause(
@@ -168,8 +168,8 @@ def scale_numbers() -> list[Clause]:
 def pool_taps() -> Clause:
     """Of a maximum pool."""
 
-    def test(found: Match) -> _Holds:
-        height, width = quantised.Window.from_match(found).kernel
+    def test(match: Match) -> _Holds:
+        height, width = quantised.Window.from_match(match).kernel
         return (height <= _MOST_POOL_ROWS and height * width <= _MOST_POOL_TAPS) or Failed((height, width))
 
     return Clause(
@@ -182,14 +182,14 @@ def pool_taps() -> Clause:
 def mean_taps() -> Clause:
     """Of an average pool."""
 
-    def mean(found: Match) -> bool:
-        return mean_scale(quantised.Window.from_match(found).taps, core_of(found).dtype) is not None
+    def mean(match: Match) -> bool:
+        return mean_scale(quantised.Window.from_match(match).taps, core_of(match).dtype) is not None
 
-    def test(found: Match) -> _Holds:
-        w = quantised.Window.from_match(found)
+    def test(match: Match) -> _Holds:
+        w = quantised.Window.from_match(match)
         if any(w.padding):
             return max(w.kernel) <= _MOST_PADDED or Failed(w.kernel)
-        return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and mean(found)) or Failed(w.kernel)
+        return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and mean(match)) or Failed(w.kernel)
 
     return Clause(
         "pool_size",
@@ -202,8 +202,8 @@ def mean_taps() -> Clause:
 def reduces() -> Clause:
     """Of a mean or maximum over axes."""
 
-    def test(found: Match) -> _Holds:
-        core, shape = core_of(found), core_of(found).args[0].shape
+    def test(match: Match) -> _Holds:
+        core, shape = core_of(match), core_of(match).args[0].shape
         axes: Sequence[int] = range(1, len(shape) - 1)
         if core.op_name == "qnn.sum":
             axes = core.attrs.axis or range(len(shape))
@@ -221,10 +221,10 @@ def reduces() -> Clause:
 def no_bias() -> Clause:
     """Of a mean: nothing is added to the sum, and there is one scale."""
 
-    def test(found: Match) -> _Holds:
-        if "bias" in found:
+    def test(match: Match) -> _Holds:
+        if "bias" in match:
             return Failed("a bias")
-        return len(found.call("scaled").attrs.scale) == 1 or Failed("scales by channel")
+        return len(match.call("scaled").attrs.scale) == 1 or Failed("scales by channel")
 
     return Clause("plain_mean", test, "a mean is a scaled sum; this one has {value}")
 
@@ -232,8 +232,8 @@ def no_bias() -> Clause:
 def broadcast() -> Clause:
     """Of two operands: one has the shape of the result, and both have three dimensions at most that differ."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         left, right = (arg.shape for arg in core.args)
         shapes = folded(left, right, core.shape)
         if shapes is None or tuple(map(max, *shapes)) not in shapes or max(map(max, shapes)) > MOST_EXTENT:
@@ -251,8 +251,8 @@ def broadcast() -> Clause:
 def some_computed() -> Clause:
     """Something is computed."""
 
-    def test(found: Match) -> _Holds:
-        return any(not isinstance(arg, Constant) for arg in core_of(found).args)
+    def test(match: Match) -> _Holds:
+        return any(not isinstance(arg, Constant) for arg in core_of(match).args)
 
     return Clause("computed", test, "one operand at least is computed")
 
@@ -260,9 +260,9 @@ def some_computed() -> Clause:
 def sum_scales() -> Clause:
     """Of a sum or difference: its scales are those of TFLite's."""
 
-    def test(found: Match) -> _Holds:
-        attrs = core_of(found).attrs
-        if sum_operand(core_of(found)) is not None:
+    def test(match: Match) -> _Holds:
+        attrs = core_of(match).attrs
+        if sum_operand(core_of(match)) is not None:
             return True
         return Failed((attrs.lhs_scale, attrs.rhs_scale, attrs.output_scale, attrs.left_shift))
 
@@ -277,8 +277,8 @@ def sum_scales() -> Clause:
 def product_scale() -> Clause:
     """Of a product: its scale is a fixed point that rounds double."""
 
-    def test(found: Match) -> _Holds:
-        scale, most = core_of(found).attrs.scale, _MOST_LEFT_SHIFT[core_of(found).dtype]
+    def test(match: Match) -> _Holds:
+        scale, most = core_of(match).attrs.scale, _MOST_LEFT_SHIFT[core_of(match).dtype]
         fits = isinstance(scale, FixedPoint) and scale.rounding == "double" and scale.shift[0] <= most
         return fits or Failed(scale)
 
@@ -288,8 +288,8 @@ def product_scale() -> Clause:
 def one_scale() -> Clause:
     """Of a table: it is the same for all channels."""
 
-    def test(found: Match) -> _Holds:
-        scales = [getattr(node.attrs, "scale", None) for node in found.all("unary") if hasattr(node, "attrs")]
+    def test(match: Match) -> _Holds:
+        scales = [getattr(node.attrs, "scale", None) for node in match.all("unary") if hasattr(node, "attrs")]
         several = [scale for scale in scales if scale is not None and len(scale) > 1]
         return not several or Failed(several[0])
 
@@ -299,8 +299,8 @@ def one_scale() -> Clause:
 def of_16_bits() -> Clause:
     """Of a requantisation: one of both is int16."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         return "int16" in (core.args[0].dtype, core.dtype) or Failed(core.dtype)
 
     return Clause("of_16_bits", test, "from int16 or to int16, as of {value} alone there are tables")
@@ -309,8 +309,8 @@ def of_16_bits() -> Clause:
 def scale_of_one() -> Clause:
     """Of what is scaled without sums: by one fixed point."""
 
-    def test(found: Match) -> _Holds:
-        attrs = core_of(found).attrs
+    def test(match: Match) -> _Holds:
+        attrs = core_of(match).attrs
         scale = getattr(attrs, "negative_scale", attrs.scale)
         if not isinstance(scale, FixedPoint) or scale.rounding not in ROUNDINGS:
             return Failed(scale)
@@ -326,8 +326,8 @@ def scale_of_one() -> Clause:
 def positive_as_is() -> Clause:
     """Of a leaky ReLU: what is not negative is not scaled."""
 
-    def test(found: Match) -> _Holds:
-        scale = core_of(found).attrs.scale
+    def test(match: Match) -> _Holds:
+        scale = core_of(match).attrs.scale
         return scale.is_one or Failed(scale)
 
     return Clause("positive_as_is", test, "what is not negative keeps its scale; here it is scaled by {value}")
@@ -336,8 +336,8 @@ def positive_as_is() -> Clause:
 def steps_of_one() -> Clause:
     """Of a slice."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         steps = [s for s, extent in zip(core.attrs.strides, core.shape, strict=True) if extent > 1]
         return max(steps, default=1) == 1 == min(steps, default=1) or Failed(core.attrs.strides)
 
@@ -347,8 +347,8 @@ def steps_of_one() -> Clause:
 def enlarges() -> Clause:
     """Of a resize: it repeats each row equally often, and each column."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         factors, shape = enlarged(core), core.args[0].shape
         return (factors is not None and max(factors) <= _MOST_FACTOR and max(shape) <= MOST_EXTENT) or Failed(
             (shape[1:3], core.shape[1:3])
@@ -365,8 +365,8 @@ def enlarges() -> Clause:
 def box() -> Clause:
     """Of what only moves: it is a box of a tensor that the machine can address."""
 
-    def test(found: Match) -> _Holds:
-        core = core_of(found)
+    def test(match: Match) -> _Holds:
+        core = core_of(match)
         if core.op_name == "strided_slice":
             parts: list[tuple[Sequence[int], Sequence[int], Sequence[int]]] = [
                 (core.args[0].shape, core.attrs.begin, core.shape)
@@ -380,15 +380,15 @@ def box() -> Clause:
 
 
 def _fits(shape: Sequence[int], starts: Sequence[int], extents_: Sequence[int]) -> bool:
-    found = moved(shape, starts, extents_)
-    return found is not None and max(found[0]) <= MOST_EXTENT and math.prod(shape) < 1 << 31
+    geometry = strided_box(shape, starts, extents_)
+    return geometry is not None and max(geometry[0]) <= MOST_EXTENT and math.prod(shape) < 1 << 31
 
 
 def rows() -> Clause:
     """Of a softmax: its rows fit the registers."""
 
-    def test(found: Match) -> _Holds:
-        shape = core_of(found).shape
+    def test(match: Match) -> _Holds:
+        shape = core_of(match).shape
         return max(math.prod(shape[:-1]), shape[-1]) <= MOST_EXTENT or Failed(shape)
 
     return Clause("rows", test, f"a softmax is over at most {MOST_EXTENT} rows; its shape is {{value}}")

@@ -39,13 +39,13 @@ def main(name: str, arguments: Sequence[str]) -> int:
     Raises:
         UmaError: what is wrong with the arguments, the file or its stream.
     """
-    given = _parser(name).parse_args(arguments)
-    action: int = given.action(given)
+    options = _parser(name).parse_args(arguments)
+    action: int = options.action(options)
     return action
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    what = "what Vela wrote: its raw output (.npz), or a .tflite that is one operator 'ethos-u'; or a payload"
+    text = "what Vela wrote: its raw output (.npz), or a .tflite that is one operator 'ethos-u'; or a payload"
     parser = argparse.ArgumentParser(
         f"uma {name}",
         description="Streams of commands of Ethos-U55 in files: made by Vela, run, or shown.",
@@ -62,13 +62,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
     )
     run.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
     run.set_defaults(action=_run)
-    made = actions.add_parser(
+    action = actions.add_parser(
         "compile",
         help="compile a .tflite with Vela",
         description="Compile a .tflite with Vela, all of it for the machine.",
     )
-    made.add_argument("file", metavar="MODEL.tflite", type=Path, help="the model, of int8 or int16")
-    made.add_argument(
+    action.add_argument("file", metavar="MODEL.tflite", type=Path, help="the model, of int8 or int16")
+    action.add_argument(
         "-o",
         "--output",
         metavar="OUT",
@@ -76,14 +76,14 @@ def _parser(name: str) -> argparse.ArgumentParser:
         required=True,
         help="OUT.npz: Vela's raw output, which run and show read; OUT.bin: the payload alone, for a driver",
     )
-    made.add_argument("--arena-cache-bytes", type=int, metavar="N", help="memory that feature maps may take")
-    machine = made.add_mutually_exclusive_group()
+    action.add_argument("--arena-cache-bytes", type=int, metavar="N", help="memory that feature maps may take")
+    machine = action.add_mutually_exclusive_group()
     machine.add_argument(
         "--accelerator",
         metavar="NAME",
         help="write files for a machine that has no simulator here: ethos-u65-256, ethos-u85-512, ...",
     )
-    made.set_defaults(action=_compile)
+    action.set_defaults(action=_compile)
     compared = actions.add_parser(
         "compare",
         help="compile models here and with Vela, and compare",
@@ -94,11 +94,11 @@ def _parser(name: str) -> argparse.ArgumentParser:
     show = actions.add_parser("show", help="print a stream", description="Print the commands of a stream.")
     show.set_defaults(action=_show)
     for one in (run, show):
-        one.add_argument("file", metavar="FILE", type=Path, help=what)
+        one.add_argument("file", metavar="FILE", type=Path, help=text)
     groups: list[argparse._ActionsContainer] = [machine, compared]
     for group in groups:
         group.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
-    for one in (run, made, compared, show):
+    for one in (run, action, compared, show):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -110,10 +110,10 @@ def _print_json(fields: Mapping[str, Any]) -> None:
 # --- show ------------------------------------------------------------------------------------------------------------
 
 
-def _show(given: argparse.Namespace) -> int:
-    job = read_job(given.file)
+def _show(options: argparse.Namespace) -> int:
+    job = read_job(options.file)
     rows = [(at, one) for at, one in decode(job.payload.words)]
-    if given.json:
+    if options.json:
         commands = [{"word": at, "name": one.type.name, "fields": dict(one.values)} for at, one in rows]
         _print_json({**_record(job), "commands": commands})
         return 0
@@ -141,10 +141,10 @@ def _heading(job: Job) -> list[str]:
     lines = [f"{len(words):,} words for the machine of {macs} multipliers"]
     for number, one in sorted(job.regions.items()):
         lines.append(f"region {number}: {one.nbytes:,} bytes{' to work in' if one.data is None else ''}")
-    for what, tensors in (("input", job.inputs), ("output", job.outputs)):
+    for role, tensors in (("input", job.inputs), ("output", job.outputs)):
         for tensor in tensors:
             place = f"in region {tensor.region} at {tensor.offset:#x}"
-            lines.append(f"{what} {tensor.name}: {tensor.dtype}{list(tensor.shape)} {place}")
+            lines.append(f"{role} {tensor.name}: {tensor.dtype}{list(tensor.shape)} {place}")
     return lines
 
 
@@ -153,31 +153,31 @@ def _heading(job: Job) -> list[str]:
 _WRITTEN = (".npz", ".bin")
 
 
-def _compile(given: argparse.Namespace) -> int:
+def _compile(args: argparse.Namespace) -> int:
     from .vela import compile_model, export_model
 
-    where, out = str(given.file), given.output
+    where, out = str(args.file), args.output
     if out.suffix not in _WRITTEN:
         raise UsageError(f"there is no format for {out.name}", where="-o", hint="OUT.npz, or OUT.bin for the payload")
     try:
-        model = given.file.read_bytes()
+        model = args.file.read_bytes()
     except OSError as error:
         raise UsageError(f"it cannot be read: {error.strerror}", where=where) from error
-    options = {"arena_cache_bytes": given.arena_cache_bytes, "where": where}
+    options = {"arena_cache_bytes": args.arena_cache_bytes, "where": where}
     record: dict[str, Any]
-    if given.accelerator is not None:
-        exported = export_model(model, given.accelerator, **options)
+    if args.accelerator is not None:
+        exported = export_model(model, args.accelerator, **options)
         data = exported.raw if out.suffix == ".npz" else exported.payload
-        record, lines = {"accelerator": given.accelerator}, [f"for {given.accelerator}, which is not simulated here"]
+        record, lines = {"accelerator": args.accelerator}, [f"for {args.accelerator}, which is not simulated here"]
     else:
-        made = compile_model(model, given.macs, **options)
-        data = made.raw if out.suffix == ".npz" else write_payload(made.job.payload.words, made.job.payload.macs)
-        record, lines = _record(made.job), _heading(made.job)
+        built = compile_model(model, args.macs, **options)
+        data = built.raw if out.suffix == ".npz" else write_payload(built.job.payload.words, built.job.payload.macs)
+        record, lines = _record(built.job), _heading(built.job)
     try:
         write_whole(out, data, streams=True)
     except OSError as error:
         raise UsageError(f"it cannot be written: {error.strerror}", where=str(out)) from error
-    if given.json:
+    if args.json:
         _print_json({**record, "file": str(out), "bytes": len(data)})
         return 0
     for line in lines:
@@ -191,22 +191,22 @@ def _compile(given: argparse.Namespace) -> int:
 _COLUMNS = ("model", "compiler", "cycles", "Vela's estimate", "arena", "stream", "weights", "exact")
 
 
-def _compare(given: argparse.Namespace) -> int:
+def _compare(options: argparse.Namespace) -> int:
     from .compare import compare
 
-    found = [compare(file, given.macs) for file in given.files]
-    if given.json:
-        _print_json({"macs": given.macs, "models": [asdict(one) for one in found]})
+    comparisons = [compare(file, options.macs) for file in options.files]
+    if options.json:
+        _print_json({"macs": options.macs, "models": [asdict(one) for one in comparisons]})
         return 0
-    for line in comparison_lines(found):
+    for line in comparison_lines(comparisons):
         print(line)
     return 0
 
 
-def comparison_lines(found: Sequence[Comparison]) -> list[str]:
+def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
     """What ``compare`` prints: a table, and below it what our compiler leaves to the host."""
     rows: list[tuple[str, ...]] = [_COLUMNS]
-    for one in found:
+    for one in comparisons:
         for name, side, estimate in (("ours", one.ours, None), ("Vela", one.vela, one.estimated_cycles)):
             sizes = (side.arena_bytes, side.stream_bytes, side.weight_bytes)
             numbers = ["" if number is None else f"{number:,}" for number in (side.cycles, estimate, *sizes)]
@@ -218,7 +218,7 @@ def comparison_lines(found: Sequence[Comparison]) -> list[str]:
         )
         for row in rows
     ]
-    for one in found:
+    for one in comparisons:
         if one.on_host:
             layers = ", ".join(one.on_host)
             lines.append(f"{one.model}: our compiler leaves {len(one.on_host)} layers to the host: {layers}")
@@ -228,15 +228,15 @@ def comparison_lines(found: Sequence[Comparison]) -> list[str]:
 # --- run -------------------------------------------------------------------------------------------------------------
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from .simulate import simulate
 
-    job = read_job(given.file)
-    done = simulate(job, _inputs(given.input, job))
-    if given.outputs is not None:
-        _save(given.outputs, done.outputs)
+    job = read_job(options.file)
+    done = simulate(job, _inputs(options.input, job))
+    if options.outputs is not None:
+        _save(options.outputs, done.outputs)
     totals = {kind: _total(done, kind) for kind in OPERATIONS}
-    if given.json:
+    if options.json:
         values = {
             name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()}
             for name, a in done.outputs.items()
@@ -257,19 +257,19 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _total(done: Simulation, kind: str) -> dict[str, int]:
-    found = [one for one in done.operations if one.kind == kind]
+    operations = [one for one in done.operations if one.kind == kind]
     return {
-        "count": len(found),
-        "cycles": sum(one.cycles for one in found),
-        "macs": sum(one.macs for one in found),
+        "count": len(operations),
+        "cycles": sum(one.cycles for one in operations),
+        "macs": sum(one.macs for one in operations),
     }
 
 
-def _inputs(given: Sequence[str], job: Job) -> dict[str, np.ndarray]:
+def _inputs(texts: Sequence[str], job: Job) -> dict[str, np.ndarray]:
     """The arrays of ``--input``, and random ones for the others."""
     tensors = {tensor.name: tensor for tensor in job.inputs}
     sources = dict.fromkeys(tensors, f"{_RANDOM}0")
-    for text in given:
+    for text in texts:
         name, equals, source = text.rpartition("=")
         if not equals or name not in tensors:
             names = ", ".join(tensors) or "there are none"
@@ -286,20 +286,20 @@ def _array(source: str, tensor: Tensor) -> np.ndarray:
         if not seed.isascii() or not seed.isdigit():
             raise UsageError(f"{source} is no seed", where=f"--input {tensor.name}", hint="random:7")
         limits = np.iinfo(tensor.dtype)
-        made = np.random.default_rng(int(seed)).integers(limits.min, limits.max, tensor.shape, tensor.dtype, True)
-        return np.asarray(made)
+        values = np.random.default_rng(int(seed)).integers(limits.min, limits.max, tensor.shape, tensor.dtype, True)
+        return np.asarray(values)
     try:
-        found = np.load(source, allow_pickle=False)
+        loaded = np.load(source, allow_pickle=False)
     except OSError as error:
         raise UsageError(
             f"{source} cannot be read: {error.strerror or error}", where=f"--input {tensor.name}"
         ) from error
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ModelError(f"{source} is no .npy: {error}", where=f"--input {tensor.name}") from error
-    if not isinstance(found, np.ndarray):
-        found.close()
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
         raise ModelError(f"{source} is no .npy, but several arrays", where=f"--input {tensor.name}")
-    return found
+    return loaded
 
 
 def _save(file: Path, outputs: Mapping[str, np.ndarray]) -> None:

@@ -84,8 +84,8 @@ class Field:
     def check(self, value: int, where: str) -> None:
         """PluginError unless ``value`` is legal."""
         if not self.low <= value <= self.most or (self.names and value not in self.names):
-            what = _listed(self.names) if self.names else f"{self.low} to {self.most}"
-            raise PluginError(f"{self.name} is {value}, it must be {what}", where=where)
+            allowed = _listed(self.names) if self.names else f"{self.low} to {self.most}"
+            raise PluginError(f"{self.name} is {value}, it must be {allowed}", where=where)
         if value % self.multiple:
             raise PluginError(f"{self.name} is {value}, it must be a multiple of {self.multiple}", where=where)
 
@@ -267,11 +267,11 @@ def _map(name: str, code: int, doc: str, read_by: tuple[str, ...]) -> list[Comma
             _set(
                 f"{name}_STRIDE_{axis}",
                 code + 4 + n,
-                f"{doc}: {what}",
+                f"{doc}: {meaning}",
                 read_by,
                 _payload() if axis == "C" else _stride(),
             )
-            for n, (axis, what) in enumerate(strides.items())
+            for n, (axis, meaning) in enumerate(strides.items())
         ),
     ]
 
@@ -453,14 +453,14 @@ def command(name: str, /, *value: int, **values: int) -> Command:
     kind = BY_NAME.get(name)
     if kind is None:
         raise PluginError(f"there is no command {name!r}", hint=", ".join(BY_NAME))
-    given = {**dict(zip(("value",), value, strict=False)), **values}
+    fields = {**dict(zip(("value",), value, strict=False)), **values}
     names = [one.name for one in kind.fields]
-    if len(value) > 1 or given.keys() != set(names):
-        has, got = (", ".join(some) or "(none)" for some in (names, given))
+    if len(value) > 1 or fields.keys() != set(names):
+        has, got = (", ".join(some) or "(none)" for some in (names, fields))
         raise PluginError(f"a command {name!r} has the fields {has}; given are {got}")
     for one in kind.fields:
-        one.check(given[one.name], f"command {name!r}")
-    return Command(kind, {one.name: given[one.name] for one in kind.fields})
+        one.check(fields[one.name], f"command {name!r}")
+    return Command(kind, {one.name: fields[one.name] for one in kind.fields})
 
 
 def encode(commands: Sequence[Command]) -> list[int]:
@@ -488,10 +488,10 @@ def decode(words: Sequence[int]) -> Iterator[tuple[int, Command]]:
         for one in kind.fields:
             values[one.name] = one.get(here)
             one.check(values[one.name], f"{where}, command {kind.name!r}")
-        found = Command(kind, values)
-        if found.words != tuple(here):
+        decoded = Command(kind, values)
+        if decoded.words != tuple(here):
             raise PluginError("bits are set that no field covers", where=f"{where}, command {kind.name!r}")
-        yield at, found
+        yield at, decoded
         if kind.name == "OP_STOP":
             return
         at += kind.words

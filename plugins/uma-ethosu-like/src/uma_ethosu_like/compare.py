@@ -81,14 +81,14 @@ def compare(file: Path, macs: int) -> Comparison:
         model = file.read_bytes()
     except OSError as error:
         raise UsageError(f"it cannot be read: {error.strerror}", where=where) from error
-    made = compile_model(model, macs, where=where)
+    compiled = compile_model(model, macs, where=where)
     inputs, wanted = _reference(interpreter, model, where)
-    vela = _run_vela(made.job, inputs, wanted)
+    vela = _run_vela(compiled.job, inputs, wanted)
     # The host only drives: what is compiled soonest will do.
     artifact = uma.build(file, target=[f"{KIND} -macs={macs}", "c -opt=s"])
     ours = _run_ours(artifact, inputs, wanted)
     on_host = tuple(name for call in artifact.record.calls if call.device is None for name in call.layers)
-    return Comparison(file.stem, macs, ours, vela, made.estimated_cycles, on_host)
+    return Comparison(file.stem, macs, ours, vela, compiled.estimated_cycles, on_host)
 
 
 def _interpreter_class() -> Any:
@@ -123,11 +123,11 @@ def _reference(litert: Any, model: bytes, where: str) -> tuple[list[np.ndarray],
 
 def _run_vela(job: Job, inputs: Sequence[np.ndarray], wanted: Sequence[bytes]) -> Side:
     # A raw file does not say which types have no sign.
-    given = {
+    arrays = {
         tensor.name: array.view(tensor.dtype).reshape(tensor.shape)
         for tensor, array in zip(job.inputs, inputs, strict=True)
     }
-    done = simulate(job, given)
+    done = simulate(job, arrays)
     return Side(
         done.cycles,
         sum(one.nbytes for one in job.regions.values() if one.data is None),
@@ -140,9 +140,9 @@ def _run_vela(job: Job, inputs: Sequence[np.ndarray], wanted: Sequence[bytes]) -
 def _run_ours(artifact: uma.Artifact, inputs: Sequence[np.ndarray], wanted: Sequence[bytes]) -> Side:
     record = artifact.record
     tensors = zip(record.inputs, inputs, strict=True)
-    given = {tensor.name: array.reshape(tensor.shape) for tensor, array in tensors}
+    arrays = {tensor.name: array.reshape(tensor.shape) for tensor, array in tensors}
     with artifact.session() as session:
-        found = session.run(given)
+        outputs = session.run(arrays)
         counted = session.counters().get(KIND, {}).get("cycles", 0)
     streams, weights = 0, 0
     data = artifact.files[f"{record.name}_weights.bin"]
@@ -156,5 +156,5 @@ def _run_ours(artifact: uma.Artifact, inputs: Sequence[np.ndarray], wanted: Sequ
         else:
             weights += buffer.bytes
     outside = sum(buffer.bytes for buffer in record.buffers if buffer.role in ("input", "output"))
-    results = [found[tensor.name].tobytes() for tensor in record.outputs]
+    results = [outputs[tensor.name].tobytes() for tensor in record.outputs]
     return Side(counted, record.arena_bytes + outside, streams, weights, results == list(wanted))

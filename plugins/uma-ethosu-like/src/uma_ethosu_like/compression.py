@@ -276,12 +276,12 @@ def _ways(costs: NDArray[np.int64], switch: int) -> list[tuple[int, int, int]]:
         limit = total[way] + switch
         np.greater(total, limit, out=came[block])
         total = np.minimum(total, limit) + costs[block]
-    way, end, found = int(total.argmin()), len(costs), []
+    way, end, blocks = int(total.argmin()), len(costs), []
     for block in range(len(costs) - 1, 0, -1):
         if came[block, way]:
-            found.append((block, end, way))
+            blocks.append((block, end, way))
             end, way = block, int(best[block])
-    return [(0, end, way), *reversed(found)]
+    return [(0, end, way), *reversed(blocks)]
 
 
 def _put_section(out: _Bits, values: NDArray[np.int64], palette: _Palette) -> None:

@@ -113,24 +113,24 @@ class _Sizes:
     input_blocks: int
 
     @staticmethod
-    def of(work: Work) -> _Sizes:
+    def from_work(work: Work) -> _Sizes:
         step, one = work.step, work.step.operation
         shape, whole = step.ofm.shape, step.ifm.shape
         block = tuple(min(a, b) for a, b in zip(work.block.shape, shape, strict=True))
         counts = [-(-a // b) for a, b in zip(shape, block, strict=True)]
-        given, parts = block, 1
+        input_block, parts = block, 1
         if one.kind not in ELEMENTWISE:
             rows, columns = (
                 min((extent - 1) * stride + min(span, SUB_KERNEL), most)
                 for extent, stride, span, most in zip(block, one.window.strides, one.window.span, whole, strict=False)
             )
-            given = (rows, columns, block[2])
+            input_block = (rows, columns, block[2])
         if _sums(step):
             size = DTYPE_BYTES[step.ifm.dtype]
             part_kernel = one.kind == "conv" and (work.block.part_kernel or size == 2)
             depth = min(16 if part_kernel else 32 // size, whole[2])
-            given, parts = (given[0], given[1], depth), -(-whole[2] // depth)
-        return _Sizes(_three(block), _three(given), counts[0] * counts[1], counts[2], parts)
+            input_block, parts = (input_block[0], input_block[1], depth), -(-whole[2] // depth)
+        return _Sizes(_three(block), _three(input_block), counts[0] * counts[1], counts[2], parts)
 
 
 def _three(values: tuple[int, ...]) -> tuple[int, int, int]:
@@ -145,16 +145,16 @@ def step_cycles(work: Work, machine: Machine) -> int:
     """Cycles that the machine takes for a step."""
     step, one = work.step, work.step.operation
     sram, flash = memories(machine)
-    s = _Sizes.of(work)
+    s = _Sizes.from_work(work)
     elements = math.prod(s.block)
-    moved = _block_transfer(step.ifm, s.input, sram, flash) + _block_transfer(step.ofm, s.block, sram, flash)
+    transfer = _block_transfer(step.ifm, s.input, sram, flash) + _block_transfer(step.ofm, s.block, sram, flash)
     elementwise = one.kind in ELEMENTWISE
     array = 0 if elementwise else _array_cycles(work, s, machine) * _EIGHTHS
     output = _output_eighths(step, machine) * elements
     if one.filter is not None:
         records = _RECORD_BYTES * s.block[2] * _EIGHTHS * (sram if work.brought else flash).latency
         output = max(output, -(-records // _RECORDS_AT_ONCE))
-    issued = -(-(moved + output + array) // _IN_FLIGHT)
+    issued = -(-(transfer + output + array) // _IN_FLIGHT)
     array = 0 if elementwise else max(array, issued)
     output = max(output, issued)
     blocks = s.blocks_xy * s.blocks_z

@@ -195,9 +195,9 @@ class Flight:
         """How many kernels may be unfinished, if that is not all of them. A copy before it is over by then: there is
         one channel.
         """
-        left = next((n for n, kernel in enumerate(self.kernels) if kernel.touches(copy, self.machine)), None)
-        self.kernels, self.copy = self.kernels[:left], copy
-        return left
+        conflict = next((n for n, kernel in enumerate(self.kernels) if kernel.touches(copy, self.machine)), None)
+        self.kernels, self.copy = self.kernels[:conflict], copy
+        return conflict
 
     def _dependency(self, kernel: Kernel, before: Kernel) -> int:
         if self.machine.reserved_banks == 0 and before.table is not None and kernel.table is None:
@@ -206,11 +206,11 @@ class Flight:
         maps = [one for one in (kernel.step.ifm, kernel.step.ifm2) if isinstance(one, FeatureMap)]
         if not any(kernel.runs(one).meet(written) for one in maps):
             return MOST_BLOCKDEP
-        made = [before.runs(one) for one in before.last_blocks()]
+        blocks = [before.runs(one) for one in before.last_blocks()]
         read = [[kernel.runs(one) for one in job] for job in kernel.first_jobs()]
         meetings = (
             ahead + behind
-            for (ahead, job), (behind, block) in itertools.product(enumerate(read), enumerate(made))
+            for (ahead, job), (behind, block) in itertools.product(enumerate(read), enumerate(blocks))
             if any(one.meet(block) for one in job)
         )
         return min([MOST_BLOCKDEP, *meetings])

@@ -148,5 +148,5 @@ HEADERS = {"eu_commands.h": commands_header, "eu_machine.h": machine_header}
 """What is in ``csrc``, by name."""
 
 if __name__ == "__main__":
-    for name, made in HEADERS.items():
-        (Path(__file__).parent / "csrc" / name).write_text(made(), encoding="utf-8")
+    for name, text_of in HEADERS.items():
+        (Path(__file__).parent / "csrc" / name).write_text(text_of(), encoding="utf-8")

@@ -23,9 +23,9 @@ __all__ = [
     "core_of",
     "enlarged",
     "folded",
-    "moved",
     "operations_of",
     "reduced",
+    "strided_box",
     "table_of",
 ]
 
@@ -65,7 +65,7 @@ def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage:
 # --- convolutions, dense layers --------------------------------------------------------------------------------------
 
 
-def _layer(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _layer(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     layer = quantised.Layer.from_match(match)
     w, fixed = layer.window, layer.fixed_point
     values = layer.weights.astype(np.int16) - np.int16(core_of(match).attrs.kernel_zero_point)
@@ -74,7 +74,7 @@ def _layer(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Ope
     numbers = Filter(np.ascontiguousarray(values), layer.given_bias.astype(np.int64), scales)
     rounding, window = ROUNDINGS[fixed.rounding], _window(w)
     kind: Kind = "depthwise" if layer.kind == "depthwise" else "conv"
-    for ifm, ofm in _pictures(match, given[0], out, layer.input_zero_point, layer.output_zero_point):
+    for ifm, ofm in _pictures(match, inputs[0], out, layer.input_zero_point, layer.output_zero_point):
         yield Operation(
             kind, ofm, ifm, window=window, filter=numbers, rounding=rounding, low=layer.low, high=layer.high
         )
@@ -87,12 +87,12 @@ def _window(w: quantised.Window) -> Window:
 
 
 def _pictures(
-    match: Match, given: Storage, out: Storage, zero_in: int = 0, zero_out: int = 0
+    match: Match, source: Storage, out: Storage, zero_in: int = 0, zero_out: int = 0
 ) -> Iterator[tuple[FeatureMap, FeatureMap]]:
     """The maps of a window, one pair for each picture of the batch."""
     w = quantised.Window.from_match(match)
     sides = (
-        (given, (w.height, w.width, w.channels), core_of(match).args[0].dtype, zero_in),
+        (source, (w.height, w.width, w.channels), core_of(match).args[0].dtype, zero_in),
         (out, (w.out_height, w.out_width, w.out_channels), match.root.dtype, zero_out),
     )
     for number in range(w.batch):
@@ -106,13 +106,13 @@ def _pictures(
 # --- pools, means ----------------------------------------------------------------------------------------------------
 
 
-def _pool(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _pool(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     w = quantised.Window.from_match(match)
     low, high = quantised.output_range(match)
     average = quantised.op_kind(core_of(match)) == "average_pool"
     scale = mean_scale(w.taps, match.root.dtype) if average else None
     kind: Kind = "average_pool" if average else "max_pool"
-    for ifm, ofm in _pictures(match, given[0], out):
+    for ifm, ofm in _pictures(match, inputs[0], out):
         yield Operation(kind, ofm, ifm, window=_window(w), scale=scale, low=low, high=high)
 
 
@@ -134,15 +134,15 @@ def reduced(shape: Sequence[int], axes: Sequence[int]) -> tuple[Shape, tuple[int
     return ((height, count // height, after), (height, count // height)) if count // height <= _SQUARE else None
 
 
-def _global_max(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
-    yield _reduction(match, "max_pool", range(1, len(core_of(match).args[0].shape) - 1), given[0], out)
+def _global_max(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+    yield _reduction(match, "max_pool", range(1, len(core_of(match).args[0].shape) - 1), inputs[0], out)
 
 
-def _mean(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _mean(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     # The sum of each channel, as a convolution by ones.
     core, scaled = core_of(match), match.call("scaled")
     axes = core.attrs.axis or range(len(core.args[0].shape))
-    one = _reduction(match, "depthwise", axes, given[0], out)
+    one = _reduction(match, "depthwise", axes, inputs[0], out)
     channels = one.ifm.shape[2]
     fixed: FixedPoint = scaled.attrs.scale
     ones = np.ones((channels, *one.window.kernel, 1), np.int8)
@@ -155,13 +155,13 @@ def _mean(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Oper
     )
 
 
-def _reduction(match: Match, kind: Kind, axes: Sequence[int], given: Storage, out: Storage) -> Operation:
+def _reduction(match: Match, kind: Kind, axes: Sequence[int], source: Storage, out: Storage) -> Operation:
     data, (low, high) = core_of(match).args[0], quantised.output_range(match)
-    found = reduced(data.shape, axes)
-    assert found is not None  # clause reduces
-    picture, kernel = found
-    made = (picture[0] - kernel[0] + 1, picture[1] - kernel[1] + 1, picture[2])
-    ifm, ofm = FeatureMap.whole(given, picture, data.dtype), FeatureMap.whole(out, made, match.root.dtype)
+    pooling = reduced(data.shape, axes)
+    assert pooling is not None  # clause reduces
+    picture, kernel = pooling
+    result = (picture[0] - kernel[0] + 1, picture[1] - kernel[1] + 1, picture[2])
+    ifm, ofm = FeatureMap.whole(source, picture, data.dtype), FeatureMap.whole(out, result, match.root.dtype)
     return Operation(kind, ofm, ifm, window=Window(kernel), low=low, high=high)
 
 
@@ -188,16 +188,16 @@ def folded(left: Sequence[int], right: Sequence[int], out: Sequence[int]) -> tup
     return (left[0], left[1], left[2]), (right[0], right[1], right[2])
 
 
-def _binary(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _binary(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     core = core_of(match)
-    found = folded(core.args[0].shape, core.args[1].shape, core.shape)
-    assert found is not None  # clause broadcast
-    whole = tuple(map(max, *found))
+    shapes = folded(core.args[0].shape, core.args[1].shape, core.shape)
+    assert shapes is not None  # clause broadcast
+    whole = tuple(map(max, *shapes))
     attrs, (low, high) = core.attrs, quantised.output_range(match)
     zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("lhs", "rhs", "output")]
     left, right = (
         FeatureMap.whole(storage, shape, core.dtype, zero)
-        for storage, shape, zero in zip(given, found, zeros, strict=False)
+        for storage, shape, zero in zip(inputs, shapes, zeros, strict=False)
     )
     # Only the second operand may be repeated.
     swapped = left.shape != whole
@@ -232,9 +232,9 @@ def table_of(match: Match) -> bytes:
     return values.astype(np.int8).tobytes()
 
 
-def _table(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _table(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     shape = flat(match.root.tensor.size)
-    ifm, ofm = FeatureMap.whole(given[0], shape), FeatureMap.whole(out, shape)
+    ifm, ofm = FeatureMap.whole(inputs[0], shape), FeatureMap.whole(out, shape)
     yield Operation("average_pool", ofm, ifm, scale=IDENTITY, table=table_of(match))
 
 
@@ -249,12 +249,12 @@ def flat(size: int) -> Shape:
 # --- one operand of 16 bits, or between 16 bits and 8 ----------------------------------------------------------------
 
 
-def _rescaled(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _rescaled(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     """What is scaled and clamped, element by element, without a table."""
     core, shape = core_of(match), flat(match.root.tensor.size)
     attrs, (low, high) = core.attrs, quantised.output_range(match)
     zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("input", "output")]
-    ifm = FeatureMap.whole(given[0], shape, core.args[0].dtype, zeros[0])
+    ifm = FeatureMap.whole(inputs[0], shape, core.args[0].dtype, zeros[0])
     ofm = FeatureMap.whole(out, shape, match.root.dtype, zeros[1])
     one = Operation("average_pool", ofm, ifm, scale=IDENTITY, low=low, high=high)
     curve = _CURVES.get(core.op_name or "")
@@ -277,7 +277,7 @@ _SCALED: dict[str, Kind] = {"qnn.abs": "abs", "qnn.leaky_relu": "lrelu"}
 # --- what only moves -------------------------------------------------------------------------------------------------
 
 
-def moved(shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -> tuple[Shape, Shape, int] | None:
+def strided_box(shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -> tuple[Shape, Shape, int] | None:
     """A box of a dense tensor as a picture: its shape, its strides in elements, and its first element.
 
     None where it has more than three dimensions that matter.
@@ -306,9 +306,9 @@ def moved(shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -
 
 
 def _box(storage: Storage, whole: Expr, starts: Sequence[int], extents: Sequence[int]) -> FeatureMap:
-    found, size = moved(whole.shape, starts, extents), DTYPE_BYTES[whole.dtype]
-    assert found is not None  # clause box
-    picture, (by_row, by_column, by_channel), first = found
+    geometry, size = strided_box(whole.shape, starts, extents), DTYPE_BYTES[whole.dtype]
+    assert geometry is not None  # clause box
+    picture, (by_row, by_column, by_channel), first = geometry
     strides = (by_row * size, by_column * size, by_channel * size)
     return FeatureMap(storage, first * size, picture, strides, whole.dtype)
 
@@ -317,33 +317,33 @@ def _copy(ofm: FeatureMap, ifm: FeatureMap) -> Operation:
     return Operation("average_pool", ofm, ifm, scale=IDENTITY)
 
 
-def _concatenate(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _concatenate(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     core, start = core_of(match), [0] * len(core_of(match).shape)
     axis = core.attrs.axis % len(core.shape)
-    for arg, storage in zip(core.args, given, strict=True):
+    for arg, storage in zip(core.args, inputs, strict=True):
         part = _box(out, core, start, arg.shape)
         yield _copy(part, FeatureMap.whole(storage, part.shape, part.dtype))
         start[axis] += arg.shape[axis]
 
 
-def _slice(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _slice(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     core = core_of(match)
-    part = _box(given[0], core.args[0], core.attrs.begin, core.shape)
+    part = _box(inputs[0], core.args[0], core.attrs.begin, core.shape)
     yield _copy(FeatureMap.whole(out, part.shape, part.dtype), part)
 
 
 def enlarged(core: Call) -> tuple[int, int] | None:
     """How often a resize repeats each row and each column; None where not all of them equally often."""
     factors = []
-    for taken, extent in zip((core.attrs.rows, core.attrs.columns), core.args[0].shape[1:3], strict=True):
-        factor = len(taken) // extent
-        if [n // factor for n in range(factor * extent)] != list(taken):
+    for indices, extent in zip((core.attrs.rows, core.attrs.columns), core.args[0].shape[1:3], strict=True):
+        factor = len(indices) // extent
+        if [n // factor for n in range(factor * extent)] != list(indices):
             return None
         factors.append(factor)
     return factors[0], factors[1]
 
 
-def _resize(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def _resize(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     # The picture goes out so often, each time between the elements of the others.
     core = core_of(match)
     factors = enlarged(core)
@@ -352,7 +352,7 @@ def _resize(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
     size = DTYPE_BYTES[core.dtype]
     pixel, row = channels * size, factors[1] * columns * channels * size
     for number, down, across in itertools.product(range(batch), *map(range, factors)):
-        ifm = FeatureMap.whole(given[0], (rows, columns, channels), core.dtype, offset=number * rows * columns * pixel)
+        ifm = FeatureMap.whole(inputs[0], (rows, columns, channels), core.dtype, offset=number * rows * columns * pixel)
         first = (number * factors[0] * rows + down) * row + across * pixel
         ofm = FeatureMap(out, first, ifm.shape, (factors[0] * row, factors[1] * pixel, size), core.dtype)
         yield _copy(ofm, ifm)

@@ -40,15 +40,15 @@ def extern_of(stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...
     """A stream with its relocations and constants, whose symbols are ``input0`` ..., ``output0`` ..., `FEATURES`, for
     the machine with so many multipliers.
     """
-    taken = [
+    params_out = [
         *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
         *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
     ]
     if stream.feature_bytes:
-        taken.append(Param(Buffer(FEATURES, (stream.feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
+        params_out.append(Param(Buffer(FEATURES, (stream.feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
     relocations = tuple(replace(one, at=one.at + STREAM_OFFSET) for one in stream.relocations)
     marks = tuple((at + STREAM_OFFSET, layer) for at, layer in stream.marks)
     blobs = [Blob(STREAM, write_payload(encode(stream.commands), macs), ALIGNMENT, relocations, marks)]
     if stream.constants:
         blobs.append(Blob(CONSTANTS, bytes(stream.constants), ALIGNMENT))
-    return Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)
+    return Extern(tuple(params_out), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)

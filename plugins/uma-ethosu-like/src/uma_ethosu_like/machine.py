@@ -169,7 +169,7 @@ def check_target(target: Target) -> Mapping[str, object]:
     Raises:
         UsageError: they do not.
     """
-    Machine.of(target)
+    Machine.from_target(target)
     return {}
 
 
@@ -208,7 +208,7 @@ class Machine:
             )
 
     @staticmethod
-    def of(target: Target) -> Machine:
+    def from_target(target: Target) -> Machine:
         """The machine that a target's attributes describe.
 
         Raises:

@@ -146,13 +146,13 @@ def _checked(job: Job, where: str) -> Job:
         here = f"{where}, tensor {tensor.name!r}"
         if any(not 0 < extent <= MAX_BYTES for extent in tensor.shape) or len(tensor.shape) > 8:
             raise ModelError(f"its shape is {list(tensor.shape)}", where=here)
-        found = job.regions.get(tensor.region)
-        if found is None or found.data is not None:
+        memory = job.regions.get(tensor.region)
+        if memory is None or memory.data is not None:
             raise ModelError(f"it is in region {tensor.region}, where no memory is to be written", where=here)
-        if not 0 <= tensor.offset <= found.nbytes - tensor.nbytes:
+        if not 0 <= tensor.offset <= memory.nbytes - tensor.nbytes:
             raise ModelError(
                 f"its {tensor.nbytes} bytes at {tensor.offset} are outside of region {tensor.region}, "
-                f"of {found.nbytes} bytes",
+                f"of {memory.nbytes} bytes",
                 where=here,
             )
     return job
@@ -208,20 +208,20 @@ class _Archive:
 
     def bytes(self, name: str) -> bytes:
         """One that holds bytes: a byte string, whose zeros at the end numpy would leave out, or numbers of 8 bits."""
-        found = self.array(name)
-        if found.dtype.kind not in "SiuV" or (found.dtype.kind in "iu" and found.dtype.itemsize != 1):
-            raise ModelError(f"it holds {found.dtype}, not bytes", where=f"{self.where}, array {name!r}")
-        return found.tobytes()
+        array = self.array(name)
+        if array.dtype.kind not in "SiuV" or (array.dtype.kind in "iu" and array.dtype.itemsize != 1):
+            raise ModelError(f"it holds {array.dtype}, not bytes", where=f"{self.where}, array {name!r}")
+        return array.tobytes()
 
     def numbers(self, name: str, rank: int) -> list[Any]:
         """One of so many dimensions that holds whole numbers."""
-        found = self.array(name)
-        if found.ndim != rank or (found.size and found.dtype.kind not in "iu"):
+        array = self.array(name)
+        if array.ndim != rank or (array.size and array.dtype.kind not in "iu"):
             raise ModelError(
-                f"it holds {found.dtype} in {found.ndim} dimensions, not whole numbers in {rank}",
+                f"it holds {array.dtype} in {array.ndim} dimensions, not whole numbers in {rank}",
                 where=f"{self.where}, array {name!r}",
             )
-        values: Any = found.tolist()
+        values: Any = array.tolist()
         return [values] if rank == 0 else values
 
     def tensors(self, prefix: str) -> tuple[Tensor, ...]:
@@ -317,15 +317,15 @@ def _job_of(model: Any, where: str) -> Job:
         if dtype is None:
             raise ModelError("its type is none that the machine has", where=f"{where}, tensor {name!r}")
         quantisation = tensor.Quantization()
-        known = quantisation is not None and quantisation.ScaleLength() == 1 and quantisation.ZeroPointLength() == 1
+        has_scale = quantisation is not None and quantisation.ScaleLength() == 1 and quantisation.ZeroPointLength() == 1
         return Tensor(
             name,
             tuple(tensor.ShapeAsNumpy().tolist()) if tensor.ShapeLength() else (),
             dtype,
             1,
             offsets[number] - offsets[scratch],
-            float(quantisation.Scale(0)) if known else None,
-            int(quantisation.ZeroPoint(0)) if known else None,
+            float(quantisation.Scale(0)) if has_scale else None,
+            int(quantisation.ZeroPoint(0)) if has_scale else None,
         )
 
     return Job(payload, regions, tuple(map(placed, arguments)), tuple(map(placed, outputs)))

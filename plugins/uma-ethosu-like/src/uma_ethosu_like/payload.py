@@ -72,9 +72,9 @@ def read_payload(data: bytes, where: str = "the payload") -> Payload:
         ModelError: it is none, is cut short, of a newer version of the format, or for a machine that is not known here.
     """
     if len(data) >= 4 and data[:3] == MAGIC[:3] and data[:4] != MAGIC:
-        known = MAGIC.decode()
+        magic = MAGIC.decode()
         raise ModelError(
-            f"a payload of format {data[:4]!r}, and only {known} is known", where=where, hint="a newer version of UMA"
+            f"a payload of format {data[:4]!r}, and only {magic} is known", where=where, hint="a newer version of UMA"
         )
     if data[:4] != MAGIC:
         raise ModelError("it does not begin as a payload does, with COP1", where=where)
@@ -127,8 +127,8 @@ def _read_machine(config: int, identity: int, where: str) -> tuple[int, tuple[in
             f"its stream is of version {version}, and only 0 is known", where=where, hint="a newer version of UMA"
         )
     macs = 1 << (config & 0xF)
-    known = CONFIGURATIONS.get(macs)
-    if known is None or known.shram_kib != shram_kib:
+    configuration = CONFIGURATIONS.get(macs)
+    if configuration is None or configuration.shram_kib != shram_kib:
         raise ModelError(
             f"there is no machine with {macs} multipliers and {shram_kib} KiB of shared memory", where=where
         )

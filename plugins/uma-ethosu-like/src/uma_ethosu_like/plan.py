@@ -53,8 +53,8 @@ class Plan:
         filters, choose = Filters(machine.configuration), block_chooser(machine)
         steps = self._steps(machine, choose)
         bricks = in_bricks(steps, self.places, choose)
-        made = [self._written(one, filters, machine) for one in ([steps] if bricks == steps else [steps, bricks])]
-        return min(made, key=lambda one: stream_cycles(one.works, machine))
+        streams = [self._written(one, filters, machine) for one in ([steps] if bricks == steps else [steps, bricks])]
+        return min(streams, key=lambda one: stream_cycles(one.works, machine))
 
     def _written(self, steps: list[tuple[Step, Block]], filters: Filters, machine: Machine) -> Stream:
         """The stream of steps, with filters brought to SRAM if that takes fewer cycles."""
@@ -81,8 +81,8 @@ class Plan:
         these get less.
         """
         limit = machine.arena_bytes
-        left = fuse_tables(self.operations, self.places, lambda one: choose(one.whole)[1])
-        numbers, operations = list(left), list(left.values())
+        fused = fuse_tables(self.operations, self.places, lambda one: choose(one.whole)[1])
+        numbers, operations = list(fused), list(fused.values())
         while isinstance(steps := striped(operations, self.places, limit, choose), list):
             _, nbytes = _placed(lives_of([step for step, _ in steps], self.places))
             if nbytes <= machine.arena_bytes:
@@ -98,7 +98,7 @@ def _filters_worth_it(
     steps: Sequence[tuple[Step, Block]], filters: Filters, machine: Machine
 ) -> dict[Encoded, tuple[int, int]]:
     """The filters with which a copy beside the step before pays, and from which to which step they are needed."""
-    found: dict[Encoded, tuple[int, int]] = {}
+    uses: dict[Encoded, tuple[int, int]] = {}
     gains: dict[Encoded, int] = {}
     before = 0
     for number, (step, block) in enumerate(steps):
@@ -106,15 +106,15 @@ def _filters_worth_it(
         sizes = (0, 0) if encoded is None else (encoded.weights[1], encoded.records[1])
         cycles = step_cycles(Work(step, block, *sizes), machine)
         if encoded is not None:
-            if encoded not in found:
-                found[encoded] = (max(number - 1, 0), number)
+            if encoded not in uses:
+                uses[encoded] = (max(number - 1, 0), number)
                 gains[encoded] = -max(0, copy_cycles(len(encoded.data), machine) - before)
-            found[encoded] = (found[encoded][0], number)
+            uses[encoded] = (uses[encoded][0], number)
             brought = step_cycles(Work(step, block, *sizes, brought=True), machine)
             gains[encoded] += cycles - brought
             cycles = brought if gains[encoded] > 0 else cycles
         before = cycles
-    return {one: found[one] for one in sorted(found, key=lambda one: -gains[one]) if gains[one] > 0}
+    return {one: uses[one] for one in sorted(uses, key=lambda one: -gains[one]) if gains[one] > 0}
 
 
 def plan_region(region: MatchedRegion) -> Plan:
@@ -140,9 +140,9 @@ def plan_region(region: MatchedRegion) -> Plan:
     for match in region.matches:
         out = storages[match.value] = Storage(match.pattern.name, _nbytes(match.value))
         operands = [match.operand(name) for name in operand_names(tuple(match.captures))]
-        made = list(operations_of(match, operands, out, storage))
-        plan.operations += [replace(one, layers=match.layers or (match.pattern.name,)) for one in made]
-        plan.values += [match.value] * len(made)
+        operations = list(operations_of(match, operands, out, storage))
+        plan.operations += [replace(one, layers=match.layers or (match.pattern.name,)) for one in operations]
+        plan.values += [match.value] * len(operations)
     _give_out(plan, results, storages)
     return plan
 

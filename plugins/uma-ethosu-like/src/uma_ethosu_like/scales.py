@@ -60,17 +60,17 @@ def multipliers_of(factors: _Floats) -> tuple[NDArray[np.int64], NDArray[np.int6
     return np.where(carried, 1 << 30, multipliers), shifts.astype(np.int64) + carried
 
 
-def weight_scales(given: float, made: float, fixed: FixedPoint) -> NDArray[np.float32]:
+def weight_scales(input_scale: float, output_scale: float, fixed: FixedPoint) -> NDArray[np.float32]:
     """The scale of the weights of each channel, from those of what a convolution is given and makes."""
-    found: NDArray[np.float32] = _weight_scales(np.array([given]), np.array([made]), fixed)[0]
-    return found
+    scales: NDArray[np.float32] = _weight_scales(np.array([input_scale]), np.array([output_scale]), fixed)[0]
+    return scales
 
 
-def _weight_scales(given: _Floats, made: _Floats, fixed: FixedPoint) -> NDArray[np.float32]:
+def _weight_scales(input_scales: _Floats, output_scales: _Floats, fixed: FixedPoint) -> NDArray[np.float32]:
     """(candidates, channels)."""
     wanted = np.ldexp(np.array(fixed.multiplier, np.float64), np.array(fixed.shift) - 31)
-    found: NDArray[np.float32] = (wanted[None] * (made / given)[:, None]).astype(np.float32)
-    return found
+    scales: NDArray[np.float32] = (wanted[None] * (output_scales / input_scales)[:, None]).astype(np.float32)
+    return scales
 
 
 def _float32(values: _Floats) -> _Floats:
@@ -79,9 +79,9 @@ def _float32(values: _Floats) -> _Floats:
 
 @lru_cache(maxsize=1)
 def _significands() -> _Floats:
-    found = 1 + np.arange(_SIGNIFICANDS) / _SIGNIFICANDS
-    found.flags.writeable = False
-    return found
+    significands = 1 + np.arange(_SIGNIFICANDS) / _SIGNIFICANDS
+    significands.flags.writeable = False
+    return significands
 
 
 @dataclass
@@ -139,9 +139,9 @@ class _Layer:
             weights = _weight_scales(a[rows], b[rows], one)[:, 0].astype(np.float64)
             multipliers, shifts = multipliers_of(a[rows] * weights / b[rows])
             rows = rows[(multipliers == multiplier) & (shifts == shift)]
-        found = np.zeros(len(a), np.bool_)
-        found[rows] = True
-        return found
+        mask = np.zeros(len(a), np.bool_)
+        mask[rows] = True
+        return mask
 
 
 @dataclass
@@ -167,9 +167,9 @@ class Scales:
         if self.pins.setdefault(tensor, scale) != scale:
             raise Unsolved(at)
 
-    def layer(self, given: int, made: int, fixed: FixedPoint, at: Expr) -> None:
+    def layer(self, source: int, result: int, fixed: FixedPoint, at: Expr) -> None:
         """A convolution: one fixed point, or one for each channel."""
-        self.layers.append(_Layer(given, made, fixed, at))
+        self.layers.append(_Layer(source, result, fixed, at))
 
     def ratio(self, a: int, b: int, fixed: FixedPoint, power: int, at: Expr) -> None:
         """``scale[a] / scale[b]`` is a fixed point, times two to that power."""
@@ -190,40 +190,40 @@ class Scales:
         Raises:
             Unsolved: there are none.
         """
-        found = _Search(self)
-        found.run()
-        return [float(found.of[n].columns[n][0]) if n in found.of else 1.0 for n in range(self.count)]
+        search = _Search(self)
+        search.run()
+        return [float(search.sets[n].columns[n][0]) if n in search.sets else 1.0 for n in range(self.count)]
 
 
 class _Search:
     """Candidates for tensors, put together one condition after the other."""
 
-    def __init__(self, given: Scales) -> None:
-        self.given = given
-        self.of: dict[int, _Candidates] = {}
+    def __init__(self, problem: Scales) -> None:
+        self.problem = problem
+        self.sets: dict[int, _Candidates] = {}
 
     def run(self) -> None:
-        for tensor, scale in self.given.pins.items():
-            self.of[tensor] = _Candidates({tensor: np.array([scale])}, fixed=True)
-        weak = [one for one in self.given.layers if len(set(one.fixed.multiplier)) < 3]
-        strong = [*self.given.ratios, *(_ratios(one) for one in self.given.layers if one not in weak)]
+        for tensor, scale in self.problem.pins.items():
+            self.sets[tensor] = _Candidates({tensor: np.array([scale])}, fixed=True)
+        weak = [one for one in self.problem.layers if len(set(one.fixed.multiplier)) < 3]
+        strong = [*self.problem.ratios, *(_ratios(one) for one in self.problem.layers if one not in weak)]
         for edge in _side_by_side(strong):
             self.ratio(edge)
-        self.layers(self.given.layers)
+        self.layers(self.problem.layers)
 
     def layers(self, layers: Sequence[_Layer]) -> None:
         """All convolutions. Where the candidates that are kept at first do not do, more are tried: first by what leaves
         the fewest, last by what has a tensor that nothing else has.
         """
-        groups = {id(one): _Candidates(dict(one.columns), one.fixed) for one in self.of.values()}
-        before = {tensor: groups[id(one)] for tensor, one in self.of.items()}
+        groups = {id(one): _Candidates(dict(one.columns), one.fixed) for one in self.sets.values()}
+        before = {tensor: groups[id(one)] for tensor, one in self.sets.items()}
         with suppress(Unsolved):
             for layer in layers:
                 self.layer(layer)
             return
-        self.of = before
+        self.sets = before
         ends = Counter(end for one in layers for end in (one.a, one.b))
-        ends.update(end for one in self.given.ratios for end in (one.a, one.b))
+        ends.update(end for one in self.problem.ratios for end in (one.a, one.b))
 
         def late(one: _Layer) -> tuple[bool, int]:
             return min(ends[one.a], ends[one.b]) == 1, -len(set(one.fixed.multiplier))
@@ -237,9 +237,11 @@ class _Search:
             held = np.any((edge.low <= 1) & (1 <= edge.high)) or edge.any_power
             if not held:
                 raise Unsolved(edge.at)
-        elif self.of.get(edge.a) is self.of.get(edge.b) is not None:
-            self.keep(edge.a, _within(self.of[edge.a].columns[edge.a], self.of[edge.b].columns[edge.b], edge), edge.at)
-        elif edge.a in self.of or edge.b not in self.of:
+        elif self.sets.get(edge.a) is self.sets.get(edge.b) is not None:
+            self.keep(
+                edge.a, _fits(self.sets[edge.a].columns[edge.a], self.sets[edge.b].columns[edge.b], edge), edge.at
+            )
+        elif edge.a in self.sets or edge.b not in self.sets:
             self.derive(edge)
         else:
             turned = _Ratio(edge.b, edge.a, 1 / edge.high, 1 / edge.low, edge.any_power, edge.at)
@@ -247,42 +249,42 @@ class _Search:
 
     def derive(self, edge: _Ratio) -> None:
         """``b`` from ``a``, of which candidates may be known."""
-        if edge.a not in self.of:
-            self.of[edge.a] = _Candidates({edge.a: _significands()})
-        one, other = self.of[edge.a], self.of.get(edge.b)
+        if edge.a not in self.sets:
+            self.sets[edge.a] = _Candidates({edge.a: _significands()})
+        one, other = self.sets[edge.a], self.sets.get(edge.b)
         if len(one) * len(edge.low) > 2 * _SIGNIFICANDS:
             one.take(np.arange(max(1, 2 * _SIGNIFICANDS // len(edge.low))))
         values = one.columns[edge.a]
-        rows, made = [], []
+        rows, columns = [], []
         for low, high in zip(edge.low, edge.high, strict=True):
             for start in range(0, len(values), _CHUNK):
                 some = values[start : start + _CHUNK]
                 b = _float32(some / ((low + high) / 2))
                 right = np.flatnonzero((low * b <= some) & (some <= high * b))
                 rows.append(right + start)
-                made.append(b[right])
+                columns.append(b[right])
         one.take(np.concatenate(rows))
-        self.join(edge.a, edge.b, np.concatenate(made), other, edge)
+        self.join(edge.a, edge.b, np.concatenate(columns), other, edge)
 
-    def join(self, a: int, b: int, made: _Floats, other: _Candidates | None, edge: _Ratio) -> None:
+    def join(self, a: int, b: int, values: _Floats, other: _Candidates | None, edge: _Ratio) -> None:
         """What ``b`` would be for each candidate of ``a``, with what it may be."""
-        one = self.of[a]
+        one = self.sets[a]
         if other is None:
-            one.columns[b] = made
-            self.of[b] = one
+            one.columns[b] = values
+            self.sets[b] = one
             self.checked(one, edge.at)
             return
         theirs = np.frexp(other.columns[b])[0]
         order = np.argsort(theirs, kind="stable")
-        wanted, sorted_theirs = np.frexp(made)[0], theirs[order]
+        wanted, sorted_theirs = np.frexp(values)[0], theirs[order]
         first, last = (np.searchsorted(sorted_theirs, wanted, side=side) for side in ("left", "right"))
         counts = last - first
-        rows = np.repeat(np.arange(len(made)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = np.repeat(np.arange(len(values)), counts)
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         one.take(rows)
-        other.take(order[np.repeat(first, counts) + within])
+        other.take(order[np.repeat(first, counts) + offsets])
         if not edge.any_power and len(rows):
-            factors = made[rows] / other.columns[b]
+            factors = values[rows] / other.columns[b]
             if one.fixed and other.fixed:
                 same = factors == 1
                 one.take(same)
@@ -297,7 +299,7 @@ class _Search:
         """Two that have been made to belong together."""
         one.columns |= other.columns
         one.fixed |= other.fixed
-        self.of |= dict.fromkeys(other.columns, one)
+        self.sets |= dict.fromkeys(other.columns, one)
         self.checked(one, at)
 
     def checked(self, one: _Candidates, at: Expr) -> None:
@@ -305,26 +307,26 @@ class _Search:
             raise Unsolved(at)
 
     def keep(self, tensor: int, right: NDArray[np.bool_], at: Expr) -> None:
-        self.of[tensor].take(right)
-        self.checked(self.of[tensor], at)
+        self.sets[tensor].take(right)
+        self.checked(self.sets[tensor], at)
 
     def layer(self, layer: _Layer, effort: int = 1) -> None:
         """Candidates for which a convolution's weights have scales; of so many times as many pairs."""
         for tensor, beside in ((layer.a, layer.b), (layer.b, layer.a)):
-            if tensor not in self.of:
-                step = min(len(self.of[beside]), _CHUNK) if beside in self.of else _CHUNK
-                self.of[tensor] = _Candidates({tensor: _significands()[:: max(1, step // effort)]})
-        one, other = self.of[layer.a], self.of[layer.b]
+            if tensor not in self.sets:
+                step = min(len(self.sets[beside]), _CHUNK) if beside in self.sets else _CHUNK
+                self.sets[tensor] = _Candidates({tensor: _significands()[:: max(1, step // effort)]})
+        one, other = self.sets[layer.a], self.sets[layer.b]
         a, b = one.columns[layer.a], other.columns[layer.b]
         count = len(a) if one is other else len(a) * len(b)
         rows, others, kept = [], [], 0
         for start in range(0, count, _TRIED):
             numbers = np.arange(start, min(start + _TRIED, count))
             row, column = (numbers, numbers) if one is other else np.divmod(numbers, len(b))
-            found = np.flatnonzero(layer.holds(a[row], b[column]))
-            rows.append(row[found])
-            others.append(column[found])
-            kept += len(found)
+            hits = np.flatnonzero(layer.holds(a[row], b[column]))
+            rows.append(row[hits])
+            others.append(column[hits])
+            kept += len(hits)
             if kept > _MOST_KEPT or start > effort * _MOST_PAIRS:
                 break
         one.take(np.concatenate(rows))
@@ -333,30 +335,30 @@ class _Search:
         self.merge(one, other, layer.at)
 
 
-def _within(a: _Floats, b: _Floats, edge: _Ratio) -> NDArray[np.bool_]:
-    found = np.zeros(len(a), np.bool_)
+def _fits(a: _Floats, b: _Floats, edge: _Ratio) -> NDArray[np.bool_]:
+    mask = np.zeros(len(a), np.bool_)
     quotient = a / b
     for low, high in zip(edge.low, edge.high, strict=True):
         power = np.floor(np.log2(quotient / low) + 0.5) if edge.any_power else np.zeros(len(a))
-        moved = np.ldexp(quotient, -power.astype(np.int64))
-        found |= (low * (1 - _ULPS) <= moved) & (moved <= high * (1 + _ULPS))
-    return found
+        shifted = np.ldexp(quotient, -power.astype(np.int64))
+        mask |= (low * (1 - _ULPS) <= shifted) & (shifted <= high * (1 + _ULPS))
+    return mask
 
 
 def _side_by_side(edges: Sequence[_Ratio]) -> Iterator[_Ratio]:
     """Those that fix powers of two first, then those with few intervals; and each beside one that was before, where
     there is one.
     """
-    known: set[int] = set()
+    reached: set[int] = set()
     groups = [[one for one in edges if not one.any_power]]
     groups += [
         [one for one in edges if one.any_power and (len(one.low) > _FEW_RATIOS) == many] for many in (False, True)
     ]
-    for left in groups:
-        while left:
-            edge = next((one for one in left if not known.isdisjoint((one.a, one.b))), left[0])
-            left.remove(edge)
-            known |= {edge.a, edge.b}
+    for remaining in groups:
+        while remaining:
+            edge = next((one for one in remaining if not reached.isdisjoint((one.a, one.b))), remaining[0])
+            remaining.remove(edge)
+            reached |= {edge.a, edge.b}
             yield edge
 
 
@@ -382,8 +384,8 @@ def _ratios(layer: _Layer) -> _Ratio:
             weight, low, high = weight[some], low[some], high[some]
         lows.append(low)
         highs.append(high)
-    found = np.concatenate(lows), np.concatenate(highs)
-    if not len(found[0]):
+    limits = np.concatenate(lows), np.concatenate(highs)
+    if not len(limits[0]):
         raise Unsolved(layer.at)
-    scale = 2.0 ** -np.floor(np.log2(found[0]))
-    return _Ratio(layer.a, layer.b, found[0] * scale, found[1] * scale, True, layer.at)
+    scale = 2.0 ** -np.floor(np.log2(limits[0]))
+    return _Ratio(layer.a, layer.b, limits[0] * scale, limits[1] * scale, True, layer.at)

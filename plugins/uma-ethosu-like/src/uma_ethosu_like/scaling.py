@@ -76,6 +76,6 @@ def mean_scale(taps: int, dtype: str) -> Scale | None:
     around = np.concatenate([steps, steps - 1])
     sums = np.clip(np.concatenate([-around, around]), low * taps, high * taps)
     nudge = (1 << 30) * np.where(sums < 0, -1, 1) if scale.shift > 31 else 0
-    made = (sums * scale.multiplier + (1 << scale.shift - 1) + nudge) >> scale.shift
+    means = (sums * scale.multiplier + (1 << scale.shift - 1) + nudge) >> scale.shift
     exact = np.sign(sums) * ((2 * np.abs(sums) + taps) // (2 * taps))
-    return scale if taps <= MEAN_TAPS and np.array_equal(made, exact) else None
+    return scale if taps <= MEAN_TAPS and np.array_equal(means, exact) else None

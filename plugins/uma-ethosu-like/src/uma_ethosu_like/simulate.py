@@ -109,13 +109,13 @@ def _span(tensor: Tensor) -> slice:
 
 
 def _checked(tensor: Tensor, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    found = inputs.get(tensor.name)
+    array = inputs.get(tensor.name)
     wanted = f"{tensor.dtype}{list(tensor.shape)}"
-    if found is None:
+    if array is None:
         raise UsageError(f"input {tensor.name!r} is missing", hint=wanted)
-    if found.dtype != tensor.dtype or _core(found.shape) != _core(tensor.shape):
-        raise UsageError(f"input {tensor.name!r} is {wanted}, {found.dtype}{list(found.shape)} was given")
-    return found
+    if array.dtype != tensor.dtype or _core(array.shape) != _core(tensor.shape):
+        raise UsageError(f"input {tensor.name!r} is {wanted}, {array.dtype}{list(array.shape)} was given")
+    return array
 
 
 def _core(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -142,11 +142,11 @@ def _run(
     library.eu_run(config, words, room, regions, ffi.cast("eu_memory *", state), result)
     if result.fault:
         raise _fault(result, job.payload.words)
-    found = tuple(
+    outputs = tuple(
         Operation(one.word, OPERATIONS[one.kind], one.start, one.cycles, one.macs)
         for one in ffi.unpack(records, result.n_records)
     )
-    return result, found
+    return result, outputs
 
 
 def _fault(result: Any, words: tuple[int, ...]) -> DeviceError:
@@ -177,9 +177,9 @@ def _library() -> Iterator[tuple[Any, Any]]:
     from cffi import FFI
 
     ffi = FFI()
-    with as_file(files(__package__) / "csrc") as folder, tempfile.TemporaryDirectory() as made:
+    with as_file(files(__package__) / "csrc") as folder, tempfile.TemporaryDirectory() as build_folder:
         ffi.cdef(_declarations((folder / "eu_sim.h").read_text(encoding="utf-8")))
-        out = Path(made) / "eu_sim.so"
+        out = Path(build_folder) / "eu_sim.so"
         _compile([folder / f"eu_{name}.c" for name in _SOURCES], out)
         library = ffi.dlopen(str(out))
         try:

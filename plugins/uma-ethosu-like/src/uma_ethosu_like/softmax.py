@@ -61,21 +61,21 @@ def exp_table(scale: FixedPoint) -> NDArray[np.int32]:
     y = (part << 5) + (1 << 28)
     square = _high(y, y)
     tail = _away(_high(_away(_high(square, square), 2) + _high(square, y), _THIRD) + square, 1)
-    made = _EXP_MINUS_EIGHTH + _high(y + tail, _EXP_MINUS_EIGHTH)
+    values = _EXP_MINUS_EIGHTH + _high(y + tail, _EXP_MINUS_EIGHTH)
     for bit, factor in enumerate(_EXPS, start=_FRACTION_BITS - 2):
-        made = np.where((part - x) >> bit & 1, _high(made, factor), made)
-    made = np.where(x == 0, _ONE, made)
-    return np.where(differences < least, 0, made).astype(np.int32)
+        values = np.where((part - x) >> bit & 1, _high(values, factor), values)
+    values = np.where(x == 0, _ONE, values)
+    return np.where(differences < least, 0, values).astype(np.int32)
 
 
-def softmax(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+def softmax(match: Match, inputs: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     """The operations of a softmax over the last dimension."""
     core = match.call("core")
     channels = core.shape[-1]
     rows = math.prod(core.shape[:-1])
     deep, flat = (1, rows, channels), (1, rows, 1)
-    data = FeatureMap.whole(given[0], deep)
-    made: list[Operation] = []
+    data = FeatureMap.whole(inputs[0], deep)
+    operations: list[Operation] = []
 
     def do(
         kind: Kind,
@@ -87,8 +87,8 @@ def softmax(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
         rounding: Rounding = "tfl",
     ) -> FeatureMap:
         shape = flat if kind == "reduce_sum" else ifm.shape
-        ofm = FeatureMap.whole(Storage(f"softmax{len(made)}", 4 * math.prod(shape)), shape, "int32")
-        made.append(Operation(kind, ofm, ifm, second, scale=scale, reversed=reversed, rounding=rounding))
+        ofm = FeatureMap.whole(Storage(f"softmax{len(operations)}", 4 * math.prod(shape)), shape, "int32")
+        operations.append(Operation(kind, ofm, ifm, second, scale=scale, reversed=reversed, rounding=rounding))
         return ofm
 
     def number(value: int) -> FeatureMap:
@@ -98,17 +98,17 @@ def softmax(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
         return do("mul", a, b, scale=_DOUBLING_HIGH)
 
     largest = Storage("largest", rows)
-    made.append(
+    operations.append(
         Operation(
             "max_pool",
             FeatureMap.whole(largest, (rows, 1, 1)),
-            FeatureMap.whole(given[0], (rows, channels, 1)),
+            FeatureMap.whole(inputs[0], (rows, channels, 1)),
             window=Window((1, channels)),
         )
     )
     powers = FeatureMap.whole(Storage("powers", 4 * rows * channels), deep, "int32", 127)
     table = exp_table(core.attrs.scale).astype("<i4").tobytes()
-    made.append(
+    operations.append(
         Operation("sub", powers, data, FeatureMap.whole(largest, flat), scale=_UNSCALED, table=table),
     )
     powers = FeatureMap.whole(powers.storage, deep, "int32")
@@ -126,5 +126,5 @@ def softmax(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
     saturated = do("add", do("sub", x, do("shr", x, 30, rounding="truncate")), x)
     parts = product(powers, saturated)
     ofm = FeatureMap.whole(out, deep, zero_point=-128)
-    yield from made
+    yield from operations
     yield Operation("shr", ofm, parts, shift, scale=_UNSCALED, rounding="natural")

@@ -283,8 +283,8 @@ class _Writer:
         slots = len(data) // _TABLE_BYTES
         if data not in self.tables:
             # A table lies at a multiple of its size; the first that is free, or else over the first.
-            taken = {slot + n for other, slot in self.tables.items() for n in range(len(other) // _TABLE_BYTES)}
-            free = (slot for slot in range(0, _TABLES, slots) if taken.isdisjoint(range(slot, slot + slots)))
+            used_slots = {slot + n for other, slot in self.tables.items() for n in range(len(other) // _TABLE_BYTES)}
+            free = (slot for slot in range(0, _TABLES, slots) if used_slots.isdisjoint(range(slot, slot + slots)))
             slot = next(free, 0)
             self.tables = {
                 other: at
@@ -310,10 +310,10 @@ class _Writer:
             self.address("DMA0_DST", target)
         self.set("DMA0_LEN", nbytes)
         spans = (Span(place.symbol, place.offset, place.offset + nbytes) for place in (source, target))
-        left = self.flight.start_copy(Copy(*spans))
-        if left is not None:
-            self.append(command("OP_KERNEL_WAIT", outstanding=left))
-            self.stream.works.append(Wait(left))
+        outstanding = self.flight.start_copy(Copy(*spans))
+        if outstanding is not None:
+            self.append(command("OP_KERNEL_WAIT", outstanding=outstanding))
+            self.stream.works.append(Wait(outstanding))
         self.append(command("OP_DMA_START"))
         self.stream.works.append(CopyWork(nbytes))
 

@@ -39,13 +39,13 @@ class _Cascade:
 
     def turned(self) -> Iterator[Step]:
         """The steps on rings."""
-        made: dict[Operation, Operation] = {}
+        turned: dict[Operation, Operation] = {}
         for step in self.steps:
             one = step.operation
-            if one not in made:
+            if one not in turned:
                 second = self._ring(one.ifm2) if isinstance(one.ifm2, FeatureMap) else one.ifm2
-                made[one] = replace(one, ofm=self._ring(one.ofm), ifm=self._ring(one.ifm), ifm2=second)
-            yield Step(made[one], step.box)
+                turned[one] = replace(one, ofm=self._ring(one.ofm), ifm=self._ring(one.ifm), ifm2=second)
+            yield Step(turned[one], step.box)
 
     def _ring(self, one: FeatureMap) -> FeatureMap:
         ring = self.rings.get(one.storage)
@@ -59,15 +59,15 @@ def _same_grid(one: FeatureMap, other: FeatureMap) -> bool:
 
 def _between(operations: Sequence[Operation], chosen: Sequence[Operation], fixed: Collection[Storage]) -> set[Storage]:
     """The storages that only ``chosen`` operations need: one writes all of it, the others read it as it was written."""
-    found = set()
+    storages = set()
     for held in (one.ofm for one in chosen):
         uses = [fm for other in operations for fm, _ in other.maps if fm.storage is held.storage]
         inside = [fm for other in chosen for fm, _ in other.maps if fm.storage is held.storage]
         dense = held.offset == 0 and held.storage.nbytes == held.shape[0] * held.strides[0]
         alike = len(uses) == len(inside) > 1 and all(_same_grid(fm, held) for fm in uses)
         if held.storage not in fixed and dense and alike:
-            found.add(held.storage)
-    return found
+            storages.add(held.storage)
+    return storages
 
 
 def _steps(chosen: Sequence[Operation], rows: int, between: Collection[Storage]) -> list[Step]:
@@ -75,19 +75,19 @@ def _steps(chosen: Sequence[Operation], rows: int, between: Collection[Storage])
     what it reads, as far as it is missing, just before.
     """
     producers = {one.ofm.storage: one for one in chosen}
-    made = dict.fromkeys(chosen, 0)
+    rows_done = dict.fromkeys(chosen, 0)
     height = chosen[-1].ofm.shape[0]
     steps: list[Step] = []
 
     def make(one: Operation, end: int) -> None:
         whole, columns, channels = one.ofm.shape
         at_once = -(-whole * rows // height)
-        while made[one] < end:
-            step = Step(one, Box((made[one], 0, 0), (min(made[one] + at_once, end), columns, channels)))
+        while rows_done[one] < end:
+            step = Step(one, Box((rows_done[one], 0, 0), (min(rows_done[one] + at_once, end), columns, channels)))
             for fm, box in step.reads:
                 if (producer := producers.get(fm.storage)) is not None:
                     make(producer, box.end[0] if _same_grid(fm, producer.ofm) else producer.ofm.shape[0])
-            made[one] = step.box.end[0]
+            rows_done[one] = step.box.end[0]
             steps.append(step)
 
     make(chosen[-1], height)
@@ -205,15 +205,15 @@ def striped(
             continue
         for last in ranges.beginning(first):
             if first == last and fitting[first]:
-                found: _Cascade | None = whole[first]
+                best: _Cascade | None = whole[first]
             else:
                 some = _cascades(operations, operations[first : last + 1], fixed)
-                found = next((one for one in some if fits(first, last, one)), None)
-            if found is not None:
-                total = before + sum(choose(step)[1] for step in found.steps)
+                best = next((one for one in some if fits(first, last, one)), None)
+            if best is not None:
+                total = before + sum(choose(step)[1] for step in best.steps)
                 after = cycles[last + 1]
                 if after is None or total < after:
-                    cycles[last + 1], ending[last + 1] = total, (first, found)
+                    cycles[last + 1], ending[last + 1] = total, (first, best)
     if cycles[-1] is None:
         return next(number for number in range(len(operations)) if cycles[number + 1] is None)
     done, count = [], len(operations)

@@ -22,23 +22,23 @@ def fuse_tables(
         fixed: storages that are needed from outside.
         cycles: of an operation.
     """
-    left = dict(enumerate(operations))
+    remaining = dict(enumerate(operations))
     for number, one in enumerate(operations):
         if not _looks_up(one) or one.ifm.storage in fixed:
             continue
         uses = {
             at: [written for fm, written in other.maps if fm.storage is one.ifm.storage]
-            for at, other in left.items()
+            for at, other in remaining.items()
             if at != number
         }
-        writers = [at for at, found in uses.items() if found]
-        if not writers or any(uses[at] != [True] or left[at].ofm.dtype != "int8" for at in writers):
+        writers = [at for at, uses_here in uses.items() if uses_here]
+        if not writers or any(uses[at] != [True] or remaining[at].ofm.dtype != "int8" for at in writers):
             continue
-        made = {at: _with_table(left[at], one) for at in writers}
-        if sum(map(cycles, made.values())) <= cycles(one) + sum(cycles(left[at]) for at in writers):
-            left |= made
-            del left[number]
-    return left
+        fused = {at: _with_table(remaining[at], one) for at in writers}
+        if sum(map(cycles, fused.values())) <= cycles(one) + sum(cycles(remaining[at]) for at in writers):
+            remaining |= fused
+            del remaining[number]
+    return remaining
 
 
 def _looks_up(one: Operation) -> bool:

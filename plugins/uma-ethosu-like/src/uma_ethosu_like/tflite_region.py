@@ -49,7 +49,7 @@ class _Writer:
     one_zero_point: list[tuple[list[int], RegionMatch]] = field(default_factory=list)
     writes: list[Callable[[], None]] = field(default_factory=list)
     graph: Graph = field(default_factory=Graph)
-    found: list[float] = field(default_factory=list)
+    solved_scales: list[float] = field(default_factory=list)
     numbers: dict[tuple[_Value, tuple[int, ...]], int] = field(default_factory=dict)
 
     def write(self) -> bytes:
@@ -64,24 +64,24 @@ class _Writer:
             )
         self.settle()
         try:
-            self.found = self.scales.solve()
+            self.solved_scales = self.scales.solve()
         except Unsolved as error:
             reason = "no scales of float32, as TFLite has them, give its multipliers beside those of other layers"
             raise Refuse(reason, at=error.at) from error
         for one in self.writes:
             one()
         inputs = [self.number(self.values[param]) for param in self.region.function.params if param in self.values]
-        return self.graph.file(inputs, [self.number(self.values[made]) for made in self.made])
+        return self.graph.file(inputs, [self.number(self.values[expr]) for expr in self.computed])
 
     @property
-    def made(self) -> list[Expr]:
+    def computed(self) -> list[Expr]:
         """What the region gives and does not only hand on, each once."""
         params = self.region.function.params
         return [one for one in dict.fromkeys(map(strip_views, self.region.results)) if one not in params]
 
     # --- what layers say ---------------------------------------------------------------------------------------------
 
-    def given(self, expr: Expr, shape: Sequence[int]) -> _Value:
+    def operand(self, expr: Expr, shape: Sequence[int]) -> _Value:
         """An operand, which is taken in that shape."""
         expr, extents = strip_views(expr), _four(shape)
         if isinstance(expr, Constant):
@@ -112,11 +112,11 @@ class _Writer:
         """Gives the same zero point to those that have to have one."""
         for _ in self.one_zero_point:
             for scales, match in self.one_zero_point:
-                known = sorted({self.zero_points[one] for one in scales if one in self.zero_points})
-                if len(known) > 1:
-                    both = " and ".join(map(str, known))
+                points = sorted({self.zero_points[one] for one in scales if one in self.zero_points})
+                if len(points) > 1:
+                    both = " and ".join(map(str, points))
                     raise Refuse(f"TFLite has one zero point for what is joined; here are {both}", at=match.value)
-                self.zero_points |= {one: known[0] for one in scales if known}
+                self.zero_points |= {one: points[0] for one in scales if points}
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class _Writer:
         """One more tensor, like a value."""
         return self.graph.tensor(
             value.shape if shape is None else shape,
-            scales=[self.found[value.scale]],
+            scales=[self.solved_scales[value.scale]],
             zero_point=self.zero_points.get(value.scale, 0),
             data=data,
         )
@@ -133,9 +133,9 @@ class _Writer:
         """A value in a shape, reshaped where it has another."""
         extents = value.shape if shape is None else _four(shape)
         if (value, extents) not in self.numbers:
-            made = self.numbers[value, extents] = self.tensor(value, value.data, extents)
+            reshaped = self.numbers[value, extents] = self.tensor(value, value.data, extents)
             if value.data is None and extents != value.shape:
-                self.graph.operator("RESHAPE", [self.number(value), self.graph.integers(extents)], made)
+                self.graph.operator("RESHAPE", [self.number(value), self.graph.integers(extents)], reshaped)
         return self.numbers[value, extents]
 
     def operator(
@@ -153,18 +153,18 @@ class _Writer:
             options["FusedActivationFunction"] = activation = self.activation(value, limits)
             low, high = (low, high) if activation == _NONE else (-128, 127)
         steps = [("MAXIMUM", low)] * (low > -128) + [("MINIMUM", high)] * (high < 127)
-        made = self.tensor(value) if steps else self.number(value)
-        self.graph.operator(name, inputs, made, **options)
+        result = self.tensor(value) if steps else self.number(value)
+        self.graph.operator(name, inputs, result, **options)
         for at, (step, limit) in enumerate(steps, start=1):
             clamped = self.number(value) if at == len(steps) else self.tensor(value)
             constant = self.tensor(value, bytes([limit & 0xFF]), (1, 1, 1, 1))
-            self.graph.operator(step, [made, constant], clamped)
-            made = clamped
+            self.graph.operator(step, [result, constant], clamped)
+            result = clamped
 
     def activation(self, value: _Value, limits: tuple[int, int]) -> int:
         """The activation of TFLite that clamps so; none where there is none."""
         zero_point = self.zero_points.get(value.scale, 0)
-        six = 6 / self.found[value.scale]
+        six = 6 / self.solved_scales[value.scale]
         if limits == (max(zero_point, -128), 127):
             return _RELU
         # Far from a half, where implementations of it may differ.
@@ -180,29 +180,29 @@ def _four(shape: Sequence[int]) -> tuple[int, ...]:
 def _layer(w: _Writer, match: RegionMatch, data: Expr) -> None:
     layer = quantised.Layer.from_match(match)
     window, fixed = layer.window, layer.fixed_point
-    given = w.given(data, (1, window.height, window.width, window.channels))
-    made = w.result(match, (1, window.out_height, window.out_width, window.out_channels))
-    w.zero_point(given, layer.input_zero_point, match)
-    w.zero_point(made, layer.output_zero_point, match)
-    w.scales.layer(given.scale, made.scale, fixed, match.value)
+    source = w.operand(data, (1, window.height, window.width, window.channels))
+    result = w.result(match, (1, window.out_height, window.out_width, window.out_channels))
+    w.zero_point(source, layer.input_zero_point, match)
+    w.zero_point(result, layer.output_zero_point, match)
+    w.scales.layer(source.scale, result.scale, fixed, match.value)
     depthwise = layer.kind == "depthwise"
     kernel = layer.weights.reshape(*window.kernel, *layer.weights.shape[1:])
     kernel = kernel.transpose((2, 0, 1, 3) if depthwise else (3, 0, 1, 2))
 
     def write() -> None:
-        scale = w.found[given.scale]
-        scales = weight_scales(scale, w.found[made.scale], fixed).tolist()
+        scale = w.solved_scales[source.scale]
+        scales = weight_scales(scale, w.solved_scales[result.scale], fixed).tolist()
         axis, data = 3 if depthwise else 0, np.ascontiguousarray(kernel).tobytes()
         weights = w.graph.tensor(kernel.shape, scales=scales, axis=axis, data=data)
         bias = w.graph.tensor(
             (window.out_channels,), "int32", scales=[scale * one for one in scales], data=layer.given_bias.tobytes()
         )
-        inputs = [_padded(w, given, (window.height, window.width, window.channels), window), weights, bias]
+        inputs = [_padded(w, source, (window.height, window.width, window.channels), window), weights, bias]
         options: dict[str, Any] = {"DepthMultiplier": 1} if depthwise else {}
         w.operator(
             "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D",
             inputs,
-            made,
+            result,
             (layer.low, layer.high),
             Padding=_SAME if fits_same(window) else _VALID,
             StrideH=steps(window)[0],
@@ -222,22 +222,22 @@ def _padded(w: _Writer, value: _Value, shape: tuple[int, int, int], window: quan
         return number
     amounts = ((0, 0), (padding[0], padding[2]), (padding[1], padding[3]), (0, 0))
     rows, columns = (n + sum(more) for n, more in zip(shape[:2], amounts[1:3], strict=True))
-    made = w.tensor(value, shape=(1, rows, columns, shape[2]))
-    w.graph.operator("PAD", [number, w.graph.integers(amounts)], made)
-    return made
+    padded = w.tensor(value, shape=(1, rows, columns, shape[2]))
+    w.graph.operator("PAD", [number, w.graph.integers(amounts)], padded)
+    return padded
 
 
 def _pool(w: _Writer, match: RegionMatch, data: Expr) -> None:
     window, limits = quantised.Window.from_match(match), quantised.output_range(match)
     shape = (1, window.height, window.width, window.channels)
-    given = w.given(data, shape)
-    made = w.result(match, (1, window.out_height, window.out_width, window.out_channels), given.scale)
+    source = w.operand(data, shape)
+    result = w.result(match, (1, window.out_height, window.out_width, window.out_channels), source.scale)
     average = quantised.op_kind(core_of(match)) == "average_pool"
     w.writes.append(
         lambda: w.operator(
             "AVERAGE_POOL_2D" if average else "MAX_POOL_2D",
-            [w.number(given, shape)],
-            made,
+            [w.number(source, shape)],
+            result,
             limits,
             Padding=_SAME if fits_same(window) else _VALID,
             StrideH=steps(window)[0],
@@ -250,43 +250,43 @@ def _pool(w: _Writer, match: RegionMatch, data: Expr) -> None:
 
 def _sum(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
-    left, right = (w.given(one, arg.shape) for one, arg in zip(operands, core.args, strict=True))
-    made, attrs = w.result(match, core.shape), core.attrs
+    left, right = (w.operand(one, arg.shape) for one, arg in zip(operands, core.args, strict=True))
+    result, attrs = w.result(match, core.shape), core.attrs
     w.zero_point(left, attrs.lhs_zero_point, match)
     w.zero_point(right, attrs.rhs_zero_point, match)
-    w.zero_point(made, attrs.output_zero_point, match)
+    w.zero_point(result, attrs.output_zero_point, match)
     small, large = (left, right) if sum_operand(core) == 1 else (right, left)
     scaled = attrs.lhs_scale if small is left else attrs.rhs_scale
     # TFLite brings both to twice the larger scale, 20 bits up.
     w.scales.ratio(small.scale, large.scale, scaled, 1, match.value)
-    w.scales.ratio(large.scale, made.scale, attrs.output_scale, 19, match.value)
+    w.scales.ratio(large.scale, result.scale, attrs.output_scale, 19, match.value)
     name, shapes = ("ADD" if core.op_name == "qnn.add" else "SUB"), [arg.shape for arg in core.args]
     limits = quantised.output_range(match)
-    w.writes.append(lambda: w.operator(name, [w.number(left, shapes[0]), w.number(right, shapes[1])], made, limits))
+    w.writes.append(lambda: w.operator(name, [w.number(left, shapes[0]), w.number(right, shapes[1])], result, limits))
 
 
 def _extremum(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
     shapes = [arg.shape for arg in core.args]
-    given = [w.given(one, shape) for one, shape in zip(operands, shapes, strict=True)]
-    made, limits = w.result(match, core.shape, given[0].scale), quantised.output_range(match)
-    w.alike(given, match)
+    args = [w.operand(one, shape) for one, shape in zip(operands, shapes, strict=True)]
+    out, limits = w.result(match, core.shape, args[0].scale), quantised.output_range(match)
+    w.alike(args, match)
     name = (core.op_name or "").upper()
     w.writes.append(
-        lambda: w.operator(name, [w.number(*one) for one in zip(given, shapes, strict=True)], made, limits, fused=False)
+        lambda: w.operator(name, [w.number(*one) for one in zip(args, shapes, strict=True)], out, limits, fused=False)
     )
 
 
 def _concatenate(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
     core = core_of(match)
     shapes = [arg.shape for arg in core.args]
-    given = [w.given(one, shape) for one, shape in zip(operands, shapes, strict=True)]
-    made = w.result(match, core.shape, given[0].scale)
-    w.alike(given, match)
+    args = [w.operand(one, shape) for one, shape in zip(operands, shapes, strict=True)]
+    out = w.result(match, core.shape, args[0].scale)
+    w.alike(args, match)
     axis = core.attrs.axis % len(core.shape) + 4 - len(core.shape)
     w.writes.append(
         lambda: w.operator(
-            "CONCATENATION", [w.number(*one) for one in zip(given, shapes, strict=True)], made, fused=False, Axis=axis
+            "CONCATENATION", [w.number(*one) for one in zip(args, shapes, strict=True)], out, fused=False, Axis=axis
         )
     )
 
@@ -294,13 +294,13 @@ def _concatenate(w: _Writer, match: RegionMatch, *operands: Expr) -> None:
 def _slice(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = core.args[0].shape
-    given = w.given(data, shape)
-    made = w.result(match, core.shape, given.scale)
+    source = w.operand(data, shape)
+    result = w.result(match, core.shape, source.scale)
     begin = [0] * (4 - len(shape)) + list(core.attrs.begin)
 
     def write() -> None:
-        inputs = [w.number(given, shape), w.graph.integers(begin), w.graph.integers(made.shape)]
-        w.operator("SLICE", inputs, made, fused=False)
+        inputs = [w.number(source, shape), w.graph.integers(begin), w.graph.integers(result.shape)]
+        w.operator("SLICE", inputs, result, fused=False)
 
     w.writes.append(write)
 
@@ -308,12 +308,12 @@ def _slice(w: _Writer, match: RegionMatch, data: Expr) -> None:
 def _resize(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = core.args[0].shape
-    given = w.given(data, shape)
-    made = w.result(match, core.shape, given.scale)
+    source = w.operand(data, shape)
+    result = w.result(match, core.shape, source.scale)
 
     def write() -> None:
-        inputs = [w.number(given, shape), w.graph.integers(made.shape[1:3])]
-        w.operator("RESIZE_NEAREST_NEIGHBOR", inputs, made, fused=False)
+        inputs = [w.number(source, shape), w.graph.integers(result.shape[1:3])]
+        w.operator("RESIZE_NEAREST_NEIGHBOR", inputs, result, fused=False)
 
     w.writes.append(write)
 
@@ -321,13 +321,13 @@ def _resize(w: _Writer, match: RegionMatch, data: Expr) -> None:
 def _softmax(w: _Writer, match: RegionMatch, data: Expr) -> None:
     core = core_of(match)
     shape = (math.prod(core.shape[:-1]), core.shape[-1])
-    given, made = w.given(data, shape), w.result(match, shape)
+    source, result = w.operand(data, shape), w.result(match, shape)
     scale = softmax_scale(core.attrs.scale)
     assert scale is not None  # clause vela_scale
-    w.scales.pin(given.scale, scale, match.value)
-    w.scales.pin(made.scale, _SOFTMAX_SCALE, match.value)
-    w.zero_point(made, _SOFTMAX_ZERO, match)
-    w.writes.append(lambda: w.operator("SOFTMAX", [w.number(given, shape)], made, fused=False, Beta=1.0))
+    w.scales.pin(source.scale, scale, match.value)
+    w.scales.pin(result.scale, _SOFTMAX_SCALE, match.value)
+    w.zero_point(result, _SOFTMAX_ZERO, match)
+    w.writes.append(lambda: w.operator("SOFTMAX", [w.number(source, shape)], result, fused=False, Beta=1.0))
 
 
 _WRITERS: dict[str, Callable[..., None]] = {
@@ -367,4 +367,4 @@ def region_model(region: MatchedRegion) -> tuple[bytes, list[Expr], list[Expr]]:
     """
     writer = _Writer(region)
     file = writer.write()
-    return file, [param for param in region.function.params if param in writer.values], writer.made
+    return file, [param for param in region.function.params if param in writer.values], writer.computed

@@ -124,9 +124,9 @@ def export_model(
     if accelerator not in EXPORTED:
         raise UsageError(f"there is no machine {accelerator!r}", hint=", ".join(EXPORTED))
     raw, _ = _raw_output(model, accelerator, arena_cache_bytes, where)
-    made = f"{where}, as Vela has compiled it"
-    payload = raw_payload(raw, made)
-    if accelerator_of(payload, made) != accelerator:
+    label = f"{where}, as Vela has compiled it"
+    payload = raw_payload(raw, label)
+    if accelerator_of(payload, label) != accelerator:
         raise ToolchainError(f"Vela compiled for {accelerator_of(payload)}, not for {accelerator}", where=where)
     return Exported(payload, raw)
 
@@ -163,13 +163,13 @@ def _estimated_cycles(folder: Path) -> int | None:
 
 def _check_version() -> None:
     try:
-        found = version(_PACKAGE)
+        installed = version(_PACKAGE)
     except PackageNotFoundError as error:
         raise UsageError("Vela is not installed", hint=_HINT) from error
-    numbers = [int(number) for number in re.findall(r"\d+", found)[:2]]
+    numbers = [int(number) for number in re.findall(r"\d+", installed)[:2]]
     if not [_MAJOR, _MINOR] <= numbers < [_MAJOR + 1]:
         raise UsageError(
-            f"Vela {found} is installed; {_MAJOR}.{_MINOR} is known, and later ones of {_MAJOR}", hint=_HINT
+            f"Vela {installed} is installed; {_MAJOR}.{_MINOR} is known, and later ones of {_MAJOR}", hint=_HINT
         )
 
 
@@ -184,9 +184,9 @@ def _run(options: Sequence[str], folder: str, where: str) -> None:
     if done.returncode == 0:
         return
     said = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace")
-    left = _LEFT.search(said)
-    if left is not None:
-        raise LeftToCPU(tuple(left.group(1).split(", ")), where)
+    cpu_ops = _LEFT.search(said)
+    if cpu_ops is not None:
+        raise LeftToCPU(tuple(cpu_ops.group(1).split(", ")), where)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Warning")]
     how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"failed ({done.returncode})"
     raise ToolchainError(f"Vela {how}: {lines[-1] if lines else 'it said nothing'}", where=where)

@@ -68,15 +68,15 @@ def _compiled(model: bytes, macs: int, arena_cache_bytes: int | None, where: str
     return compile_model(model, macs, arena_cache_bytes=arena_cache_bytes, where=where)
 
 
-def _made(region: MatchedRegion, machine: Machine) -> _Made:
-    model, given, made = region_model(region)
+def _compile(region: MatchedRegion, machine: Machine) -> _Made:
+    model, inputs, outputs = region_model(region)
     try:
         job = _compiled(model, machine.macs, machine.arena_cache_bytes, f"region {region.name!r}").job
     except LeftToCPU as error:
         names = set(error.operators)
-        left = [one for one in region.matches if names & {*TFLITE_NAMES[core_of(one).op_name or ""]}]
+        refused = [one for one in region.matches if names & {*TFLITE_NAMES[core_of(one).op_name or ""]}]
         reason = f"Vela leaves {', '.join(error.operators)} of TFLite to a CPU"
-        raise Refuse(reason, at=left[-1].value if left else None) from error
+        raise Refuse(reason, at=refused[-1].value if refused else None) from error
     arena = [number for number, one in sorted(job.regions.items()) if one.data is None]
     starts, nbytes = {}, 0
     for number in arena:
@@ -90,12 +90,12 @@ def _made(region: MatchedRegion, machine: Machine) -> _Made:
             stream.constants += one.data
             starts[number] = -1
     params = region.function.params
-    pairs = (*_pairs(given, job.inputs), *_pairs(made, job.outputs))
+    pairs = (*_pairs(inputs, job.inputs), *_pairs(outputs, job.outputs))
     places = {expr: Place(FEATURES, starts[one.region] + one.offset) for expr, one in pairs}
-    ins = [(Place(f"input{params.index(one)}", 0), places[one], one) for one in given]
+    ins = [(Place(f"input{params.index(one)}", 0), places[one], one) for one in inputs]
     outs = []
     for number, result in enumerate(map(strip_views, region.results)):
-        source = places[result] if result in made else Place(f"input{params.index(result)}", 0)
+        source = places[result] if result in outputs else Place(f"input{params.index(result)}", 0)
         outs.append((source, Place(f"output{number}", 0), result))
     layers = dict.fromkeys(name for one in region.matches for name in one.layers)
     stream.marks.append((0, ", ".join(layers) or region.name))
@@ -133,9 +133,9 @@ def _copies(moves: Sequence[tuple[Place, Place, Expr]], machine: Machine) -> Str
     places: dict[Storage, Place] = {}
     for number, (source, target, expr) in enumerate(moves):
         shape, nbytes = flat(_nbytes(expr)), _nbytes(expr)
-        given, made = Storage(f"from{number}", nbytes), Storage(f"to{number}", nbytes)
-        places |= {given: source, made: target}
-        ofm, ifm = FeatureMap.whole(made, shape), FeatureMap.whole(given, shape)
+        before, after = Storage(f"from{number}", nbytes), Storage(f"to{number}", nbytes)
+        places |= {before: source, after: target}
+        ofm, ifm = FeatureMap.whole(after, shape), FeatureMap.whole(before, shape)
         step = Operation("average_pool", ofm, ifm, scale=IDENTITY).whole
         steps.append((step, choose_block(step, machine)[0]))
     return write_stream(steps, machine.configuration, places)
@@ -212,13 +212,13 @@ def lower_with_vela(region: MatchedRegion, machine: Machine) -> tuple[IRModule, 
         UsageError: Vela is not installed.
         ToolchainError: Vela failed.
     """
-    made = _made(region, machine)
-    extern = extern_of(made.stream, region.function.params, region.results, machine.macs)
+    compiled = _compile(region, machine)
+    extern = extern_of(compiled.stream, region.function.params, region.results, machine.macs)
     module = IRModule.from_functions({"stream": extern})
     return module, module.global_var("stream")
 
 
 def estimate_with_vela(region: MatchedRegion, machine: Machine) -> Cost:
     """What the simulator counts for one run."""
-    cycles = simulate(_made(region, machine).job(machine.macs), {}, machine).cycles
+    cycles = simulate(_compile(region, machine).job(machine.macs), {}, machine).cycles
     return Cost(cycles=cycles, seconds=cycles / machine.clock_hz)

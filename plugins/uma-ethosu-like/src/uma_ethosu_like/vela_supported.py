@@ -29,11 +29,11 @@ def make_vela_patterns() -> list[Pattern]:
     """Ours, each with a condition more: those that Vela takes with what it computes alike, those that it does not with
     the reason.
     """
-    made = []
+    patterns = []
     for pattern in make_patterns():
         name = pattern.name.removeprefix("ethosu_like.")
-        made.append(replace(pattern, name=f"vela.{name}", predicate=[*_clauses(pattern), *_judged(name)]))
-    return made
+        patterns.append(replace(pattern, name=f"vela.{name}", predicate=[*_clauses(pattern), *_judged(name)]))
+    return patterns
 
 
 def _clauses(pattern: Pattern) -> Sequence[Clause]:
@@ -44,7 +44,7 @@ def _clauses(pattern: Pattern) -> Sequence[Clause]:
 def _judged(name: str) -> Sequence[Clause]:
     kind = re.sub(r"\d+d?$", "", name)  # conv2d, concatenate3
     if kind in _NOT_EXACT:
-        return [Clause("exact", lambda found: False, _NOT_EXACT[kind])]
+        return [Clause("exact", lambda match: False, _NOT_EXACT[kind])]
     return [_int8(), *_CLAUSES[kind]]
 
 
@@ -65,22 +65,22 @@ _NOT_EXACT = {
 
 
 def _int8() -> Clause:
-    def test(found: Match) -> Failed | bool:
-        names = operand_names(tuple(found.captures))
-        wide = [one.dtype for one in (found.root, *(found[name] for name in names)) if one.dtype != "int8"]
+    def test(match: Match) -> Failed | bool:
+        names = operand_names(tuple(match.captures))
+        wide = [one.dtype for one in (match.root, *(match[name] for name in names)) if one.dtype != "int8"]
         return not wide or Failed(wide[0])
 
     return Clause("int8", test, "only int8 is written for Vela; here is {value}")
 
 
 def _picture() -> list[Clause]:
-    def batch(found: Match) -> Failed | bool:
-        number = quantised.Window.from_match(found).batch
+    def batch(match: Match) -> Failed | bool:
+        number = quantised.Window.from_match(match).batch
         return number == 1 or Failed(number)
 
-    def strides(found: Match) -> Failed | bool:
-        given = steps(quantised.Window.from_match(found))
-        return max(given) <= _MOST_STRIDE or Failed(given)
+    def strides(match: Match) -> Failed | bool:
+        strides = steps(quantised.Window.from_match(match))
+        return max(strides) <= _MOST_STRIDE or Failed(strides)
 
     return [
         Clause("batch", batch, "Vela takes one picture; here are {value}"),
@@ -93,17 +93,17 @@ def _picture() -> list[Clause]:
 
 
 def _layer() -> list[Clause]:
-    def rounding(found: Match) -> Failed | bool:
-        given = found.call("scaled").attrs.scale.rounding
-        return given == "double" or Failed(given)
+    def rounding(match: Match) -> Failed | bool:
+        rounding = match.call("scaled").attrs.scale.rounding
+        return rounding == "double" or Failed(rounding)
 
-    def multipliers(found: Match) -> Failed | bool:
-        fixed: FixedPoint = found.call("scaled").attrs.scale
+    def multipliers(match: Match) -> Failed | bool:
+        fixed: FixedPoint = match.call("scaled").attrs.scale
         wrong = [one for one in zip(fixed.multiplier, fixed.shift, strict=True) if not _normal(*one)]
         return not wrong or Failed(wrong[0])
 
-    def zero_point(found: Match) -> Failed | bool:
-        number = core_of(found).attrs.kernel_zero_point
+    def zero_point(match: Match) -> Failed | bool:
+        number = core_of(match).attrs.kernel_zero_point
         return number == 0 or Failed(number)
 
     return [
@@ -123,8 +123,8 @@ def _normal(multiplier: int, shift: int) -> bool:
 
 
 def _pool() -> list[Clause]:
-    def padding(found: Match) -> Failed | bool:
-        w = quantised.Window.from_match(found)
+    def padding(match: Match) -> Failed | bool:
+        w = quantised.Window.from_match(match)
         return not any(w.padding) or fits_same(w) or Failed(w.padding)
 
     return [*_picture(), Clause("padding", padding, "pools are padded as SAME or VALID of TFLite; here: {value}")]
@@ -146,17 +146,17 @@ def steps(w: quantised.Window) -> tuple[int, int]:
 
 
 def _rank() -> Clause:
-    def test(found: Match) -> Failed | bool:
-        rank = max(len(one.shape) for one in (core_of(found), *core_of(found).args))
+    def test(match: Match) -> Failed | bool:
+        rank = max(len(one.shape) for one in (core_of(match), *core_of(match).args))
         return rank <= _MOST_RANK or Failed(rank)
 
     return Clause("rank", test, f"tensors have up to {_MOST_RANK} dimensions; here are {{value}}")
 
 
 def _sum() -> list[Clause]:
-    def scales(found: Match) -> Failed | bool:
-        attrs = core_of(found).attrs
-        scaled = attrs.lhs_scale if sum_operand(core_of(found)) == 1 else attrs.rhs_scale
+    def scales(match: Match) -> Failed | bool:
+        attrs = core_of(match).attrs
+        scaled = attrs.lhs_scale if sum_operand(core_of(match)) == 1 else attrs.rhs_scale
         fixed = (scaled, attrs.output_scale)
         right = all(_normal(one.multiplier[0], one.shift[0]) for one in fixed)
         at_most_half = math.ldexp(scaled.multiplier[0], scaled.shift[0] - 31) <= 0.5
@@ -168,8 +168,8 @@ def _sum() -> list[Clause]:
 
 
 def _resize() -> Clause:
-    def test(found: Match) -> Failed | bool:
-        factors = enlarged(core_of(found))
+    def test(match: Match) -> Failed | bool:
+        factors = enlarged(core_of(match))
         return (factors is not None and factors[0] == factors[1] in _FACTORS) or Failed(factors)
 
     return Clause("factors", test, "Vela enlarges to 2, 4 or 8 times the rows and columns; here: {value}")
@@ -184,8 +184,8 @@ def softmax_scale(fixed: FixedPoint) -> float | None:
 
 
 def _softmax() -> Clause:
-    def test(found: Match) -> Failed | bool:
-        fixed = core_of(found).attrs.scale
+    def test(match: Match) -> Failed | bool:
+        fixed = core_of(match).attrs.scale
         return softmax_scale(fixed) is not None or Failed(fixed)
 
     return Clause("vela_scale", test, "a softmax is scaled by a float32; this one by {value}")

@@ -86,7 +86,7 @@ def _block(depth: int, height: int, width: int, inputs: int, order: Order) -> tu
     sub_height, sub_width = (8 // one for one in order.dilation)
     output = np.arange(0, depth, order.ofm_ublock_depth)
     output_lane, input_lane = np.arange(order.ofm_ublock_depth), np.arange(lanes)
-    found = []
+    pieces = []
     for first in range(0, inputs, slab):
         end = lanes if order.depthwise else min(slab, inputs - first) if order.part_kernel else slab
         channel = np.arange(first, first + end, order.ifm_ublock_depth)
@@ -102,8 +102,8 @@ def _block(depth: int, height: int, width: int, inputs: int, order: Order) -> tu
                 else:
                     grid = np.meshgrid(output, tap, channel, output_lane, input_lane, indexing="ij")
                     channels, outputs, taps = grid[2] + grid[4], grid[0] + grid[3], grid[1]
-                found.append([outputs.reshape(-1), taps.reshape(-1), channels.reshape(-1)])
-    output, tap, channel = (np.concatenate(one) for one in zip(*found, strict=True))
+                pieces.append([outputs.reshape(-1), taps.reshape(-1), channels.reshape(-1)])
+    output, tap, channel = (np.concatenate(one) for one in zip(*pieces, strict=True))
     return output, tap, channel
 
 
@@ -172,8 +172,8 @@ def encode_filter(weights: NDArray[np.integer], records: Sequence[Record], order
     """
     if len(records) != len(weights):
         raise PluginError(f"{len(weights)} output channels have {len(records)} records of bias and scale")
-    found = traversal(weights.shape, order)
-    stream = encode(np.where(found < 0, 0, weights.reshape(-1)[found]))
+    indices = traversal(weights.shape, order)
+    stream = encode(np.where(indices < 0, 0, weights.reshape(-1)[indices]))
     packed = b"".join(one.pack() for one in records)
     packed += bytes(-len(packed) % ALIGNMENT)
     return Encoded(packed + stream, (0, len(packed)), (len(packed), len(stream)))

@@ -21,7 +21,7 @@ LARGEST_EXACT = 2**24
 """Up to it float32 holds all whole numbers."""
 
 
-def largest_sum(found: Match) -> int:
+def largest_sum(match: Match) -> int:
     """What no number in any kernel exceeds in size, whatever int8 data the product is given.
 
     Products are of the data as it is, or of it less its zero point, or raised by 128 to be unsigned; in any order,
@@ -30,8 +30,8 @@ def largest_sum(found: Match) -> int:
     """
     import numpy as np
 
-    core = found.call("product")
-    weights = found.constant("weight").data.astype(np.int64)
+    core = match.call("product")
+    weights = match.constant("weight").data.astype(np.int64)
     axes = (1,) if core.op_name == "qnn.dense" else tuple(range(weights.ndim - 1))
     up: NDArray[np.int64] = np.maximum(weights, 0).sum(axis=axes)
     down: NDArray[np.int64] = np.maximum(-weights, 0).sum(axis=axes)

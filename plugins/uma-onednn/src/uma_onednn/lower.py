@@ -17,18 +17,18 @@ _NAMES = {"data": "src", "left": "src", "weight": "weights", "bias": "bias", "ot
 """What patterns call them."""
 
 
-def _routine(given: tuple[str, ...]) -> Routine:
-    args = ["{src}", *(f"{{{name}}}" if name in given else "0" for name in _GIVEN), "{dst}"]
-    return Routine(_routine_name(given), f"uma_onednn_run({{device}}, {{spec}}, {', '.join(args)})")
+def _routine(operands: tuple[str, ...]) -> Routine:
+    args = ["{src}", *(f"{{{name}}}" if name in operands else "0" for name in _GIVEN), "{dst}"]
+    return Routine(_routine_name(operands), f"uma_onednn_run({{device}}, {{spec}}, {', '.join(args)})")
 
 
-def _routine_name(given: tuple[str, ...]) -> str:
-    return "_".join(("run", *given))
+def _routine_name(operands: tuple[str, ...]) -> str:
+    return "_".join(("run", *operands))
 
 
 ROUTINES = tuple(
-    _routine(given)
-    for given in ((), ("weights",), ("weights", "bias"), ("weights", "other"), ("weights", "bias", "other"), ("other",))
+    _routine(names)
+    for names in ((), ("weights",), ("weights", "bias"), ("weights", "other"), ("weights", "bias", "other"), ("other",))
 )
 """What externs call, by what they are given."""
 
@@ -36,13 +36,13 @@ ROUTINES = tuple(
 def lower(region: MatchedRegion) -> tuple[IRModule, GlobalVar]:
     """A function that does what the region does, and the externs that it calls."""
     externs: dict[Extern, str] = {}
-    known: dict[Expr, Expr] = {param: param for param in region.function.params}
+    values: dict[Expr, Expr] = {param: param for param in region.function.params}
     for match in region.matches:
         extern, args = _extern(match)
         name = externs.setdefault(extern, f"onednn_{match.pattern.name.rpartition('.')[2]}_{len(externs)}")
         var = IRModule.from_functions({name: extern}).global_var(name)
-        known[match.value] = Call(var, [substitute(arg, known) for arg in args])
-    entry = Function(region.function.params, substitute(region.function.body, known))
+        values[match.value] = Call(var, [substitute(arg, values) for arg in args])
+    entry = Function(region.function.params, substitute(region.function.body, values))
     module = IRModule.from_functions({**{name: extern for extern, name in externs.items()}, "entry": entry})
     return module, module.global_var("entry")
 
@@ -52,12 +52,12 @@ def _extern(match: RegionMatch) -> tuple[Extern, list[Expr]]:
     operation = operation_of(match)
     params, args = [], []
     constants: dict[str, bytes] = {}
-    given = set()
+    operands = set()
     for captured, name in _NAMES.items():
         if captured not in match.captures:
             continue
         value = match[captured]
-        given.add(name)
+        operands.add(name)
         if isinstance(value, Constant):
             constants[name] = value.data.tobytes()
         else:
@@ -67,5 +67,5 @@ def _extern(match: RegionMatch) -> tuple[Extern, list[Expr]]:
     weights = constants.get("weights")
     others = [data for name, data in constants.items() if name != "weights"]
     blobs = [Blob("spec", operation.encode(weights, others)), *(Blob(name, data) for name, data in constants.items())]
-    routine = _routine_name(tuple(name for name in _GIVEN if name in given))
+    routine = _routine_name(tuple(name for name in _GIVEN if name in operands))
     return Extern(tuple(params), routine, blobs=tuple(blobs)), args

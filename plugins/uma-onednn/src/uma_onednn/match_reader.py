@@ -80,22 +80,22 @@ _DIRECT = 1
 _POOLS = {"max": 0x1FF, "include": 0x2FF, "exclude": 0x3FF}
 
 
-def operation_of(found: Match) -> Operation:
+def operation_of(match: Match) -> Operation:
     """The operation that a match of one of the plugin's patterns is."""
-    if "product" in found.captures:
-        return _convolution(found) if "conv" in str(found.call("product").op_name) else _matmul(found)
-    if "pool" in found.captures:
-        return _pool(found)
-    if "softmax" in found.captures:
-        return _softmax(found)
-    if "joined" in found.captures:
-        return _binary(found)
-    flat = Tensor("float32", (found.root.tensor.size,), (1,))
-    return Operation(_unary(found, Kind.ELTWISE), flat, flat)
+    if "product" in match.captures:
+        return _convolution(match) if "conv" in str(match.call("product").op_name) else _matmul(match)
+    if "pool" in match.captures:
+        return _pool(match)
+    if "softmax" in match.captures:
+        return _softmax(match)
+    if "joined" in match.captures:
+        return _binary(match)
+    flat = Tensor("float32", (match.root.tensor.size,), (1,))
+    return Operation(_unary(match, Kind.ELTWISE), flat, flat)
 
 
-def _unary(found: Match, kind: int) -> Step:
-    call = found.call("activation")
+def _unary(match: Match, kind: int) -> Step:
+    call = match.call("activation")
     alg = UNARY[str(call.op_name)].alg
     if call.op_name == "clip":
         return Step(kind, alg, call.attrs.a_min, call.attrs.a_max)
@@ -108,58 +108,58 @@ def _unary(found: Match, kind: int) -> Step:
     return Step(kind, alg)
 
 
-def _posts(found: Match) -> tuple[Step, ...]:
-    joined = (Step(Kind.POST_BINARY, BINARY["add"]),) if "other" in found.captures else ()
-    return joined + ((_unary(found, Kind.POST_ELTWISE),) if "activation" in found.captures else ())
+def _posts(match: Match) -> tuple[Step, ...]:
+    joined = (Step(Kind.POST_BINARY, BINARY["add"]),) if "other" in match.captures else ()
+    return joined + ((_unary(match, Kind.POST_ELTWISE),) if "activation" in match.captures else ())
 
 
-def _convolution(found: Match) -> Operation:
-    core = found.call("product")
+def _convolution(match: Match) -> Operation:
+    core = match.call("product")
     attrs, out = core.attrs, core.tensor
     rank, groups = len(attrs.strides), int(attrs.groups)
-    *kernel, depth, channels = found["weight"].shape
-    steps = Tensor.dense("", found["weight"].shape).strides
+    *kernel, depth, channels = match["weight"].shape
+    steps = Tensor.dense("", match["weight"].shape).strides
     spatial = tuple(steps[:rank])
-    dtype = found["data"].dtype
+    dtype = match["data"].dtype
     if groups == 1:
         weights = Tensor(dtype, (channels, depth, *kernel), (steps[-1], steps[-2], *spatial))
     else:
         each = channels // groups
         weights = Tensor(dtype, (groups, each, depth, *kernel), (each, steps[-1], steps[-2], *spatial))
-    data = found["data"].shape
+    data = match["data"].shape
     return Operation(
         Step(Kind.CONVOLUTION, _DIRECT),
         Tensor.channels_last(dtype, data),
         Tensor.channels_last(out.dtype, out.shape),
         weights,
-        Tensor("float32", (channels,), (1,)) if "bias" in found.captures else None,
-        Tensor.channels_last(out.dtype, out.shape) if "other" in found.captures else None,
+        Tensor("float32", (channels,), (1,)) if "bias" in match.captures else None,
+        Tensor.channels_last(out.dtype, out.shape) if "other" in match.captures else None,
         strides=attrs.strides,
         dilation=attrs.dilation,
         before=attrs.padding[:rank],
         after=_after(data[1:-1], out.shape[1:-1], kernel, attrs.strides, attrs.padding[:rank], attrs.dilation),
         zero_point=int(attrs.input_zero_point) if dtype == "int8" else 0,
-        posts=_posts(found),
+        posts=_posts(match),
         macs=out.size * depth * math.prod(kernel),
     )
 
 
 def _after(
-    given: tuple[int, ...],
-    made: tuple[int, ...],
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
     kernel: list[int] | tuple[int, ...],
     strides: tuple[int, ...],
     before: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> tuple[int, ...]:
     """The padding behind that the last window reaches: less than the model says, perhaps below 0."""
-    sizes = zip(given, made, kernel, strides, before, dilation, strict=True)
+    sizes = zip(inputs, outputs, kernel, strides, before, dilation, strict=True)
     return tuple((n - 1) * s + (k - 1) * d + 1 - extent - b for extent, n, k, s, b, d in sizes)
 
 
-def _pool(found: Match) -> Operation:
-    call = found.call("pool")
-    data, out, dtype = found["data"].shape, call.shape, call.dtype
+def _pool(match: Match) -> Operation:
+    call = match.call("pool")
+    data, out, dtype = match["data"].shape, call.shape, call.dtype
     rank = len(data) - 2
     is_max = "max" in str(call.op_name)
     alg = _POOLS["max" if is_max else "exclude"]
@@ -182,17 +182,17 @@ def _pool(found: Match) -> Operation:
     )
 
 
-def _softmax(found: Match) -> Operation:
-    call = found.call("softmax")
+def _softmax(match: Match) -> Operation:
+    call = match.call("softmax")
     axis = call.attrs.axis % len(call.shape)
     outer, inner = math.prod(call.shape[:axis]), math.prod(call.shape[axis + 1 :])
     data = Tensor.dense("float32", (outer, call.shape[axis], inner) if inner > 1 else (outer, call.shape[axis]))
     return Operation(Step(Kind.SOFTMAX, SOFTMAX[str(call.op_name)]), data, data)
 
 
-def binary_shapes(found: Match) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def binary_shapes(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Extents of both operands as the library takes them; None where it does not."""
-    left, right, out = found["left"].tensor, found["right"].tensor, found["joined"].tensor
+    left, right, out = match["left"].tensor, match["right"].tensor, match["joined"].tensor
     if left.shape != out.shape:
         return None
     if right.shape == out.shape:
@@ -204,27 +204,27 @@ def binary_shapes(found: Match) -> tuple[tuple[int, ...], tuple[int, ...]] | Non
     return None
 
 
-def _binary(found: Match) -> Operation:
-    shapes = binary_shapes(found)
+def _binary(match: Match) -> Operation:
+    shapes = binary_shapes(match)
     assert shapes is not None  # the clause `shapes`
     left, right = (Tensor.dense("float32", shape) for shape in shapes)
-    return Operation(Step(Kind.BINARY, BINARY[str(found.call("joined").op_name)]), left, left, other=right)
+    return Operation(Step(Kind.BINARY, BINARY[str(match.call("joined").op_name)]), left, left, other=right)
 
 
 # --- products of matrices --------------------------------------------------------------------------------------------
 
 
-def _side(found: Match, name: str) -> Tensor:
+def _side(match: Match, name: str) -> Tensor:
     """An operand of a product, (..., rows, columns)."""
     transposed = f"{name}_transposed"
-    axes = found.call(transposed).attrs.axes if transposed in found.captures else None
-    return Tensor.dense(found[name].dtype, found[name].shape, axes)
+    axes = match.call(transposed).attrs.axes if transposed in match.captures else None
+    return Tensor.dense(match[name].dtype, match[name].shape, axes)
 
 
-def _sides(found: Match) -> tuple[Tensor, Tensor]:
+def _sides(match: Match) -> tuple[Tensor, Tensor]:
     """Both, with as few dimensions as can be, and as many in either."""
-    a, b = _side(found, "data"), _side(found, "weight")
-    if found.call("product").op_name in ("nn.dense", "qnn.dense"):
+    a, b = _side(match, "data"), _side(match, "weight")
+    if match.call("product").op_name in ("nn.dense", "qnn.dense"):
         b = Tensor(b.dtype, b.dims[::-1], b.strides[::-1])
     rows = math.prod(a.dims[:-1])
     if len(b.dims) == 2 and a == Tensor.dense(a.dtype, a.dims):  # all rows lie one below the other
@@ -239,25 +239,25 @@ def _lifted(tensor: Tensor, rank: int) -> Tensor:
     return Tensor(tensor.dtype, (1,) * more + tensor.dims, (size,) * more + tensor.strides)
 
 
-def batch_dimensions(found: Match) -> int:
+def batch_dimensions(match: Match) -> int:
     """How many dimensions a product has besides its rows and columns."""
-    return len(_sides(found)[0].dims) - 2
+    return len(_sides(match)[0].dims) - 2
 
 
-def _matmul(found: Match) -> Operation:
-    core = found.call("product")
-    a, b = _sides(found)
+def _matmul(match: Match) -> Operation:
+    core = match.call("product")
+    a, b = _sides(match)
     batch = tuple(max(pair) for pair in zip(a.dims[:-2], b.dims[:-2], strict=True))
-    made = Tensor.dense(core.dtype, (*batch, a.dims[-2], b.dims[-1]))
-    columns = made.dims[-1]
+    result = Tensor.dense(core.dtype, (*batch, a.dims[-2], b.dims[-1]))
+    columns = result.dims[-1]
     return Operation(
         Step(Kind.MATMUL),
         a,
-        made,
+        result,
         b,
-        Tensor.dense("float32", (1,) * (len(made.dims) - 1) + (columns,)) if "bias" in found.captures else None,
-        made if "other" in found.captures else None,
+        Tensor.dense("float32", (1,) * (len(result.dims) - 1) + (columns,)) if "bias" in match.captures else None,
+        result if "other" in match.captures else None,
         zero_point=int(core.attrs.input_zero_point) if a.dtype == "int8" else 0,
-        posts=_posts(found),
+        posts=_posts(match),
         macs=core.tensor.size * a.dims[-1],
     )

@@ -34,18 +34,18 @@ def make_patterns(*, int8: bool, keep_nan: bool) -> list[Pattern]:
         keep_nan: whether ops are left out whose results the library computes otherwise where data is not finite.
     """
     left_out = KEEPS_NO_NAN if keep_nan else frozenset()
-    made = [_convolution(rank, left_out) for rank in (1, 2, 3)]
-    made += [_product("nn.dense", left_out), _product("matmul", left_out)]
+    patterns = [_convolution(rank, left_out) for rank in (1, 2, 3)]
+    patterns += [_product("nn.dense", left_out), _product("matmul", left_out)]
     if int8:
-        made += [_int8_convolution(rank) for rank in (1, 2)] + [_int8_dense()]
+        patterns += [_int8_convolution(rank) for rank in (1, 2)] + [_int8_dense()]
     # The library's largest element is the smallest finite number where all are -inf or NaN.
     pooled = {"max": "int8" if keep_nan else ("float32", "int8"), "avg": "float32"}
-    made += [_pool(rank, what, dtypes) for what, dtypes in pooled.items() for rank in (1, 2, 3)]
-    made += [_global_pool(what, dtypes) for what, dtypes in pooled.items()]
-    made += [_unary(name) for name in UNARY if name not in left_out]
-    made += [_softmax(name) for name in SOFTMAX if name not in left_out]
-    made += [_binary(name) for name in BINARY if name not in left_out]
-    return made
+    patterns += [_pool(rank, kind, dtypes) for kind, dtypes in pooled.items() for rank in (1, 2, 3)]
+    patterns += [_global_pool(kind, dtypes) for kind, dtypes in pooled.items()]
+    patterns += [_unary(name) for name in UNARY if name not in left_out]
+    patterns += [_softmax(name) for name in SOFTMAX if name not in left_out]
+    patterns += [_binary(name) for name in BINARY if name not in left_out]
+    return patterns
 
 
 def _name(relay_op: str) -> str:
@@ -67,18 +67,18 @@ def _activation(value: Term, name: str) -> Term:
     return op(name)(value, **dict.fromkeys(UNARY[name].attrs, any_)).named("activation")
 
 
-def _bias_per_channel(found: Match) -> Failed | bool:
-    bias = found.get("bias")
+def _bias_per_channel(match: Match) -> Failed | bool:
+    bias = match.get("bias")
     if bias is None:
         return True
-    product = found["product"]
+    product = match["product"]
     one_each = bias.shape[-1:] == product.shape[-1:] and bias.tensor.size == product.shape[-1]
-    return (one_each and found["biased"].shape == product.shape) or Failed(bias.shape)
+    return (one_each and match["biased"].shape == product.shape) or Failed(bias.shape)
 
 
-def _residual_shape(found: Match) -> Failed | bool:
-    other = found.get("other")
-    return other is None or other.shape == found["product"].shape or Failed(other.shape)
+def _residual_shape(match: Match) -> Failed | bool:
+    other = match.get("other")
+    return other is None or other.shape == match["product"].shape or Failed(other.shape)
 
 
 _FINISHED = (
@@ -121,30 +121,30 @@ def _product(name: str, left_out: frozenset[str]) -> Pattern:
     return Pattern(_name(name), _finished(product, left_out), [*_FINISHED, few])
 
 
-def _few_batch_dimensions(found: Match) -> Failed | bool:
-    count = batch_dimensions(found)
+def _few_batch_dimensions(match: Match) -> Failed | bool:
+    count = batch_dimensions(match)
     return count <= MAX_BATCH_DIMENSIONS or Failed(count)
 
 
 _Dtypes = str | tuple[str, ...]
 
 
-def _pool(rank: int, what: str, dtypes: _Dtypes) -> Pattern:
-    name = f"nn.{what}_pool{rank}d"
-    opened: Mapping[str, Any] = _WINDOWED if what == "max" else {**_WINDOWED, "count_include_pad": any_}
+def _pool(rank: int, kind: str, dtypes: _Dtypes) -> Pattern:
+    name = f"nn.{kind}_pool{rank}d"
+    opened: Mapping[str, Any] = _WINDOWED if kind == "max" else {**_WINDOWED, "count_include_pad": any_}
     data = wildcard(dtypes).named("data")
     return Pattern(_name(name), op(name)(data, pool_size=any_, **opened).named("pool"))
 
 
-def _global_pool(what: str, dtypes: _Dtypes) -> Pattern:
-    name = f"nn.global_{what}_pool"
+def _global_pool(kind: str, dtypes: _Dtypes) -> Pattern:
+    name = f"nn.global_{kind}_pool"
     data = wildcard(dtypes).named("data")
     few = Clause("few_dimensions", _few_dimensions, "the space has at most 3 dimensions; this has {value}")
     return Pattern(_name(name), op(name)(data).named("pool"), [few])
 
 
-def _few_dimensions(found: Match) -> Failed | bool:
-    space = len(found["data"].shape) - 2
+def _few_dimensions(match: Match) -> Failed | bool:
+    space = len(match["data"].shape) - 2
     return space <= 3 or Failed(space)
 
 
@@ -160,7 +160,7 @@ def _binary(name: str) -> Pattern:
     term = op(name)(wildcard("float32").named("left"), wildcard("float32").named("right")).named("joined")
     shapes = Clause(
         "shapes",
-        lambda found: binary_shapes(found) is not None or Failed(f"{found['left'].shape} and {found['right'].shape}"),
+        lambda match: binary_shapes(match) is not None or Failed(f"{match['left'].shape} and {match['right'].shape}"),
         "the second operand is as large as the first, has one number for each of its channels, or one for all; these "
         "are {value}",
     )
@@ -184,8 +184,8 @@ def _int8(name: str, opened: Mapping[str, Any]) -> Pattern:
     return Pattern(_name(name), product, [_EXACT])
 
 
-def _sums_are_exact(found: Match) -> Failed | bool:
-    largest = largest_sum(found)
+def _sums_are_exact(match: Match) -> Failed | bool:
+    largest = largest_sum(match)
     return largest <= LARGEST_EXACT or Failed(largest)
 
 

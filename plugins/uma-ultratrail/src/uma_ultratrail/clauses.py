@@ -60,7 +60,7 @@ def clauses_of(machine: Machine, ranges: Ranges) -> list[Clause]:
 
 def _equals(value: Callable[[Match], object], wanted: object) -> Callable[[Match], Failed | bool]:
     """A test that something of a match has one value."""
-    return lambda found: (given := value(found)) == wanted or Failed(given)
+    return lambda match: (actual := value(match)) == wanted or Failed(actual)
 
 
 def _structure() -> list[Clause]:
@@ -69,8 +69,8 @@ def _structure() -> list[Clause]:
         quantised.no_constant_operands(),
         Clause(
             "one_sequence",
-            lambda found: (
-                core_of(found).op_name == "qnn.dense" or (count := found["data"].shape[0]) == 1 or Failed(count)
+            lambda match: (
+                core_of(match).op_name == "qnn.dense" or (count := match["data"].shape[0]) == 1 or Failed(count)
             ),
             "one sequence at a time; the batch has {value}: build the model for a batch of 1",
         ),
@@ -83,7 +83,7 @@ def _structure() -> list[Clause]:
         Clause("one_group", _equals(_groups, 1), "the array adds up all channels; here are {value} groups: use 1"),
         Clause(
             "dense_kernel",
-            _equals(lambda found: quantised.Window.from_match(found).dilation[1], 1),
+            _equals(lambda match: quantised.Window.from_match(match).dilation[1], 1),
             "taps are side by side; the dilation is {value}: use 1",
         ),
         Clause(
@@ -98,13 +98,13 @@ def _structure() -> list[Clause]:
         ),
         Clause(
             "residual_shape",
-            lambda found: (r := found.get("residual")) is None or r.shape == core_of(found).shape or Failed(r.shape),
+            lambda match: (r := match.get("residual")) is None or r.shape == core_of(match).shape or Failed(r.shape),
             "a residual has the shape of what it is added to; this one has shape {value}: bring it there by a "
             "convolution of one tap",
         ),
         Clause(
             "pool_last",
-            lambda found: "early_relu" not in found or "pool" not in found or shape_of(found).made == 1,
+            lambda match: "early_relu" not in match or "pool" not in match or shape_of(match).conv_frames == 1,
             "the machine pools before its ReLU; here the ReLU comes first: exchange the two, or pool one layer later",
         ),
         Clause(
@@ -123,31 +123,31 @@ def _sizes(machine: Machine) -> list[Clause]:
     def most(limit: int, *values: int) -> Failed | bool:
         return max(values) <= limit or Failed(max(values))
 
-    def map_words(found: Match) -> Failed | bool:
-        s = shape_of(found)
-        pools = pool_exponent(found, machine) is not None and "residual" not in found
-        made = machine.map_words(1 if pools else s.made, s.out_channels)
-        return most(machine.fmem_words, machine.map_words(s.frames, s.channels), made)
+    def map_words(match: Match) -> Failed | bool:
+        s = shape_of(match)
+        pools = pool_exponent(match, machine) is not None and "residual" not in match
+        output_words = machine.map_words(1 if pools else s.conv_frames, s.out_channels)
+        return most(machine.fmem_words, machine.map_words(s.frames, s.channels), output_words)
 
     return [
         Clause(
             "frames",
-            lambda found: most(frames, shape_of(found).frames, shape_of(found).made),
+            lambda match: most(frames, shape_of(match).frames, shape_of(match).conv_frames),
             f"a map has at most {frames} frames (7 bits of the register); here are {{value}}: use a shorter window",
         ),
         Clause(
             "channels",
-            lambda found: most(channels, shape_of(found).channels, shape_of(found).out_channels),
+            lambda match: most(channels, shape_of(match).channels, shape_of(match).out_channels),
             f"a map has at most {channels} channels (15 blocks of {machine.array_dim}); here are {{value}}: use fewer",
         ),
         Clause(
             "taps",
-            lambda found: most(taps, shape_of(found).taps),
+            lambda match: most(taps, shape_of(match).taps),
             f"a kernel has at most {taps} taps (4 bits of the register); this one has {{value}}: use a shorter one",
         ),
         Clause(
             "stride",
-            lambda found: most(stride, shape_of(found).stride),
+            lambda match: most(stride, shape_of(match).stride),
             f"a stride is at most {stride} (3 bits of the register); this one is {{value}}",
         ),
         Clause(
@@ -164,32 +164,32 @@ def _sizes(machine: Machine) -> list[Clause]:
         ),
         Clause(
             "weights_fit",
-            lambda found: most(machine.wmem_words, weight_words(shape_of(found), machine)),
+            lambda match: most(machine.wmem_words, weight_words(shape_of(match), machine)),
             f"the weights of a layer fit the weight memory of {machine.wmem_words} words; these take {{value}}: fewer "
             "channels or taps, or wmem_words of the target",
         ),
         Clause(
             "bias_fits",
-            lambda found: "bias" not in found or most(machine.bmem_words, machine.blocks(shape_of(found).out_channels)),
+            lambda match: "bias" not in match or most(machine.bmem_words, machine.blocks(shape_of(match).out_channels)),
             f"the biases of a layer fit the bias memory of {machine.bmem_words} words; these take {{value}}: fewer "
             "channels, or bmem_words of the target",
         ),
         Clause(
             "scale",
-            lambda found: shift_of(found) is not None or Failed(_factors(scale_of(found))),
+            lambda match: shift_of(match) is not None or Failed(_factors(scale_of(match))),
             "sums become features by one power of two for all channels; here by {value}: quantise weights at "
             f"{machine.weight_scale:g} and features at {machine.feature_scale:g}",
         ),
         Clause(
             "divisor",
-            lambda found: _divisor(found, machine, exponent),
+            lambda match: _divisor(match, machine, exponent),
             f"sums are divided by {1 << machine.feature_shift}, by an average pool of 2**p frames also by 2**p, p from "
             f"0 to {exponent}; here by {{value}}: quantise weights at {machine.weight_scale:g} and features at "
             f"{machine.feature_scale:g}",
         ),
         Clause(
             "pool_frames",
-            lambda found: _pool_frames(found, machine),
+            lambda match: _pool_frames(match, machine),
             "an average pool is the sum of at most 2**p frames, divided by 2**p; frames and divisor here are {value}: "
             "divide by the next power of two",
         ),
@@ -206,13 +206,13 @@ def _numbers(machine: Machine, ranges: Ranges) -> list[Clause]:
     def inside(interval: tuple[int, int], limits: tuple[int, int]) -> Failed | bool:
         return limits[0] <= interval[0] <= interval[1] <= limits[1] or Failed(interval)
 
-    def features(found: Match) -> Failed | bool:
-        names = [name for name in ("data", "residual") if name in found.captures]
-        proven = [value_range(found[name], ranges) for name in names]
+    def features(match: Match) -> Failed | bool:
+        names = [name for name in ("data", "residual") if name in match.captures]
+        proven = [value_range(match[name], ranges) for name in names]
         return inside((min(p.low for p in proven), max(p.high for p in proven)), (least, largest))
 
-    def sums(found: Match) -> Failed | bool:
-        bounds = sums_of(found, machine, ranges)
+    def sums(match: Match) -> Failed | bool:
+        bounds = sums_of(match, machine, ranges)
         return inside((bounds.low, bounds.high), (sum_low, sum_high))
 
     return [
@@ -223,23 +223,23 @@ def _numbers(machine: Machine, ranges: Ranges) -> list[Clause]:
         ),
         Clause(
             "weight_bits",
-            lambda found: inside(_ends(weights_of(found)), (low, high)),
+            lambda match: inside(_ends(weights_of(match)), (low, high)),
             f"weights of {machine.weight_bits} bits are {low} to {high}; these are {{value}}: clip them in training",
         ),
         Clause(
             "bias_unit",
-            lambda found: _multiple(found, bias_unit),
+            lambda match: _multiple(match, bias_unit),
             f"a bias is a multiple of {machine.bias_scale:g}, {bias_unit} units of the sum: {{value}} is none",
         ),
         Clause(
             "bias_bits",
-            lambda found: (b := bias_of(found)) is None or inside(_ends(b // bias_unit), (bias_low, bias_high)),
+            lambda match: (b := bias_of(match)) is None or inside(_ends(b // bias_unit), (bias_low, bias_high)),
             f"biases of {machine.bias_bits} bits are {bias_low} to {bias_high} times {machine.bias_scale:g}; these are "
             "{value}: clip them to that",
         ),
         Clause(
             "residual_scale",
-            lambda found: _residual_scale(found, machine),
+            lambda match: _residual_scale(match, machine),
             f"a residual is a feature at {machine.feature_scale:g}, {1 << machine.feature_shift} units of the sum; "
             "this one counts {value}: quantise it like all features",
         ),
@@ -257,44 +257,44 @@ def _numbers(machine: Machine, ranges: Ranges) -> list[Clause]:
         ),
         Clause(
             "exact_sums",
-            lambda found: _exact_sums(found, machine, ranges),
+            lambda match: _exact_sums(match, machine, ranges),
             "the model scales sums of up to {value} in fewer bits than they need: fewer frames in the pool, or smaller "
             "weights",
         ),
         Clause(
             "limits",
-            lambda found: relu_of(found, machine, ranges) is not None or Failed(limits_of(found)),
+            lambda match: relu_of(match, machine, ranges) is not None or Failed(limits_of(match)),
             f"features end at {least} or 0, and at {largest}; here at {{value}}: use a ReLU, or no limit",
         ),
     ]
 
 
-def _pool_divisor(found: Match) -> Failed | bool:
-    if "mean" not in found:
+def _pool_divisor(match: Match) -> Failed | bool:
+    if "mean" not in match:
         return True
-    count = math.prod(found.call("mean").args[0].shape[1:-1])
+    count = math.prod(match.call("mean").args[0].shape[1:-1])
     return count & (count - 1) == 0 or Failed(count)
 
 
-def _whole_frames(found: Match) -> Failed | bool:
-    data = found["data"].shape
-    return shape_of(found).channels == data[-1] or Failed(data)
+def _whole_frames(match: Match) -> Failed | bool:
+    data = match["data"].shape
+    return shape_of(match).channels == data[-1] or Failed(data)
 
 
-def _groups(found: Match) -> int:
-    core = core_of(found)
+def _groups(match: Match) -> int:
+    core = core_of(match)
     return 1 if quantised.op_kind(core) == "dense" else int(core.attrs.groups)
 
 
-def _zero_point(found: Match) -> int:
+def _zero_point(match: Match) -> int:
     """The first zero point that is not 0, else 0."""
-    core = core_of(found).attrs
-    points = (core.input_zero_point, core.kernel_zero_point, found.call("scaled").attrs.output_zero_point)
+    core = core_of(match).attrs
+    points = (core.input_zero_point, core.kernel_zero_point, match.call("scaled").attrs.output_zero_point)
     return next((int(point) for point in points if point), 0)
 
 
-def _bias_per_channel(found: Match) -> Failed | bool:
-    bias, sums = found.get("bias"), core_of(found).shape
+def _bias_per_channel(match: Match) -> Failed | bool:
+    bias, sums = match.get("bias"), core_of(match).shape
     if bias is None:
         return True
     size = bias.tensor.size
@@ -302,18 +302,18 @@ def _bias_per_channel(found: Match) -> Failed | bool:
     return (len(bias.shape) <= len(sums) and one_each) or Failed(bias.shape)
 
 
-def _pool_all(found: Match) -> Failed | bool:
-    if "pool" not in found:
+def _pool_all(match: Match) -> Failed | bool:
+    if "pool" not in match:
         return True
-    sums, axes = core_of(found).shape, found.call("pool").attrs.axis
+    sums, axes = core_of(match).shape, match.call("pool").attrs.axis
     rank = len(sums)
     reduced = {axis % rank for axis in axes} or set(range(rank))
-    left = [extent for axis, extent in enumerate(sums[:-1]) if axis not in reduced]
-    return (rank - 1 not in reduced and math.prod(left) == 1) or Failed(axes)
+    kept_extents = [extent for axis, extent in enumerate(sums[:-1]) if axis not in reduced]
+    return (rank - 1 not in reduced and math.prod(kept_extents) == 1) or Failed(axes)
 
 
-def _padding(found: Match) -> Failed | bool:
-    shape = shape_of(found)
+def _padding(match: Match) -> Failed | bool:
+    shape = shape_of(match)
     both = (shape.before, shape.behind)
     half = (shape.taps - 1) // 2
     fits = both == (0, 0) or (shape.taps % 2 == 1 and both == (half, half))
@@ -329,22 +329,22 @@ def _factors(scale: FixedPoint | FloatScale) -> tuple[float, ...] | float:
     return tuple(sorted(factors)) if len(factors) > 1 else factors.pop()
 
 
-def _divisor(found: Match, machine: Machine, most: int) -> Failed | bool:
-    shift, fixed = shift_of(found), machine.feature_shift
+def _divisor(match: Match, machine: Machine, most: int) -> Failed | bool:
+    shift, fixed = shift_of(match), machine.feature_shift
     assert shift is not None  # clause scale
-    pools = "pool" in found or shape_of(found).made == 1
+    pools = "pool" in match or shape_of(match).conv_frames == 1
     return fixed <= shift <= fixed + (most if pools else 0) or Failed(2**shift)
 
 
-def _pool_frames(found: Match, machine: Machine) -> Failed | bool:
-    exponent, made = pool_exponent(found, machine), shape_of(found).made
-    if exponent is None or made <= 1 << exponent:
+def _pool_frames(match: Match, machine: Machine) -> Failed | bool:
+    exponent, frames = pool_exponent(match, machine), shape_of(match).conv_frames
+    if exponent is None or frames <= 1 << exponent:
         return True
-    return Failed((made, 1 << exponent))
+    return Failed((frames, 1 << exponent))
 
 
-def _rounding(found: Match) -> Failed | bool:
-    scale = scale_of(found)
+def _rounding(match: Match) -> Failed | bool:
+    scale = scale_of(match)
     return isinstance(scale, FloatScale) or scale.rounding == "even" or Failed(scale.rounding)
 
 
@@ -352,26 +352,26 @@ def _ends(values: np.ndarray) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
-def _multiple(found: Match, unit: int) -> Failed | bool:
-    bias = bias_of(found)
+def _multiple(match: Match, unit: int) -> Failed | bool:
+    bias = bias_of(match)
     odd = [] if bias is None else bias[bias % unit != 0].tolist()
     return not odd or Failed(odd[0])
 
 
-def _residual_scale(found: Match, machine: Machine) -> Failed | bool:
-    if "residual" not in found:
+def _residual_scale(match: Match, machine: Machine) -> Failed | bool:
+    if "residual" not in match:
         return True
-    if "factor" not in found:
+    if "factor" not in match:
         return Failed(1)
-    factor = found.constant("factor").data
-    if factor.size > 1 or factor.ndim > len(core_of(found).shape):
+    factor = match.constant("factor").data
+    if factor.size > 1 or factor.ndim > len(core_of(match).shape):
         return Failed(factor.shape)
     return factor.item() == 1 << machine.feature_shift or Failed(factor.item())
 
 
-def _exact_sums(found: Match, machine: Machine, ranges: Ranges) -> Failed | bool:
+def _exact_sums(match: Match, machine: Machine, ranges: Ranges) -> Failed | bool:
     # Where the model wraps around, or rounds in float32, the machine does not.
-    sums, count = sums_of(found, machine, ranges), 1 if "pool" not in found else shape_of(found).made
+    sums, count = sums_of(match, machine, ranges), 1 if "pool" not in match else shape_of(match).conv_frames
     most = max(-sums.low, sums.high) * count
-    limit = _FLOAT_LIMIT if isinstance(scale_of(found), FloatScale) else 2**31 - 1
+    limit = _FLOAT_LIMIT if isinstance(scale_of(match), FloatScale) else 2**31 - 1
     return most <= limit or Failed(most)

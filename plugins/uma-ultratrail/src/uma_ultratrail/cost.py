@@ -23,7 +23,7 @@ PIPELINE_CYCLES = 5
 def layer_cycles(layer: Convolution, machine: Machine) -> int:
     """Cycles of one layer: a product of blocks in each, over all blocks, frames and taps, those of the padding too."""
     shape = layer.shape
-    return DECODE_CYCLES + shape.made * weight_words(shape, machine) + PIPELINE_CYCLES
+    return DECODE_CYCLES + shape.conv_frames * weight_words(shape, machine) + PIPELINE_CYCLES
 
 
 def starts_cost(starts: Sequence[Start], machine: Machine) -> Cost:

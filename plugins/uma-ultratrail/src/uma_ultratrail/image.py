@@ -120,11 +120,11 @@ def describe(data: bytes) -> list[tuple[int, str]]:
         memory, frames, channels = f"m{shape >> 16}", shape & 0xFF, shape >> 8 & 0xFF
         ends = (f"r{base}+{offset:#x}", memory)
         source, destination = ends if number < n_loads else reversed(ends)
-        what = "load" if number < n_loads else "store"
+        action = "load" if number < n_loads else "store"
         size = f"{frames} frame{'s' if frames > 1 else ''} of {channels} channel{'s' if channels > 1 else ''}"
-        rows.append((at, f"{what} {source} -> {destination}, {size}"))
+        rows.append((at, f"{action} {source} -> {destination}, {size}"))
     for number in range(n_layers):
         at = registers + 8 * number
         (register,) = struct.unpack_from("<Q", data, at)
-        rows.append((at, f"register {number:2} = {register:#0{REGISTER_BITS // 4 + 3}x}  {Layer.of(register)}"))
+        rows.append((at, f"register {number:2} = {register:#0{REGISTER_BITS // 4 + 3}x}  {Layer.decode(register)}"))
     return rows

@@ -46,7 +46,7 @@ class Shape:
         frames, channels: of the map that it takes.
         taps, stride: of the kernel.
         before, behind: frames of zeros around the map.
-        made: frames that the convolution gives.
+        conv_frames: frames that the convolution gives.
         out_channels: of the map that it gives.
     """
 
@@ -56,7 +56,7 @@ class Shape:
     stride: int
     before: int
     behind: int
-    made: int
+    conv_frames: int
     out_channels: int
 
 
@@ -84,14 +84,14 @@ class Convolution:
     relu: bool
 
 
-def core_of(found: Match) -> Call:
+def core_of(match: Match) -> Call:
     """The convolution or product."""
-    return found.call("core")
+    return match.call("core")
 
 
-def shape_of(found: Match) -> Shape:
+def shape_of(match: Match) -> Shape:
     """The sizes of what was matched."""
-    core, data, window = core_of(found), found["data"].shape, quantised.Window.from_match(found)
+    core, data, window = core_of(match), match["data"].shape, quantised.Window.from_match(match)
     if quantised.op_kind(core) == "dense":
         rows, depth = math.prod(core.shape[:-1]), window.channels
         frames = depth // data[-1] if rows == 1 and len(data) == 3 and data[0] == 1 else 1
@@ -105,32 +105,32 @@ def shape_of(found: Match) -> Shape:
     return Shape(frames, window.channels, taps, stride, before, behind, window.out_width, window.out_channels)
 
 
-def weights_of(found: Match) -> Integers:
+def weights_of(match: Match) -> Integers:
     """(taps, channels, out channels), for one group."""
-    shape = shape_of(found)
+    shape = shape_of(match)
     return (
-        quantised.Layer.from_match(found)
+        quantised.Layer.from_match(match)
         .weights.astype(np.int64)
         .reshape(shape.taps, shape.channels, shape.out_channels)
     )
 
 
-def bias_of(found: Match) -> Integers | None:
+def bias_of(match: Match) -> Integers | None:
     """(out channels,), in units of the accumulator; None where there is none."""
-    return quantised.Layer.from_match(found).given_bias.astype(np.int64) if "bias" in found else None
+    return quantised.Layer.from_match(match).given_bias.astype(np.int64) if "bias" in match else None
 
 
-def scale_of(found: Match) -> FixedPoint | FloatScale:
+def scale_of(match: Match) -> FixedPoint | FloatScale:
     """By which sums become features."""
-    scale: FixedPoint | FloatScale = found.call("scaled").attrs.scale
+    scale: FixedPoint | FloatScale = match.call("scaled").attrs.scale
     return scale
 
 
-def shift_of(found: Match) -> int | None:
+def shift_of(match: Match) -> int | None:
     """The bits by which sums are shifted to the right to become features; None where that is no such factor, or not the
     same one for all channels.
     """
-    scale = scale_of(found)
+    scale = scale_of(match)
     if isinstance(scale, FloatScale):
         factors = {math.frexp(factor) for factor in scale.scale}
     else:
@@ -140,51 +140,51 @@ def shift_of(found: Match) -> int | None:
     return 1 - exponent if not factors and fraction == 0.5 else None
 
 
-def pool_exponent(found: Match, machine: Machine) -> int | None:
+def pool_exponent(match: Match, machine: Machine) -> int | None:
     """p, where what was matched pools; None where it does not. One frame may be divided by 2**p, too."""
-    shift = shift_of(found)
+    shift = shift_of(match)
     exponent = 0 if shift is None else shift - machine.feature_shift
-    return exponent if "pool" in found or (exponent > 0 and shape_of(found).made == 1) else None
+    return exponent if "pool" in match or (exponent > 0 and shape_of(match).conv_frames == 1) else None
 
 
-def sums_of(found: Match, machine: Machine, ranges: Ranges) -> Bounds:
+def sums_of(match: Match, machine: Machine, ranges: Ranges) -> Bounds:
     """Bounds of every sum in the accumulator, also of a part of what is added: of any of the products, the bias, the
     residual. Proven for every input.
     """
-    data = value_range(found["data"], ranges)
-    weights = weights_of(found)
+    data = value_range(match["data"], ranges)
+    weights = weights_of(match)
     products = np.stack([weights * min(data.low, 0), weights * max(data.high, 0)])
     low, high = products.min(axis=0).sum(axis=(0, 1)), products.max(axis=0).sum(axis=(0, 1))
-    bias = bias_of(found)
+    bias = bias_of(match)
     if bias is not None:
         low, high = low + np.minimum(bias, 0), high + np.maximum(bias, 0)
     least, largest = int(low.min()), int(high.max())
-    if "residual" in found:
-        residual = value_range(found["residual"], ranges)
+    if "residual" in match:
+        residual = value_range(match["residual"], ranges)
         least += min(residual.low, 0) << machine.feature_shift
         largest += max(residual.high, 0) << machine.feature_shift
     return Bounds(least, largest)
 
 
-def limits_of(found: Match) -> tuple[int, int]:
+def limits_of(match: Match) -> tuple[int, int]:
     """The least and the largest feature that what was matched gives: int8 first, then what limits follow."""
-    low, high = -128 if "early_relu" not in found else 0, 127
-    for limit in found.all("limit"):
+    low, high = -128 if "early_relu" not in match else 0, 127
+    for limit in match.all("limit"):
         assert isinstance(limit, Call)  # the pattern says so
         least, largest = (0, 127) if limit.op_name == "nn.relu" else (limit.attrs.a_min, limit.attrs.a_max)
         low, high = (int(min(max(end, least), largest)) for end in (low, high))
     return low, high
 
 
-def relu_of(found: Match, machine: Machine, ranges: Ranges) -> bool | None:
+def relu_of(match: Match, machine: Machine, ranges: Ranges) -> bool | None:
     """Whether the machine's ReLU, or its saturation alone, limits features as the model does; None where neither does.
 
     A limit that no feature reaches is as good as another.
     """
-    sums, count = sums_of(found, machine, ranges), 1 if "pool" not in found else shape_of(found).made
-    unit = 1 << (shift_of(found) or 0)
+    sums, count = sums_of(match, machine, ranges), 1 if "pool" not in match else shape_of(match).conv_frames
+    unit = 1 << (shift_of(match) or 0)
     least, largest = sums.low * count // unit, -(-sums.high * count // unit)
-    low, high = limits_of(found)
+    low, high = limits_of(match)
     for relu in (False, True):
         floor, ceiling = 0 if relu else machine.feature_range[0], machine.feature_range[1]
         if (low == floor or max(low, floor) <= least) and (high == ceiling or min(high, ceiling) >= largest):
@@ -192,10 +192,10 @@ def relu_of(found: Match, machine: Machine, ranges: Ranges) -> bool | None:
     return None
 
 
-def convolution_of(found: Match, machine: Machine, ranges: Ranges) -> Convolution:
+def convolution_of(match: Match, machine: Machine, ranges: Ranges) -> Convolution:
     """What was matched, of which the predicate of its pattern holds for values in ``ranges``."""
-    bias = bias_of(found)
+    bias = bias_of(match)
     stored = None if bias is None else bias >> machine.bias_shift
     return Convolution(
-        shape_of(found), weights_of(found), stored, pool_exponent(found, machine), bool(relu_of(found, machine, ranges))
+        shape_of(match), weights_of(match), stored, pool_exponent(match, machine), bool(relu_of(match, machine, ranges))
     )

@@ -43,17 +43,17 @@ def lower(region: MatchedRegion, machine: Machine, spans: Spans) -> tuple[IRModu
     """
     functions: dict[str, Function | Extern] = {}
     layers = Spans()
-    known: dict[Expr, Expr] = {param: param for param in region.function.params}
+    values: dict[Expr, Expr] = {param: param for param in region.function.params}
     for number, start in enumerate(planned(region, machine, spans)):
-        made, name = _Lowered.of(start, machine), f"network{number}"
-        functions[name] = made.extern
+        run, name = _Lowered.from_start(start, machine), f"network{number}"
+        functions[name] = run.extern
         call = Call(
-            IRModule.from_functions({name: made.extern}).global_var(name), [known[tensor] for tensor in made.inputs]
+            IRModule.from_functions({name: run.extern}).global_var(name), [values[tensor] for tensor in run.inputs]
         )
         layers.add(call, (layer for node in start.nodes for layer in node.layers))
-        several = len(made.outputs) > 1
-        known.update((tensor, TupleGetItem(call, n) if several else call) for n, tensor in enumerate(made.outputs))
-    functions["entry"] = Function(region.function.params, substitute(region.function.body, known))
+        several = len(run.outputs) > 1
+        values.update((tensor, TupleGetItem(call, n) if several else call) for n, tensor in enumerate(run.outputs))
+    functions["entry"] = Function(region.function.params, substitute(region.function.body, values))
     made_module = IRModule.from_functions(functions, spans=layers)
     return made_module, made_module.global_var("entry")
 
@@ -80,7 +80,7 @@ class _Lowered:
     outputs: tuple[Expr, ...]
 
     @staticmethod
-    def of(start: Start, machine: Machine) -> _Lowered:
+    def from_start(start: Start, machine: Machine) -> _Lowered:
         inputs = {tensor: f"input{n}" for n, tensor in enumerate(dict.fromkeys(t for t, _ in start.loads))}
         outputs = {tensor: f"output{n}" for n, (tensor, _) in enumerate(start.stores)}
         params = (
@@ -115,7 +115,7 @@ def _register(start: Start, number: int, machine: Machine) -> Layer:
         residual=node.residual is not None,
         frames_in=shape.frames,
         blocks_in=machine.blocks(shape.channels),
-        frames_out=shape.made,
+        frames_out=shape.conv_frames,
         blocks_out=machine.blocks(shape.out_channels),
         taps=shape.taps,
         stride=shape.stride,

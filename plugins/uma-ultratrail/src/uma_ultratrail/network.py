@@ -31,7 +31,7 @@ class Node:
         layer: what it computes.
         data: the map that it takes.
         residual: the map that it adds, None for none.
-        made: the map that it gives.
+        result: the map that it gives.
         name: of the model's layer that it is.
         layers: of the model that it and all that follows it are.
     """
@@ -39,12 +39,12 @@ class Node:
     layer: Convolution
     data: Expr
     residual: Expr | None
-    made: Expr
+    result: Expr
     name: str
     layers: tuple[str, ...]
 
     @property
-    def taken(self) -> tuple[Expr, ...]:
+    def operands(self) -> tuple[Expr, ...]:
         """The maps that it takes; one twice where it is both."""
         return (self.data,) if self.residual is None else (self.data, self.residual)
 
@@ -110,7 +110,7 @@ def plan_starts(nodes: Sequence[Node], wanted: Sequence[Expr], machine: Machine)
             lives = planner.lives(begin, end)
             if planner.fits(begin, end, lives):
                 starts, nbytes, _ = best[begin]
-                options.append((starts + 1, nbytes + planner.moved(lives, end - begin), begin))
+                options.append((starts + 1, nbytes + planner.moved_bytes(lives, end - begin), begin))
         best.append(min(options))
     cuts, end = [], len(nodes)
     while end:
@@ -122,10 +122,10 @@ def plan_starts(nodes: Sequence[Node], wanted: Sequence[Expr], machine: Machine)
 class _Planner:
     def __init__(self, nodes: Sequence[Node], wanted: Sequence[Expr], machine: Machine) -> None:
         self.nodes, self.machine = nodes, machine
-        self.makers: Mapping[Expr, int] = {node.made: number for number, node in enumerate(nodes)}
+        self.makers: Mapping[Expr, int] = {node.result: number for number, node in enumerate(nodes)}
         self.last_use = dict.fromkeys(wanted, len(nodes))
         for number, node in enumerate(nodes):
-            for tensor in node.taken:
+            for tensor in node.operands:
                 self.last_use[tensor] = max(number, self.last_use.get(tensor, 0))
 
     def begins(self, end: int) -> Iterator[int]:
@@ -141,37 +141,37 @@ class _Planner:
 
     def lives(self, begin: int, end: int) -> list[Life]:
         """The maps of a start, by the layer that makes them; each loaded one as often as a layer needs it at once."""
-        taken: dict[Expr, int] = {}
+        last_uses: dict[Expr, int] = {}
         twice: dict[Expr, int] = {}
         for number in range(begin, end):
             node = self.nodes[number]
-            for tensor in node.taken:
-                taken[tensor] = number - begin
+            for tensor in node.operands:
+                last_uses[tensor] = number - begin
             if node.residual is node.data:
                 twice[node.data] = number - begin
-        lives = [Life(tensor, -1, last) for tensor, last in taken.items() if not self._within(tensor, begin)]
-        lives += [Life(tensor, -1, last) for tensor, last in twice.items() if not self._within(tensor, begin)]
+        lives = [Life(tensor, -1, last) for tensor, last in last_uses.items() if not self._is_inside(tensor, begin)]
+        lives += [Life(tensor, -1, last) for tensor, last in twice.items() if not self._is_inside(tensor, begin)]
         for number in range(begin, end):
-            tensor = self.nodes[number].made
+            tensor = self.nodes[number].result
             stored = self.last_use.get(tensor, -1) >= end
-            last = end - begin if stored else taken.get(tensor, number - begin)
+            last = end - begin if stored else last_uses.get(tensor, number - begin)
             lives.append(Life(tensor, number - begin, last))
         return lives
 
-    def _within(self, tensor: Expr, begin: int) -> bool:
+    def _is_inside(self, tensor: Expr, begin: int) -> bool:
         return self.makers.get(tensor, -1) >= begin
 
     def fits(self, begin: int, end: int, lives: Sequence[Life]) -> bool:
         """Whether three memories hold these maps, and what a layer takes twice can be loaded twice."""
         doubled = (node for node in self.nodes[begin:end] if node.residual is node.data)
-        if any(self._within(node.data, begin) for node in doubled):
+        if any(self._is_inside(node.data, begin) for node in doubled):
             return False
         return all(
             sum(life.first <= at <= life.last for life in lives) <= FEATURE_MEMORIES
             for at in range(-1, end - begin + 1)
         )
 
-    def moved(self, lives: Sequence[Life], count: int) -> int:
+    def moved_bytes(self, lives: Sequence[Life], count: int) -> int:
         """Bytes of what is loaded and stored by a start of so many layers."""
         return sum(life.tensor.tensor.nbytes * ((life.first < 0) + (life.last == count)) for life in lives)
 

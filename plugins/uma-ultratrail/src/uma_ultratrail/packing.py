@@ -53,11 +53,11 @@ def bias_words(bias: NDArray[np.integer], machine: Machine) -> bytes:
     return _pack(padded.reshape(-1, machine.array_dim), machine.bias_bits, "bias")
 
 
-def _pack(rows: NDArray[np.int64], bits: int, what: str) -> bytes:
+def _pack(rows: NDArray[np.int64], bits: int, noun: str) -> bytes:
     # Rows are words.
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if rows.min() < low or rows.max() > high:
         worst = int(rows.min() if rows.min() < low else rows.max())
-        raise PluginError(f"{what} {worst} does not fit {bits} bits", hint=f"{low} to {high}")
+        raise PluginError(f"{noun} {worst} does not fit {bits} bits", hint=f"{low} to {high}")
     places = (rows[:, :, None] >> np.arange(bits) & 1).astype(np.uint8)
     return np.packbits(places.reshape(len(rows), -1), axis=1, bitorder="little").tobytes()

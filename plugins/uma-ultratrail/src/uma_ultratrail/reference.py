@@ -76,8 +76,8 @@ def _convolve(data: Map, weights: NDArray[np.int64], layer: Layer) -> Map:
     padded = np.pad(data, ((layer.padding, layer.padding), (0, 0)))
     starts = np.arange(layer.frames_out) * layer.stride
     windows = padded[starts[:, None] + np.arange(len(weights))]
-    made: Map = np.tensordot(windows, weights, axes=((1, 2), (0, 1)))
-    return made
+    sums: Map = np.tensordot(windows, weights, axes=((1, 2), (0, 1)))
+    return sums
 
 
 def _check(machine: Machine, sums: Map, number: int) -> None:

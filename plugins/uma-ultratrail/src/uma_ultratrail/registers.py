@@ -160,16 +160,16 @@ class Layer:
                 raise self._illegal(f"{field.name} is {value}, not {field.low} to {field.high}")
         if self.pad and self.taps % 2 == 0:
             raise self._illegal(f"padding on both sides is for odd kernels, this one has {self.taps} taps")
-        made = (self.frames_in + 2 * self.padding - self.taps) // self.stride + 1
-        if made != self.frames_out:
-            raise self._illegal(f"the convolution makes {max(made, 0)} frames, ch_out_len is {self.frames_out}")
+        frames = (self.frames_in + 2 * self.padding - self.taps) // self.stride + 1
+        if frames != self.frames_out:
+            raise self._illegal(f"the convolution makes {max(frames, 0)} frames, ch_out_len is {self.frames_out}")
         if self.avg and self.frames_out > 1 << self.pool_exp:
             raise self._illegal(f"an average pool with p = {self.pool_exp} sums no {self.frames_out} frames")
         if self.pool_exp and not self.avg:
             raise self._illegal(f"avg_pool_exp is {self.pool_exp}, and there is no average pool")
 
-    def _illegal(self, what: str) -> PluginError:
-        return PluginError(f"illegal layer: {what}", where=f"kernel {self.taps}, {self.frames_in} frames")
+    def _illegal(self, reason: str) -> PluginError:
+        return PluginError(f"illegal layer: {reason}", where=f"kernel {self.taps}, {self.frames_in} frames")
 
     @property
     def fields(self) -> dict[str, int]:
@@ -197,7 +197,7 @@ class Layer:
         return pack(self.fields)
 
     @staticmethod
-    def of(register: int) -> Layer:
+    def decode(register: int) -> Layer:
         """The layer that a register says.
 
         Raises:
