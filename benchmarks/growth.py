@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from uma.partition.collage.frontier_search import frontier
 from uma.partition.collage.integer import has_solver, integer
-from uma.partition.collage.set_cover import CoverProblem, Piece
+from uma.partition.collage.set_cover import CoverProblem, CoverSet
 from uma.partition.collage.unions import unions
 
 KINDS = ("chain", "residual", "inception")
@@ -36,17 +36,17 @@ def synthetic(kind: str, count: int, targets: int, rng: random.Random, most_part
     hops = tuple((rng.randint(200, 3000),) * (targets - 1) for _ in uses)
     problem = CoverProblem(tuple(uses), hops, ())
     base = [rng.randint(1000, 10_000) for _ in uses]
-    pieces = [Piece(1 << op, 0, base[op]) for op in range(count)]
+    pieces = [CoverSet(1 << op, 0, base[op]) for op in range(count)]
     for ops in unions(problem, [1 << op for op in range(count)], most_parts=2, most=100_000).sets:
         if ops.bit_count() > 1:
-            pieces.append(Piece(ops, 0, _sum(base, ops) * 9 // 10))
+            pieces.append(CoverSet(ops, 0, _sum(base, ops) * 9 // 10))
     for memory in range(1, targets):
         takes = [1 << op for op in range(count) if rng.random() < 0.7]
         pairs = unions(problem, takes, most_parts=2, most=100_000).sets
         takes += [ops for ops in pairs if ops.bit_count() > 1 and rng.random() < 0.5]
         speed = {ops: int(_sum(base, ops) * rng.uniform(0.1, 0.9)) for ops in dict.fromkeys(takes)}
         for ops, parts in unions(problem, list(speed), most_parts=most_parts, most=100_000).sets.items():
-            pieces.append(Piece(ops, memory, 2000 + sum(speed[part] for part in parts)))
+            pieces.append(CoverSet(ops, memory, 2000 + sum(speed[part] for part in parts)))
     return problem.with_pieces(pieces)
 
 

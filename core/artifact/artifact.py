@@ -30,7 +30,7 @@ from ..toolchain.elf import code_bytes, symbol_value, text_bytes
 from ..toolchain.origins import NO_ORIGINS, Origins
 from ..toolchain.stack import stacks_below
 from .archive import is_archive, names_archive, read_archive, write_archive
-from .execution_counts import has_ways, times_of, way_times
+from .execution_counts import control_times, count_runs, has_control_flow
 from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
@@ -431,7 +431,7 @@ class Artifact:
                     outputs = session.run(inputs)
                     since = TicksSince(model)
                     totals = [model.step_ticks()]
-                    turns = [model.step_turns()] if has_ways(calls) else []
+                    turns = [model.step_turns()] if has_control_flow(calls) else []
                     for _ in range(repeat):
                         session.invoke()
                         totals.append(model.step_ticks())
@@ -455,9 +455,9 @@ class Artifact:
         times: list[int] = []
         if turns:
             counted = np.sort(np.diff(turns, axis=0), axis=0)[(repeat - 1) // 2]
-            times = times_of(calls, counted.tolist())
+            times = count_runs(calls, counted.tolist())
         measured = call_times(self.record, medians_ns, counts, devices, times)
-        return Profile(measured, outputs, counters, clocks_of(self.record), ticks, way_times(calls, measured))
+        return Profile(measured, outputs, counters, clocks_of(self.record), ticks, control_times(calls, measured))
 
     def peaks(self) -> Mapping[str, Peaks]:
         """What one core of this machine does of multiply-accumulates and nothing else, by the label of each host, whose

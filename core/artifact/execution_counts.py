@@ -11,7 +11,7 @@ from .record import CallRecord
 if TYPE_CHECKING:
     from .profile import CallTime
 
-__all__ = ["ControlFlowTime", "chains_of", "has_ways", "in_chain", "is_nested", "times_of", "way_times"]
+__all__ = ["ControlFlowTime", "chains_of", "control_times", "count_runs", "has_control_flow", "in_chain", "is_nested"]
 
 
 _ROWS = ("rows", "rows_end")
@@ -43,7 +43,7 @@ class ControlFlowTime:
         return self.median_ns / 1e3
 
 
-def has_ways(calls: Sequence[CallRecord]) -> bool:
+def has_control_flow(calls: Sequence[CallRecord]) -> bool:
     """Whether branches or loops are among the calls."""
     return any(call.way is not None and call.way not in _ROWS for call in calls)
 
@@ -93,7 +93,7 @@ def is_nested(calls: Sequence[CallRecord]) -> bool:
     return not open_
 
 
-def times_of(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
+def count_runs(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
     """How often each call is run in one run: of a loop its turns; of a branch how often its condition holds, and of
     what is for the other case how often it does not.
 
@@ -115,7 +115,7 @@ def times_of(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
     return times
 
 
-def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tuple[ControlFlowTime, ...]:
+def control_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tuple[ControlFlowTime, ...]:
     """What branches and loops take in all, in the order in which the first of their layers begin.
 
     Args:

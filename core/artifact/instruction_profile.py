@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .execution_counts import has_ways, times_of, way_times
+from .execution_counts import control_times, count_runs, has_control_flow
 from .profile import CallTime, Profile, RunCounts, call_times, clocks_of
 from .record import ArtifactRecord
 
@@ -38,9 +38,9 @@ def counted_profile(
     counters, clocks = session.counters(), clocks_of(record)
     counts = session.counts
     times: list[int] = []
-    if counts is not None and counts.steps and has_ways(record.calls):
+    if counts is not None and counts.steps and has_control_flow(record.calls):
         passed = [counts.steps[at].times if at in counts.steps else 0 for at in range(len(record.calls))]
-        times = times_of(record.calls, passed)
+        times = count_runs(record.calls, passed)
     plain = call_times(record, [0.0] * len(record.calls), None, devices, times)
     bare = tuple(dataclasses.replace(call, stack_bytes=stacks.get(call.kernel)) for call in plain)
     if counts is None:
@@ -58,7 +58,7 @@ def counted_profile(
         _less(whole.mnemonics, [one.mnemonics for one in simulated]),
         session.stack_bytes,
     )
-    ways = way_times(record.calls, calls) if counts.steps else ()
+    ways = control_times(record.calls, calls) if counts.steps else ()
     return Profile(tuple(calls), outputs, counters, clocks, ways=ways, counts=ours)
 
 

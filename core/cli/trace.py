@@ -17,7 +17,7 @@ from .shared_options import add_output_arguments, add_plugin_arguments, plugin_h
 if TYPE_CHECKING:
     from ..contract.devices import Device
     from ..contract.drivers import Register
-    from ..runtime.traces import Entry, Place, Trace
+    from ..runtime.traces import Entry, Trace, TraceLocation
     from ..verification.trace_replay import Difference
 
 __all__ = ["add"]
@@ -116,7 +116,7 @@ def _device(args: argparse.Namespace) -> Device:
     return Device.from_target(member.label, target, member.runtime)
 
 
-def _rows(trace: Trace) -> list[tuple[Place, Mapping[str, int]]]:
+def _rows(trace: Trace) -> list[tuple[TraceLocation, Mapping[str, int]]]:
     """What was done in each place, counted; none for places where nothing was."""
     counts: dict[int, Counter[str]] = {}
     for entry in trace.entries:
@@ -171,5 +171,5 @@ def _told(trace: Trace, names: Mapping[int, Register], entry: Entry) -> str:
     return ""
 
 
-def _place(place: Place) -> str:
+def _place(place: TraceLocation) -> str:
     return f"{place}, {shorten(', '.join(place.layers), 100)}" if place.layers else str(place)

@@ -10,7 +10,7 @@ from ..program import Buffer, Call, If, Loop, Program, Step
 from ..program.control_flow import flow_faults, live_after
 from ..program.program import arguments
 
-__all__ = ["coalesced", "renamed_step"]
+__all__ = ["coalesce_copies", "renamed_step"]
 
 
 def renamed_step(step: Step, renamed: Mapping[str, str]) -> Step:
@@ -22,7 +22,7 @@ def renamed_step(step: Step, renamed: Mapping[str, str]) -> Step:
     return step
 
 
-def coalesced(
+def coalesce_copies(
     program: Program, copying: Collection[str], aligned: Collection[str]
 ) -> tuple[dict[str, str], list[Step]]:
     """Which buffers are what others are, by name, and the steps without the copies from the one to the other.

@@ -10,17 +10,17 @@ from ..partition import PatternFault
 from ..relay.module import Spans
 from .build_targets import Member
 
-__all__ = ["blaming", "located"]
+__all__ = ["add_location", "attributing_errors"]
 
 
-def located(error: PluginError, *places: str) -> PluginError:
+def add_location(error: PluginError, *places: str) -> PluginError:
     """``error``, which names these places now, before those that it names already."""
     error.where = ", ".join([*places, error.where] if error.where else places) or None
     return error
 
 
 @contextmanager
-def blaming(spans: Spans, member_of: Callable[[str], Member]) -> Iterator[None]:
+def attributing_errors(spans: Spans, member_of: Callable[[str], Member]) -> Iterator[None]:
     """Within, a pattern at fault is an error that names its plugin, and the layers at which it was tried.
 
     Args:
@@ -32,4 +32,5 @@ def blaming(spans: Spans, member_of: Callable[[str], Member]) -> Iterator[None]:
     except PatternFault as fault:
         plugin = member_of(fault.owner).plugin
         error = plugin.fault(f"has a pattern that fails: {fault.what}")
-        raise located(error, *spans[fault.at], *filter(None, [fault.where, plugin.entry.raised_at(fault)])) from fault
+        places = filter(None, [fault.where, plugin.entry.raised_at(fault)])
+        raise add_location(error, *spans[fault.at], *places) from fault

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..partition.candidates import Problem
 from ..partition.eager import take
-from ..partition.outlining import outlined
+from ..partition.outlining import outline_function
 from ..partition.record import Candidate, Owner
 from ..partition.selection import Selection
 from ..relay.expr import Call, Constant, Expr, Var
@@ -163,4 +163,4 @@ def _kernel(
     inside = set(nodes)
     needed = dict.fromkeys(child for node in nodes for child in children(node) if child not in inside)
     args = [expr for expr in needed if not (isinstance(expr, Constant) and expr.tensor.size == 1)]
-    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, where, spans, pin)[1]
+    return outline_function(nodes, roots, args, {**attrs, "Primitive": "1"}, where, spans, pin)[1]

@@ -8,7 +8,7 @@ from ..tir.form.fields import accesses, map_fields, parts, statements
 from ..tir.form.nodes import Alloc, Expr, For, Imm, PrimFunc, Stmt, Var, const
 from ..tir.form.visit import map_expressions, substitute
 
-__all__ = ["with_joined_loops"]
+__all__ = ["collapse_loops"]
 
 _LEAST = 64
 """Iterations that fill a vector, whatever the elements are: with fewer there is nothing to gain."""
@@ -17,7 +17,7 @@ _LONG = 256
 """Iterations of a loop that need no more around them: what is left over of its vectors counts for little."""
 
 
-def with_joined_loops(func: PrimFunc) -> PrimFunc:
+def collapse_loops(func: PrimFunc) -> PrimFunc:
     """A function with its innermost loops joined to the next ones around them, where they are short, and all that is
     read or written is at the same place along both, or does not depend on them. So rows of a picture of 28 bytes become
     planes of 784, which fill vectors.

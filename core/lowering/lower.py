@@ -24,15 +24,15 @@ from ..tir.form.symbolic_dims import upper_bounds as bound_extents
 from ..tir.schedule.parallelisation import in_threads
 from .build_targets import Member
 from .declined_strategies import Decline
-from .error_attribution import located
+from .error_attribution import add_location
 from .fuse import is_view
 from .graph_queries import as_function, unique_name
 from .kernel_digest import kernel_digest
 from .lookup_table import table_kernel
-from .loop_collapse import with_joined_loops
+from .loop_collapse import collapse_loops
 from .loops import for_cpu
 from .region_lowering import label_of
-from .strategy_dispatch import Loops, bound, lower_match, own_loops
+from .strategy_dispatch import LoweredLoops, bind_constants, declared_loops, lower_match
 
 __all__ = ["KnownLoops", "lower", "lower_tracing"]
 
@@ -46,7 +46,7 @@ class KnownLoops:
         instructions: about how many a call of ``main`` runs, where that was said.
     """
 
-    loops: dict[str, tuple[Loops, tuple[Decline, ...]]] = field(default_factory=dict)
+    loops: dict[str, tuple[LoweredLoops, tuple[Decline, ...]]] = field(default_factory=dict)
     instructions: dict[Expr, int] = field(default_factory=dict)
 
 
@@ -230,7 +230,7 @@ def _on_host(
     only, reason, failure = failures[0]
     if isinstance(failure, Refuse):
         fault = only.plugin.fault(f"refused what only the host can do: {reason}")
-        raise located(fault, *layers) from failure
+        raise add_location(fault, *layers) from failure
     raise failure
 
 
@@ -290,17 +290,17 @@ class _Asked:
     threads: int = 1
 
 
-def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> Loops:
+def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> LoweredLoops:
     """The loops of a kernel: a table, else the host's, else those of its op, else those that the core makes."""
     try:
         if (table := table_kernel(fusion)) is not None:
-            return bound(table, fusion)
+            return bind_constants(table, fusion)
         loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
-        if lowered := loops or own_loops(fusion):
+        if lowered := loops or declared_loops(fusion):
             return lowered
-        built = bound(fusion.kernel(), fusion)
+        built = bind_constants(fusion.kernel(), fusion)
         is_joined = host is not None and "small_stack" not in host.features and not fusion.by_rows and not built.symbols
-        return replace(built, func=with_joined_loops(built.func)) if is_joined else built
+        return replace(built, func=collapse_loops(built.func)) if is_joined else built
     except OpenExtentError as error:
         ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
         text = f"{ops} takes no open extents yet: {error.what}"

@@ -25,11 +25,11 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import unproven
 from .build_targets import Member, Members
 from .declined_strategies import Decline
-from .error_attribution import located
+from .error_attribution import add_location
 from .fuse import is_view
 from .graph_queries import as_function, unique_name
 from .region_matches import Matches
-from .strategy_dispatch import Loops, extern_of, lower_match, refusal_fault
+from .strategy_dispatch import LoweredLoops, extern_of, lower_match, refusal_fault
 
 __all__ = ["RegionLowering", "label_of", "layers_of", "regions_of"]
 
@@ -104,7 +104,7 @@ class RegionLowering:
         return result
 
 
-_Lowered = dict[tuple[object, ...], "Loops | Extern | Refuse"]
+_Lowered = dict[tuple[object, ...], "LoweredLoops | Extern | Refuse"]
 """What plugins gave for matches, by label, composite function and captures."""
 
 
@@ -128,7 +128,7 @@ class _Region:
             try:
                 result = plugin.call(hook, **arguments)
             except PluginError as error:
-                located(error, *self.layers, f"region {self.var.name!r}")
+                add_location(error, *self.layers, f"region {self.var.name!r}")
                 raise
             except Refuse as refusal:
                 wrong = refusal_fault(refusal, function)
@@ -142,7 +142,7 @@ class _Region:
 
     def fault(self, text: str, place: str, layers: tuple[str, ...] | None = None) -> PluginError:
         error = self.member.plugin.fault(f"{text} in {place}, for region {self.var.name!r}")
-        return located(error, *(self.layers if layers is None else layers))
+        return add_location(error, *(self.layers if layers is None else layers))
 
     def check_devices(self, body: _Body) -> None:
         """What is for a target uses what its plugin declares: memories, queues, intrinsics, routines."""
@@ -188,7 +188,7 @@ class _Region:
         named = tuple((var, kernel) for kernel, var in kernels.items())
         return refused or _Body(done[self.function.body], named, spans)
 
-    def match_lowered(self, one: RegionMatch | UnmatchedCall) -> tuple[Loops | Extern | Refuse, str]:
+    def match_lowered(self, one: RegionMatch | UnmatchedCall) -> tuple[LoweredLoops | Extern | Refuse, str]:
         """What the plugin gives for one match, or one op, and a name for it."""
         call, layers = one.value, self.module.spans[one.value]
         if isinstance(call.op, GlobalVar):
@@ -204,7 +204,7 @@ class _Region:
         if key not in self.done:
             declined: list[Decline] = []
             try:
-                lowered: Loops | Extern | Refuse | None = None
+                lowered: LoweredLoops | Extern | Refuse | None = None
                 if match is not None:
                     lowered = extern_of(self.member, function, layers, match)
                 if lowered is None:

@@ -21,7 +21,7 @@ from ..relay.pattern.function_match import outlined, whole_matches
 from ..relay.views import is_view
 from ..relay.visit import children, post_order, with_children
 from .build_targets import Member, Members
-from .error_attribution import located
+from .error_attribution import add_location
 
 __all__ = ["Matches", "match_alone"]
 
@@ -112,7 +112,7 @@ def _asking(member: Member, layers: Sequence[str]) -> Iterator[None]:
         except PluginError as fault:
             error = member.plugin.fault(f"has a pattern that fails: {fault.what}")
             places = filter(None, [fault.where, member.plugin.entry.raised_at(fault)])
-            raise located(error, *layers, *places) from fault
+            raise add_location(error, *layers, *places) from fault
 
 
 def _mismatch(pattern: Pattern, function: Function) -> str:

@@ -23,11 +23,11 @@ from ..tir.form.dtype import itemsize
 from ..tir.form.nodes import Buffer as TirBuffer
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.overlap import with_overlaps
-from .copy_coalescing import coalesced, renamed_step
+from .copy_coalescing import coalesce_copies, renamed_step
 from .fuse import is_view
 from .graph_queries import unique_name
 from .region_lowering import label_of
-from .state_update import evaluation_order, in_place, moves
+from .state_update import can_update_in_place, evaluation_order, parallel_copies
 
 __all__ = ["Traced", "sequence", "sequence_tracing", "traced_sequence"]
 
@@ -228,7 +228,7 @@ class _Sequencer:
         self.steps.append(Loop(carried[0], layers))
         values = self._body(loop.body, [*carried, *args[loop.carried :]])
         aside: dict[str, str] = {}
-        for target, source in moves({to: value for to, value in zip(carried, values, strict=True) if to != value}):
+        for target, source in parallel_copies({to: v for to, v in zip(carried, values, strict=True) if to != v}):
             if target is None:
                 aside[source] = self._copy(self.buffers[source])
             else:
@@ -263,7 +263,7 @@ class _Sequencer:
 
     def _coalesce(self) -> None:
         """Take out copies of what nobody needs any more: it is written where the copy would be."""
-        merged, self.steps = coalesced(self._program(), self.copying, self._needing_alignment())
+        merged, self.steps = coalesce_copies(self._program(), self.copying, self._needing_alignment())
         for name, into in merged.items():
             alignment = max(self.buffers[into].alignment, self.buffers.pop(name).alignment)
             if not self.buffers[into].is_given:
@@ -353,10 +353,10 @@ class _Sequencer:
         updates = list(values.values())
         for state, value in values.items():
             free = self.buffers[value].role == "intermediate" and updates.count(value) == 1 and state not in updates
-            if self.reuse and free and in_place(self._program(), state, value):
+            if self.reuse and free and can_update_in_place(self._program(), state, value):
                 self._rename({value: state})
         aside: dict[str, str] = {}
-        for target, source in moves({state: value for state, value in values.items() if value in self.buffers}):
+        for target, source in parallel_copies({state: v for state, v in values.items() if v in self.buffers}):
             copy = self._copy(self.buffers[aside.get(source, source)])
             if target is None:
                 aside[source] = copy

@@ -10,7 +10,7 @@ from ..relay.expr import Expr, Function, Tuple, Var
 from ..relay.module import Signature
 from ..relay.visit import children, post_order, users
 
-__all__ = ["evaluation_order", "in_place", "moves"]
+__all__ = ["can_update_in_place", "evaluation_order", "parallel_copies"]
 
 
 def evaluation_order(main: Function, signature: Signature) -> list[Expr]:
@@ -57,7 +57,7 @@ def _serving_alone(order: Sequence[Expr], main: Function, signature: Signature) 
     return results
 
 
-def in_place(program: Program, state: str, value: str) -> bool:
+def can_update_in_place(program: Program, state: str, value: str) -> bool:
     """Whether the step that gives ``value`` can write it over ``state`` at once: nobody needs the old value after it,
     and the step itself, where it does, allows that."""
     written = False
@@ -75,7 +75,7 @@ def in_place(program: Program, state: str, value: str) -> bool:
     return written
 
 
-def moves(sources: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
+def parallel_copies(sources: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
     """Copies, one after the other, that do what ``sources`` says all at once.
 
     Args:

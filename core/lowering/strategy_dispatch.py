@@ -30,7 +30,7 @@ from ..tir.schedule import ScheduleError
 from ..tir.te.finalisation import finalise_kernel
 from .build_targets import Member
 from .declined_strategies import Decline, decline_fault
-from .error_attribution import located
+from .error_attribution import add_location
 from .graph_queries import parts_of
 from .loops import emission_fault, for_cpu
 from .region_matches import match_alone
@@ -38,11 +38,11 @@ from .region_matches import match_alone
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Loops", "bound", "extern_of", "lower_match", "own_loops", "refusal_fault"]
+__all__ = ["LoweredLoops", "bind_constants", "declared_loops", "extern_of", "lower_match", "refusal_fault"]
 
 
 @dataclass(frozen=True)
-class Loops:
+class LoweredLoops:
     """Loops for a function, and what they are called with.
 
     Args:
@@ -66,7 +66,7 @@ class Loops:
         return [*(reshape(operand, buffer.shape) for operand, buffer in pairs), *map(const, self.constants)]
 
 
-def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
+def bind_constants(kernel: te.Kernel, fusion: Fusion) -> LoweredLoops:
     """A kernel of the tensor expressions of ``fusion``, of which the parameters that are known are constants.
 
     Raises:
@@ -77,10 +77,10 @@ def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
         pairs = zip(fusion.function.params, fusion.tensors.params, strict=True)
         constants = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
     operands = tuple(param for param in fusion.function.params if param not in fusion.known)
-    return Loops(kernel.func, operands, kernel.bind(constants), kernel.symbols)
+    return LoweredLoops(kernel.func, operands, kernel.bind(constants), kernel.symbols)
 
 
-def own_loops(fusion: Fusion) -> Loops | None:
+def declared_loops(fusion: Fusion) -> LoweredLoops | None:
     """The loops that the one op of a fusion declares; None where it declares tensor expressions, or has several.
 
     An op may declare both: then its loops are for fixed extents.
@@ -113,7 +113,7 @@ def own_loops(fusion: Fusion) -> Loops | None:
     before = [param for param in rest if param.role in ("input", "output")]
     behind = [param for param in rest if param.role not in ("input", "output")]
     reordered = replace(func, params=(*inputs, *before, *constants, *behind))
-    return Loops(reordered, tuple(operands), tuple(arrays), symbols)
+    return LoweredLoops(reordered, tuple(operands), tuple(arrays), symbols)
 
 
 def lower_match(
@@ -124,7 +124,7 @@ def lower_match(
     *,
     sees_through: bool = False,
     noted: list[Decline] | None = None,
-) -> Loops | None:
+) -> LoweredLoops | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
     open, which plugins are not asked about.
 
@@ -154,7 +154,7 @@ def lower_match(
                 raise unusable.fault from unusable.fault.__cause__
             loops = Declined(unusable.reason)
             warnings.warn(f"{unusable.fault}\n  other loops are used instead", RuntimeWarning, stacklevel=2)
-        if isinstance(loops, Loops):
+        if isinstance(loops, LoweredLoops):
             return loops
         if loops is not None and noted is not None:
             noted.append(Decline(layers, member.label, label, loops.reason))
@@ -182,7 +182,7 @@ def _offered(
     fusion: Fusion,
     layers: tuple[str, ...],
     sees_through: bool,
-) -> Loops | Declined | None:
+) -> LoweredLoops | Declined | None:
     """Return the loops that ``lower``, which errors name ``label``, gives for ``fusion``, checked; or that it has none.
 
     Raises:
@@ -200,23 +200,23 @@ def _offered(
     if isinstance(result, Declined):
         wrong = decline_fault(result)
         if wrong is not None:
-            raise located(member.plugin.fault(f"{wrong} in {label}"), *layers)
+            raise add_location(member.plugin.fault(f"{wrong} in {label}"), *layers)
         return result
     loops = _checked(result, fusion, sees_through)
     if isinstance(loops, str):
-        raise located(member.plugin.fault(f"gave {loops} from {label}"), *layers)
+        raise add_location(member.plugin.fault(f"gave {loops} from {label}"), *layers)
     gap = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
     if gap is not None:
         unsafe = member.plugin.fault(f"gave loops that are not safe from {label}: {gap}")
         unsafe.hint = gap.hint
-        located(unsafe, *layers)
+        add_location(unsafe, *layers)
         if isinstance(result, LoweredKernel):  # written by the plugin's author, not by a schedule
             raise unsafe
         raise _Unusable(unsafe, f"its loops are not safe: {gap}")
     fault = emission_fault(for_cpu(loops.func, member)) if member.target.kind.is_host else None
     if fault is not None:
         unwritten = member.plugin.fault(f"gave loops that have no C from {label}: {fault}")
-        raise _Unusable(located(unwritten, *layers), f"its loops have no C: {fault}")
+        raise _Unusable(add_location(unwritten, *layers), f"its loops have no C: {fault}")
     return loops
 
 
@@ -244,7 +244,7 @@ def extern_of(member: Member, function: Function, layers: tuple[str, ...], match
     wrong = f"{type(result).__name__} instead of Extern"
     if isinstance(result, Extern):
         wrong = f"an extern of type {func_type(result)}, not {function.type},"
-    raise located(member.plugin.fault(f"gave {wrong} from {label}"), *layers)
+    raise add_location(member.plugin.fault(f"gave {wrong} from {label}"), *layers)
 
 
 def _asked(
@@ -254,12 +254,12 @@ def _asked(
     try:
         return member.plugin.run(label, lower, member.target, may_refuse=True)
     except PluginError as error:
-        located(error, *layers)
+        add_location(error, *layers)
         raise
     except Refuse as refusal:
         wrong = refusal_fault(refusal, function)
         if wrong is not None:
-            raise located(member.plugin.fault(f"{wrong} in {label}"), *layers) from refusal
+            raise add_location(member.plugin.fault(f"{wrong} in {label}"), *layers) from refusal
         raise
 
 
@@ -300,7 +300,7 @@ def refusal_fault(refusal: Refuse, function: Function) -> str | None:
     return None
 
 
-def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
+def _checked(result: object, fusion: Fusion, sees_through: bool) -> LoweredLoops | str:
     """The loops that a plugin gave for a function; or what is wrong with them. Where whoever calls the loops
     ``sees_through`` it, results may have another shape of as many elements.
     """
@@ -309,10 +309,10 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
     try:
         if isinstance(result, LoweredKernel):
             verify(result.func)
-            loops = Loops(result.func, fusion.function.params, result.constants)
+            loops = LoweredLoops(result.func, fusion.function.params, result.constants)
         else:
             verify(result.kernel.func)
-            loops = bound(replace(result.kernel, func=finalise_kernel(result.kernel.func)), fusion)
+            loops = bind_constants(replace(result.kernel, func=finalise_kernel(result.kernel.func)), fusion)
             loops = replace(loops, instructions=result.instructions)
     except InternalError as error:
         return f"loops that are not sound: {error.what} ({error.where})"

@@ -17,7 +17,7 @@ from ..relay.types import TensorType
 from .cost_provider import CostProvider
 from .record import Candidate, Obstacle, Owner, PatternFault, RefusedMatch
 from .region_size import RegionSize
-from .requantised_view import Offered, Taken
+from .requantised_view import RequantisedMatch, RequantisedView
 from .rounding_opt_in import RoundingOptIn
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Problem:
         self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
         self._found = dict.fromkeys(self.kept)
         self._ranges: dict[Expr, Bounds] = {}
-        self._offered: dict[str, Offered | None] = {}
+        self._offered: dict[str, RequantisedView | None] = {}
         self._open = frozenset(expr for expr in graph.order if is_open(expr))
 
     @cached_property
@@ -170,12 +170,12 @@ class Problem:
                     if root in taken:
                         break
 
-    def offered(self, owner: Owner) -> Offered | None:
+    def offered(self, owner: Owner) -> RequantisedView | None:
         """The graph in the fixed points of an owner, where it has some, and something may be rounded so."""
         if self.consent is None or owner.form is None:
             return None
         if owner.label not in self._offered:
-            view = Offered(self.graph, owner.form, self.consent, self.spans, self._ranges)
+            view = RequantisedView(self.graph, owner.form, self.consent, self.spans, self._ranges)
             self._offered[owner.label] = view if view.is_changed else None
         return self._offered[owner.label]
 
@@ -189,7 +189,7 @@ class Problem:
 
     def _all_matches(
         self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]
-    ) -> Iterator[tuple[Match, Taken | None]]:
+    ) -> Iterator[tuple[Match, RequantisedMatch | None]]:
         """The matches of a pattern at a place, with the form that their owner takes them in. Where the same can be had
         as it is, that comes first."""
         offered = self.offered(owner)
@@ -200,8 +200,8 @@ class Problem:
             yield match, None
 
     def _in_form(
-        self, owner: Owner, pattern: Pattern, root: Expr, offered: Offered, taken: Container[Expr]
-    ) -> Iterator[tuple[Match, Taken]]:
+        self, owner: Owner, pattern: Pattern, root: Expr, offered: RequantisedView, taken: Container[Expr]
+    ) -> Iterator[tuple[Match, RequantisedMatch]]:
         """The matches of a pattern in the graph as its owner is offered it, in which something is another op."""
         at = offered.like(root)
         matches = () if at is None else Search(pattern, at, offered.graph, taken=offered.among(taken))

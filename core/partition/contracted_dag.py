@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Contraction", "Quotient"]
+__all__ = ["ContractedDag", "Contraction"]
 
 _GAP = 2**40
 """Between the labels of two neighbours in the order, at first."""
@@ -34,7 +34,7 @@ class Contraction:
     shared: tuple[int, ...]
 
 
-class Quotient:
+class ContractedDag:
     """See above.
 
     Args:

@@ -11,11 +11,11 @@ from ..relay.module import IRModule
 from ..relay.transform.attention import ATTENTION, WithAttention, with_attention
 from .record import Candidate, Obstacle, Owner, RefusedMatch
 
-__all__ = ["Together", "put_together"]
+__all__ = ["IdiomForm", "form_idioms"]
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class IdiomForm:
     """A module as owners are offered it.
 
     Args:
@@ -31,7 +31,7 @@ class Together:
         """With what is put together."""
         return self.idioms.module
 
-    def without_left(self, order: Iterable[Expr | tuple[Candidate, ...]]) -> Together | None:
+    def without_left(self, order: Iterable[Expr | tuple[Candidate, ...]]) -> IdiomForm | None:
         """The same with that in pieces which a choice leaves to the host; None where it leaves nothing.
 
         Args:
@@ -42,17 +42,17 @@ class Together:
         if not unclaimed:
             return None
         apart = self.apart | unclaimed
-        return Together(with_attention(self.idioms.before, apart), apart)
+        return IdiomForm(with_attention(self.idioms.before, apart), apart)
 
-    def notes(self, notes: Mapping[tuple[str, Expr], Obstacle], to: Together) -> dict[tuple[str, Expr], Obstacle]:
+    def notes(self, notes: Mapping[tuple[str, Expr], Obstacle], to: IdiomForm) -> dict[tuple[str, Expr], Obstacle]:
         """What was in the way of matches, where it is told of the expressions of another."""
         return {(label, self._like(node, to)): note for (label, node), note in notes.items()}
 
-    def withdrawn(self, refused: Iterable[RefusedMatch], to: Together) -> tuple[RefusedMatch, ...]:
+    def withdrawn(self, refused: Iterable[RefusedMatch], to: IdiomForm) -> tuple[RefusedMatch, ...]:
         """What was refused, as matches in another."""
         return tuple(replace(one, nodes=tuple(self._like(node, to) for node in one.nodes)) for one in refused)
 
-    def _like(self, expr: Expr, to: Together) -> Expr:
+    def _like(self, expr: Expr, to: IdiomForm) -> Expr:
         before = self._before.get(expr)
         return expr if before is None else to.idioms.replacements[before]
 
@@ -61,9 +61,9 @@ class Together:
         return {now: before for before, now in self.idioms.replacements.items()}
 
 
-def put_together(module: IRModule, owners: Sequence[Owner]) -> Together | None:
+def form_idioms(module: IRModule, owners: Sequence[Owner]) -> IdiomForm | None:
     """``module`` with attention put together, where a pattern of an owner's names it; None where none does."""
     if not any(ATTENTION in pattern.keys for owner in owners for pattern in owner.patterns):
         return None
     formed = with_attention(module)
-    return Together(formed) if formed.calls else None
+    return IdiomForm(formed) if formed.calls else None

@@ -9,10 +9,10 @@ from ..relay.module import Spans
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
 
-__all__ = ["outlined"]
+__all__ = ["outline_function"]
 
 
-def outlined(
+def outline_function(
     nodes: Sequence[Expr],
     roots: Sequence[Expr],
     args: Sequence[Expr],

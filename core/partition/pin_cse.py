@@ -9,7 +9,7 @@ from ..relay.module import Spans
 from ..relay.op import Op
 from ..relay.visit import children, post_order, with_children, without_pin
 
-__all__ = ["is_movement", "without_twins"]
+__all__ = ["is_movement", "merge_calls_differing_in_pins"]
 
 
 def is_movement(call: Call) -> bool:
@@ -17,7 +17,7 @@ def is_movement(call: Call) -> bool:
     return isinstance(call.op, Op) and call.op.kind == "injective"
 
 
-def without_twins(function: Function, labels: Collection[str], spans: Spans) -> Function:
+def merge_calls_differing_in_pins(function: Function, labels: Collection[str], spans: Spans) -> Function:
     """``function``, with what would be computed twice if pins were taken away computed once, where pins allow that.
 
     Who runs an op is told by pins before partitioning, and by functions after it, in which there are no pins. Nothing

@@ -20,10 +20,10 @@ from .cost_provider import CostProvider
 from .decision_check import Partitioner, decide, label_of_partitioner
 from .eager import eager
 from .explain import explained, require_pins
-from .optional_idioms import Together, put_together
-from .preassigned_regions import adopted
+from .optional_idioms import IdiomForm, form_idioms
+from .preassigned_regions import normalise_preassigned
 from .record import Candidate, Obstacle, OpRecord, Owner, Refusal, RefusedMatch, Region
-from .region_functions import materialised
+from .region_functions import write_regions
 from .region_size import Cut, find_cuts
 from .rounding_opt_in import OptInMatch, RoundingOptIn
 
@@ -63,7 +63,7 @@ class Placement:
     regions: Mapping[str, Region]
     module: IRModule
     consent: RoundingOptIn | None = None
-    together: Together | None = field(default=None, repr=False)
+    together: IdiomForm | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
     costs: CostProvider | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False)
@@ -159,7 +159,7 @@ def place(
     """What goes where, by the decision of a partitioner.
 
     Args:
-        module: canonical relay. Functions with the attribute ``Compiler`` stay what they are: see `adopted`.
+        module: canonical relay. Functions with the attribute ``Compiler`` are kept: see `normalise_preassigned`.
         owners: the accelerators, in order of priority.
         hosts: the labels that stand for a host: what is pinned to one of them no owner gets. The first takes what
             nobody is said to take.
@@ -180,8 +180,8 @@ def place(
         if labels.count(label) > 1:
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
     _check_labels(module, [*labels, *hosts], hosts)
-    source = adopted(module, {owner.label: owner for owner in owners})
-    together = put_together(source, owners)
+    source = normalise_preassigned(module, {owner.label: owner for owner in owners})
+    together = form_idioms(source, owners)
     source = source if together is None else together.module
     problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent, hosts=hosts, costs=costs)
     with _measuring(costs):
@@ -216,7 +216,7 @@ def _placed(
     problem: Problem,
     partitioner: Partitioner,
     noted: Mapping[tuple[str, Expr], Obstacle],
-    together: Together | None = None,
+    together: IdiomForm | None = None,
 ) -> Placement:
     order = decide(partitioner, problem)
     notes = {**noted, **problem.notes}
@@ -235,7 +235,7 @@ def _placed(
         order, together = decide(partitioner, problem), fewer
         notes |= problem.notes
     owners, withdrawn = problem.owners, problem.withdrawn
-    module, regions = materialised(source, problem.graph, order, problem.limits, problem.kernels, problem.on_hosts)
+    module, regions = write_regions(source, problem.graph, order, problem.limits, problem.kernels, problem.on_hosts)
     try:
         require_pins(source, owners, regions, withdrawn, notes, problem.consent)
     except RequirementError as error:
@@ -266,7 +266,7 @@ def _blame_choice(
     problem: Problem,
     partitioner: Partitioner,
     error: RequirementError,
-    together: Together | None,
+    together: IdiomForm | None,
 ) -> None:
     """Raises PluginError where what is pinned could have been had: the eager partitioner, for one, finds a way."""
     if partitioner is eager:

@@ -14,22 +14,22 @@ from ..relay.visit import children, nested_exprs, post_order
 from ..targets.limits import Limits
 from .candidates import Problem
 from .eager import take
-from .pin_cse import without_twins
+from .pin_cse import merge_calls_differing_in_pins
 from .record import Owner
-from .region_functions import Names, with_composites, without_tuples
+from .region_functions import Names, without_tuples, wrap_matches
 from .region_size import UNITS, RegionSize
 from .selection import Selection
 
-__all__ = ["adopted"]
+__all__ = ["normalise_preassigned"]
 
 
-def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
+def normalise_preassigned(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
     """``module`` with each function that has the attribute ``Compiler`` under a name of its own.
 
     In these functions the ops that a pattern of the owner matches are put into composite functions; other ops stay as
     they are, and of the owner's limits only those on inputs and operands apply: the model's author has decided. What an
     op of ``main`` gives as a tuple is used by its fields alone then, and no op has a twin that differs from it by its
-    pin alone: see `without_twins`.
+    pin alone: see `merge_calls_differing_in_pins`.
 
     Args:
         module: its functions with the attribute ``Compiler`` are functions of the module, or are written where
@@ -52,7 +52,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
         for var, function in module.functions.items()
         if isinstance(function, Function) and var.name != "main"
     }
-    main = without_tuples(without_twins(module.main, owners, rewriter.spans), rewriter)
+    main = without_tuples(merge_calls_differing_in_pins(module.main, owners, rewriter.spans), rewriter)
     names = Names(var.name for var in module.functions)
     named: dict[Function, GlobalVar] = {}
 
@@ -92,11 +92,11 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], rewrite
                 hint="take one of the two away",
             )
     _check_operands(function, name, owners[label], rewriter.spans)
-    whole = without_tuples(without_twins(function, owners, rewriter.spans), rewriter)
+    whole = without_tuples(merge_calls_differing_in_pins(function, owners, rewriter.spans), rewriter)
     owner = replace(owners[label], limits=Limits())
     choice = Selection(Problem(Graph(whole), [owner]))
     take(choice, owner)
-    return with_composites(whole, choice.order(), rewriter) if choice.all or pins else function
+    return wrap_matches(whole, choice.order(), rewriter) if choice.all or pins else function
 
 
 def _check_operands(function: Function, name: str, owner: Owner, spans: Spans) -> None:

@@ -17,7 +17,7 @@ from ..support.rounding import FixedPointForm
 from ..targets import Target
 from ..targets.limits import Limits
 from ..targets.values import is_label, shown
-from .requantised_view import Taken
+from .requantised_view import RequantisedMatch
 from .rounding_opt_in import OptInMatch
 
 __all__ = [
@@ -108,7 +108,7 @@ class Candidate:
     owner: str
     match: Match
     nodes: tuple[Expr, ...]
-    taken: Taken | None = None
+    taken: RequantisedMatch | None = None
 
     @property
     def _key(self) -> tuple[str, str, tuple[Expr, ...]]:

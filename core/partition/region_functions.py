@@ -13,10 +13,10 @@ from ..relay.pattern import Graph
 from ..relay.rewriter import Rewriter
 from ..relay.types import TupleType
 from ..relay.visit import children, post_order, with_children, without_pin
-from .outlining import outlined
+from .outlining import outline_function
 from .record import Candidate, Region
 
-__all__ = ["Names", "RegionWriter", "materialised", "with_composites", "without_tuples"]
+__all__ = ["Names", "RegionWriter", "without_tuples", "wrap_matches", "write_regions"]
 
 
 class Names:
@@ -70,14 +70,14 @@ def _called(claim: Candidate, where: Mapping[Expr, Expr], spans: Spans) -> tuple
     args = [expr for expr in match.inputs if not isinstance(expr, Constant)]
     attrs = {"Composite": match.pattern.name}
     if claim.taken is None:
-        return outlined(claim.nodes, match.roots, args, attrs, where, spans)
+        return outline_function(claim.nodes, match.roots, args, attrs, where, spans)
     for node in claim.taken.nodes:
         spans.add(node, dict.fromkeys(layer for expr in claim.taken.stands[node] for layer in spans[expr]))
-    call, results = outlined(claim.taken.nodes, match.roots, args, attrs, where, spans)
+    call, results = outline_function(claim.taken.nodes, match.roots, args, attrs, where, spans)
     return call, {claim.taken.value[expr]: new for expr, new in results.items()}
 
 
-def with_composites(function: Function, order: Sequence[Expr | Candidate], rewriter: Rewriter) -> Function:
+def wrap_matches(function: Function, order: Sequence[Expr | Candidate], rewriter: Rewriter) -> Function:
     """``function``, which is its owner's, with matches replaced by calls of their composite functions; no pins."""
     done: dict[Expr, Expr] = _leaves(function)
     for item in order:
@@ -92,7 +92,7 @@ def _leaves(function: Function) -> dict[Expr, Expr]:
     return {expr: expr for expr in post_order(function.body) if isinstance(expr, (Var, Constant))}
 
 
-def materialised(
+def write_regions(
     module: IRModule,
     graph: Graph,
     order: Sequence[Expr | tuple[Candidate, ...]],

@@ -19,14 +19,14 @@ from ..relay.visit import children, with_children
 from ..support.rounding import FixedPointForm
 from .rounding_opt_in import RoundingOptIn
 
-__all__ = ["Offered", "Taken"]
+__all__ = ["RequantisedMatch", "RequantisedView"]
 
 _KEEPING = ("clip", "nn.relu", "minimum", "maximum", "nn.max_pool1d", "nn.max_pool2d", "nn.global_max_pool")
 """Ops whose results are no farther off than what they are given; and so are those that only move elements."""
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class RequantisedMatch:
     """A match in another form.
 
     Args:
@@ -44,7 +44,7 @@ class Taken:
     changes: dict[Expr, Change]
 
 
-class Offered:
+class RequantisedView:
     """A graph as one accelerator is offered it.
 
     Args:
@@ -90,7 +90,7 @@ class Offered:
         """The expressions here that stand for some of ``exprs``."""
         return _Among(self, exprs)
 
-    def take(self, match: Match, nodes: Sequence[Expr]) -> tuple[Match, Taken] | None:
+    def take(self, match: Match, nodes: Sequence[Expr]) -> tuple[Match, RequantisedMatch] | None:
         """A match in this graph as one of the graph as it is, and in its own form. None where that has no such value,
         or where it is not known how far off it is: behind a change come ops that make more of a difference.
         """
@@ -110,7 +110,7 @@ class Offered:
                 value[new[node]] = view.value[node]
         if len(stands) < len(nodes):
             return None  # on other operands two of them would be one
-        inner = Taken(
+        inner = RequantisedMatch(
             match.moved(new),
             tuple(new[node] for node in nodes),
             value,
@@ -160,7 +160,7 @@ def _is_bounded(nodes: Sequence[Expr], changes: dict[Expr, Change]) -> bool:
 
 
 class _Among:
-    def __init__(self, offered: Offered, exprs: Container[Expr]) -> None:
+    def __init__(self, offered: RequantisedView, exprs: Container[Expr]) -> None:
         self._offered, self._exprs = offered, exprs
 
     def __contains__(self, expr: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..relay.expr import Expr
 from ..relay.visit import children
 from .candidates import Problem
-from .contracted_dag import Quotient
+from .contracted_dag import ContractedDag
 from .record import Candidate, Obstacle
 
 __all__ = ["Selection"]
@@ -31,7 +31,7 @@ class Selection:
         self.of: dict[Expr, Candidate] = {}
         self._number = {expr: number for number, expr in enumerate(problem.computed)}
         self._before = [[self._number[c] for c in children(e) if c in self._number] for e in problem.computed]
-        self.quotient = Quotient(self._before)
+        self.quotient = ContractedDag(self._before)
 
     def node(self, expr: Expr) -> int:
         """The node of the quotient that ``expr`` is part of."""
@@ -66,6 +66,6 @@ class Selection:
         self.all.remove(candidate)
         for node in candidate.nodes:
             del self.of[node]
-        self.quotient = Quotient(self._before)
+        self.quotient = ContractedDag(self._before)
         for one in self.all:
             self.quotient.contract(map(self._number.__getitem__, one.nodes))

@@ -15,7 +15,7 @@ from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule, func_type
 from ..relay.rewriter import Rewriter
 from ..relay.types import FuncType
-from ..relay.verify import Fault, verify
+from ..relay.verify import Violation, verify
 from ..relay.visit import global_callees, nested_exprs, post_order
 from ..support.counters import timed
 from ..tir.form.nodes import PrimFunc
@@ -222,12 +222,12 @@ def _face(module: IRModule) -> tuple[FuncType, tuple[str, ...]]:
     return func_type(module.main), tuple(param.name for param in module.main.params)
 
 
-def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -> Fault | None:
+def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -> Violation | None:
     """What a pass made that must not be at its phase, or None. What was there ``before`` is not its doing."""
     labels = {var.name: label_of(function) for var, function in module.functions.items()}
     for var, function in regions_of(before):
         if labels.get(var.name, label_of(function)) != label_of(function):
-            return Fault(f"the region has lost its owner {label_of(function)!r}", var.name)
+            return Violation(f"the region has lost its owner {label_of(function)!r}", var.name)
     if (lost := _lost_pin(_pins(before), _pins(module))) is not None:
         return lost
     if next(phase_faults(module, members, phase), None) is None:
@@ -246,11 +246,11 @@ def _pins(module: IRModule) -> dict[str, set[str | None]]:
     return found
 
 
-def _lost_pin(before: dict[str, set[str | None]], after: dict[str, set[str | None]]) -> Fault | None:
+def _lost_pin(before: dict[str, set[str | None]], after: dict[str, set[str | None]]) -> Violation | None:
     """A pin that nothing has any more of a layer that is there still; None where there is none."""
     for layer, labels in before.items():
         for label in sorted(filter(None, labels - after.get(layer, labels))):
-            return Fault(f"layer {layer!r} has lost its pin to {label!r}", "main")
+            return Violation(f"layer {layer!r} has lost its pin to {label!r}", "main")
     return None
 
 

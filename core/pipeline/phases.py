@@ -13,7 +13,7 @@ from ..relay.expr import Call, Constant, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.transform import canonicalise
-from ..relay.verify import Fault
+from ..relay.verify import Violation
 from ..relay.visit import global_callees, nested_functions, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
@@ -25,7 +25,7 @@ from ..tir.rewrites.unroll import unroll
 __all__ = ["phase_faults"]
 
 
-def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[Fault]:
+def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[Violation]:
     """Everything that must not be at a phase; nothing for a good module.
 
     Args:
@@ -43,12 +43,12 @@ def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[F
     functions = [(var, function) for var, function in module.functions.items() if isinstance(function, PrimFunc)]
     if PHASES.index(phase) >= PHASES.index("TIR_2"):
         for var, function in functions:
-            yield from (Fault(f"{fault}; {fault.hint}", var.name) for fault in register_faults(function))
+            yield from (Violation(f"{fault}; {fault.hint}", var.name) for fault in register_faults(function))
     for of, rewrite, left in _DONE:
         if PHASES.index(phase) >= PHASES.index(of):
             for var, function in functions:
                 if rewrite(function) is not function:
-                    yield Fault(f"there are {left} left", var.name)
+                    yield Violation(f"there are {left} left", var.name)
 
 
 _DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
@@ -59,7 +59,7 @@ _DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
 """From which phase on a rewrite of loops has nothing more to do, and what else there would be."""
 
 
-def _not_canonical(module: IRModule) -> Iterator[Fault]:
+def _not_canonical(module: IRModule) -> Iterator[Violation]:
     canonical = canonicalise(module)
     if canonical.main is module.main:
         return
@@ -68,10 +68,10 @@ def _not_canonical(module: IRModule) -> Iterator[Fault]:
     name = changed[0].op_name or "a call" if changed else "the result"
     # What a pass makes may have no layer yet; what is computed from it has.
     layers = next(filter(None, (module.spans[e] for e in changed)), ())
-    yield Fault(f"{name} is not in canonical form", "main", layers)
+    yield Violation(f"{name} is not in canonical form", "main", layers)
 
 
-def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator[Fault]:
+def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator[Violation]:
     """Functions that are for nobody, and calls of functions from where only loops can be called."""
     labels, bodies = {member.label for member in members.accelerators}, bodies_of(module)
     for var, function in module.functions.items():
@@ -80,27 +80,27 @@ def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator
         for part in nested_functions(function):
             label = label_of(part)
             if label is not None and label not in labels:
-                yield Fault(f"a function is for {label!r}, which is no accelerator of this build", var.name)
+                yield Violation(f"a function is for {label!r}, which is no accelerator of this build", var.name)
             elif label is not None and part is not function and phase != "PRE_PARTITIONING":
-                yield Fault(f"a function for {label!r} is none of the module, so that nobody lowers it", var.name)
+                yield Violation(f"a function for {label!r} is none of the module, so that nobody lowers it", var.name)
         for callee in global_callees(function):
             called = module.functions[callee]
             if callee in bodies:
                 continue
             if isinstance(called, Function) and label_of(called) is None:
-                yield Fault(f"{callee.name!r} is called, a function of the graph form for no target", var.name)
+                yield Violation(f"{callee.name!r} is called, a function of the graph form for no target", var.name)
             elif isinstance(called, Function) and label_of(function) is not None:
-                yield Fault(f"a region calls the region {callee.name!r}", var.name)
+                yield Violation(f"a region calls the region {callee.name!r}", var.name)
 
 
-def _without_kernel(module: IRModule) -> Iterator[Fault]:
+def _without_kernel(module: IRModule) -> Iterator[Violation]:
     for expr in post_order(module.main.body):
         if isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr):
             what = f"{expr.op.name} belongs to no kernel of the host and to no region"
-            yield Fault(what, "main", module.spans[expr])
+            yield Violation(what, "main", module.spans[expr])
 
 
-def _not_lowered(module: IRModule, members: Members) -> Iterator[Fault]:
+def _not_lowered(module: IRModule, members: Members) -> Iterator[Violation]:
     for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
         member = members.get(label_of(function) or "")
         for expr in post_order(function.body):
@@ -119,4 +119,4 @@ def _not_lowered(module: IRModule, members: Members) -> Iterator[Fault]:
                 elif member is not None and (used := member.undeclared(called)) is not None:
                     what = f"{expr.op.name!r} uses {used}"
             if what is not None:
-                yield Fault(what, var.name, module.spans[expr])
+                yield Violation(what, var.name, module.spans[expr])

@@ -21,7 +21,7 @@ from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
 from ..lowering.build_targets import Members
 from ..lowering.declined_strategies import Decline
-from ..lowering.error_attribution import blaming, located
+from ..lowering.error_attribution import add_location, attributing_errors
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph_queries import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
@@ -34,7 +34,7 @@ from ..partition import Owner, Placement, Refusal, RoundingOptIn, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..program.control_flow import has_control
-from ..relay.control_bodies import bodies_of, each_body, settled
+from ..relay.control_bodies import bodies_of, map_bodies, simplify_control_flow
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.extern import Extern
 from ..relay.module import IRModule

@@ -10,7 +10,7 @@ from .module import AnyFunction, IRModule, func_type
 from .rewriter import Rewriter
 from .visit import callees, global_callees, post_order, rewrite
 
-__all__ = ["bodies_of", "each_body", "is_control", "settled"]
+__all__ = ["bodies_of", "is_control", "map_bodies", "simplify_control_flow"]
 
 _MAIN = "main"
 
@@ -35,7 +35,7 @@ def bodies_of(module: IRModule) -> list[GlobalVar]:
     return list(variables)
 
 
-def each_body(module: IRModule, apply: Callable[[IRModule, str], IRModule]) -> IRModule:
+def map_bodies(module: IRModule, apply: Callable[[IRModule, str], IRModule]) -> IRModule:
     """``module`` with every body rewritten as ``main`` is.
 
     Args:
@@ -58,7 +58,7 @@ def each_body(module: IRModule, apply: Callable[[IRModule, str], IRModule]) -> I
     return module
 
 
-def settled(module: IRModule) -> IRModule:
+def simplify_control_flow(module: IRModule) -> IRModule:
     """``module`` without the branches that a constant decides, without loops that a constant ends before their first
     turn, and without the functions that nothing runs then."""
     if not bodies_of(module):

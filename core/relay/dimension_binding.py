@@ -12,20 +12,20 @@ from .op import Attrs, Op
 from .types import TensorType, TupleType, Type, tensor_type
 from .visit import children, post_order, with_children
 
-__all__ = ["valued_function", "with_extents"]
+__all__ = ["bind_dimensions", "bind_function_dimensions"]
 
 
-def with_extents(module: IRModule, values: Mapping[str, Dim]) -> IRModule:
+def bind_dimensions(module: IRModule, values: Mapping[str, Dim]) -> IRModule:
     """``main`` of ``module``, as it was imported, where open extents have ``values``, by the names of their symbols:
     numbers, or other extents.
 
     It has the same parameters, those that hold the extents too. Extents that it computes stay open, with smaller
     bounds where there is less to be cut.
     """
-    return IRModule.from_functions({"main": valued_function(module.main, values)})
+    return IRModule.from_functions({"main": bind_function_dimensions(module.main, values)})
 
 
-def valued_function(function: Function, values: Mapping[str, Dim]) -> Function:
+def bind_function_dimensions(function: Function, values: Mapping[str, Dim]) -> Function:
     """``function``, which calls no function of a module with open extents, where these have ``values``."""
     return _function(function, dict(values))
 
@@ -43,7 +43,7 @@ def _function(function: Function, values: dict[str, Dim]) -> Function:
             attrs = {name: _attr(value, values) for name, value in expr.attrs.items}
             done[expr] = Call(expr.op, parts, attrs, expr.pin)
         elif isinstance(expr, Call) and isinstance(expr.op, Function):
-            done[expr] = Call(valued_function(expr.op, values), parts, pin=expr.pin)
+            done[expr] = Call(bind_function_dimensions(expr.op, values), parts, pin=expr.pin)
         else:
             done[expr] = with_children(expr, parts)
     return Function(params, done[function.body], dict(function.attrs))

@@ -17,11 +17,11 @@ from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
 from .visit import callees, global_callees, nested_functions, post_order
 
-__all__ = ["Fault", "faults", "verify"]
+__all__ = ["Violation", "faults", "verify"]
 
 
 @dataclass(frozen=True)
-class Fault:
+class Violation:
     """One thing that is wrong with a module.
 
     Args:
@@ -63,21 +63,21 @@ def verify(module: IRModule) -> None:
                 raise InternalError(error.what, where=f"{var.name}, {error.where}") from error
 
 
-def faults(module: IRModule) -> Iterator[Fault]:
+def faults(module: IRModule) -> Iterator[Violation]:
     """Everything that is wrong with the graph form in ``module``; nothing for a good one."""
     names: set[str] = set()
     for var, function in module.functions.items():
         if var.name in names:
-            yield Fault("two functions share a name", var.name)
+            yield Violation("two functions share a name", var.name)
         names.add(var.name)
         if var.type is not func_type(function):
-            yield Fault(f"the function has type {func_type(function)}, its name {var.type}", var.name)
+            yield Violation(f"the function has type {func_type(function)}, its name {var.type}", var.name)
         if isinstance(function, Function):
             for part in nested_functions(function):
                 yield from _function_faults(module, part, var.name)
     circle = _circle(module)
     if circle:
-        yield Fault(f"functions call each other in a circle: {', '.join(v.name for v in circle)}", circle[0].name)
+        yield Violation(f"functions call each other in a circle: {', '.join(v.name for v in circle)}", circle[0].name)
     main = next((function for var, function in module.functions.items() if var.name == "main"), None)
     if isinstance(main, Function):
         yield from _symbol_faults(main, module.signature)
@@ -86,10 +86,10 @@ def faults(module: IRModule) -> Iterator[Fault]:
         if isinstance(main, Function):
             yield from _signature_faults(main, module.signature)
         else:
-            yield Fault("there is a signature, and no main in the graph form that it could be of")
+            yield Violation("there is a signature, and no main in the graph form that it could be of")
 
 
-def _function_faults(module: IRModule, function: Function, name: str) -> Iterator[Fault]:
+def _function_faults(module: IRModule, function: Function, name: str) -> Iterator[Violation]:
     defined = set(function.params)
     for expr in post_order(function.body):
         text = None
@@ -102,7 +102,7 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
         elif isinstance(expr, Call) and expr.pin is not None and (owner := _owner(module, expr)) is not None:
             text = f"the call of a function for {owner!r} is pinned to {expr.pin!r}"
         if text is not None:
-            yield Fault(text, name, module.spans[expr])
+            yield Violation(text, name, module.spans[expr])
 
 
 def _missing(module: IRModule, call: Call) -> str | None:
@@ -151,14 +151,14 @@ def _circle(module: IRModule) -> list[GlobalVar]:
     return []
 
 
-def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
+def _signature_faults(main: Function, signature: Signature) -> Iterator[Violation]:
     results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
     params = tuple(param.type for param in main.params)
     yield from _state_faults(signature.states, params, results)
     for side_name, infos in (("inputs", signature.inputs), ("outputs", signature.outputs)):
         names = [info.name for info in infos]
         if len(set(names)) < len(names):
-            yield Fault(f"two {side_name} are called {max(names, key=names.count)!r}")
+            yield Violation(f"two {side_name} are called {max(names, key=names.count)!r}")
     sides = (
         ("input", signature.inputs, signature.of_inputs(params)),
         ("output", signature.outputs, signature.of_outputs(results)),
@@ -166,18 +166,18 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
     for side, tensors, types in sides:
         if len(tensors) != len(types):
             states = f" besides {len(signature.states)} states" if signature.states else ""
-            yield Fault(f"the signature names {len(tensors)} {side}s, main has {len(types)}{states}")
+            yield Violation(f"the signature names {len(tensors)} {side}s, main has {len(types)}{states}")
             continue
         for info, type_ in zip(tensors, types, strict=True):
             for side_name in _quantisation_faults(info, type_):
-                yield Fault(f"{side} {info.name!r} {side_name}")
+                yield Violation(f"{side} {info.name!r} {side_name}")
             if info.shape is not None and (
                 not isinstance(type_, TensorType) or upper_bounds(info.shape) != type_.shape
             ):
-                yield Fault(f"{side} {info.name!r} has shape ({format_extents(info.shape)}) and is {type_}")
+                yield Violation(f"{side} {info.name!r} has shape ({format_extents(info.shape)}) and is {type_}")
 
 
-def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Fault]:
+def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Violation]:
     """What is wrong with open extents: each is the value of a parameter, or of a result of its name."""
     params = {param.name: param.type for param in main.params}
     results = tensors_of(main.body.type)
@@ -192,13 +192,13 @@ def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Faul
         shapes = [*(type_.shape for type_ in types), *(info.shape for info in infos if info.shape is not None)]
         for symbol in (symbol for shape in shapes for symbol in symbols_of(shape)):
             if symbols.setdefault(symbol.name, symbol) is not symbol:
-                yield Fault(f"the extent {symbol} is {symbols[symbol.name]} elsewhere")
+                yield Violation(f"the extent {symbol} is {symbols[symbol.name]} elsewhere")
             if TensorType((1,), "int32") not in (params.get(symbol.name), held.get(symbol.name)):
                 where = " or result" if held else ""
-                yield Fault(f"there is no parameter{where} {symbol.name!r} of int32 (1,) for the extent {symbol}")
+                yield Violation(f"there is no parameter{where} {symbol.name!r} of int32 (1,) for the extent {symbol}")
 
 
-def _cut_faults(module: IRModule, main: Function) -> Iterator[Fault]:
+def _cut_faults(module: IRModule, main: Function) -> Iterator[Violation]:
     """What is wrong with the extents that ``main`` computes."""
     order = post_order(main.body)
     computed = cut_symbols(order)
@@ -208,40 +208,40 @@ def _cut_faults(module: IRModule, main: Function) -> Iterator[Fault]:
     for expr in order:
         cut = cut_of(expr)
         if cut is not None and cut[0].name in params:
-            yield Fault(f"the extent {cut[0]} is a parameter and is computed", "main", module.spans[expr])
+            yield Violation(f"the extent {cut[0]} is a parameter and is computed", "main", module.spans[expr])
         elif cut is not None and cut != computed[cut[0].name]:
-            yield Fault(f"the extent {cut[0]} is computed twice", "main", module.spans[expr])
+            yield Violation(f"the extent {cut[0]} is computed twice", "main", module.spans[expr])
         for symbol in unfounded(expr, computed):
             message = f"nothing that it is made of has the extent {symbol}, which is computed"
-            yield Fault(message, "main", module.spans[expr])
+            yield Violation(message, "main", module.spans[expr])
 
 
 def _state_faults(
     states: tuple[StateInfo, ...], params: tuple[Type, ...], results: tuple[Type, ...]
-) -> Iterator[Fault]:
+) -> Iterator[Violation]:
     names: set[str] = set()
     used: set[tuple[str, int]] = set()
     for state in states:
         if state.name in names:
-            yield Fault(f"two states are called {state.name!r}")
+            yield Violation(f"two states are called {state.name!r}")
         names.add(state.name)
         places = (("parameter", state.input, params), ("result", state.output, results))
         types: list[Type] = []
         for side, position, every in places:
             if not 0 <= position < len(every):
-                yield Fault(f"state {state.name!r} is {side} {position} of main, which has {len(every)}")
+                yield Violation(f"state {state.name!r} is {side} {position} of main, which has {len(every)}")
                 continue
             if (side, position) in used:
-                yield Fault(f"{side} {position} of main is two states")
+                yield Violation(f"{side} {position} of main is two states")
             used.add((side, position))
             types.append(every[position])
         if len(types) < 2:
             continue
         before, after = types
         if before is not after or not isinstance(before, TensorType):
-            yield Fault(f"state {state.name!r} takes {before} and gives {after}")
+            yield Violation(f"state {state.name!r} takes {before} and gives {after}")
         elif len(state.initial) != before.nbytes:
-            yield Fault(f"state {state.name!r} of {before.nbytes} bytes begins with {len(state.initial)}")
+            yield Violation(f"state {state.name!r} of {before.nbytes} bytes begins with {len(state.initial)}")
 
 
 def _quantisation_faults(info: TensorInfo, type_: Type) -> Iterator[str]:

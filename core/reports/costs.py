@@ -10,7 +10,7 @@ from ..artifact import CallTime, Profile
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..errors import PluginError
-from ..lowering.error_attribution import located
+from ..lowering.error_attribution import add_location
 from ..lowering.region_lowering import label_of, layers_of, regions_of
 from ..pipeline.stages import Build
 
@@ -57,7 +57,7 @@ def region_costs(build: Build) -> tuple[RegionCost, ...]:
         except Refuse:
             cost = None
         except PluginError as error:
-            located(error, *layers, f"region {var.name!r}")
+            add_location(error, *layers, f"region {var.name!r}")
             raise
         costs.append(RegionCost(var.name, member.label, layers, cost))
     return tuple(costs)

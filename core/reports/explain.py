@@ -14,7 +14,7 @@ from ..contract.cost import Cost
 from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.build_targets import Members
 from ..lowering.declined_strategies import Decline
-from ..lowering.error_attribution import blaming
+from ..lowering.error_attribution import attributing_errors
 from ..lowering.graph_queries import has_loops
 from ..option_values import Allowed
 from ..options import BuildOptions
@@ -312,7 +312,7 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     if placement is None or has_loops(placement.source):
         raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
-    with blaming(placement.source.spans, members.__getitem__):
+    with attributing_errors(placement.source.spans, members.__getitem__):
         records = _with_hosts(placement.records(reasons=reasons), build)
     asked = region_costs(build) if costs else ()
     accelerators = tuple(member.label for member in members.accelerators)

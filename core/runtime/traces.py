@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, NoReturn
 from ..errors import ModelError
 from ..support.regular_files import open_plain, unreadable
 
-__all__ = ["Entry", "Place", "Trace", "TracedDevice", "TracedMemory", "parse_trace", "read_trace"]
+__all__ = ["Entry", "Trace", "TraceLocation", "TracedDevice", "TracedMemory", "parse_trace", "read_trace"]
 
 VERSION = 1
 _MAX_MEMORY_BYTES = 1 << 32
@@ -54,7 +54,7 @@ class TracedMemory:
 
 
 @dataclass(frozen=True)
-class Place:
+class TraceLocation:
     """Where in a run something was done.
 
     Args:
@@ -112,7 +112,7 @@ class Trace:
     memories: tuple[TracedMemory, ...]
     layers: Mapping[int, tuple[str, ...]]
     entries: tuple[Entry, ...]
-    places: tuple[Place, ...]
+    places: tuple[TraceLocation, ...]
     name: str = "trace"
 
 
@@ -159,7 +159,7 @@ class _Reader:
     memories: list[TracedMemory] = field(default_factory=list)
     layers: dict[int, tuple[str, ...]] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[TraceLocation] = field(default_factory=list)
     device: int = -1
     run: int = 0
     ended: bool = False
@@ -215,7 +215,7 @@ class _Reader:
 
     def _place(self, doing: str) -> None:
         """What follows is done there."""
-        self.places.append(Place(self.run, doing))
+        self.places.append(TraceLocation(self.run, doing))
 
     def model_line(self, rest: str) -> None:
         if self.model is not None:
@@ -312,7 +312,7 @@ class _Reader:
         """What was done since the last mark belongs to a step."""
         if not 0 <= step < 2**31:
             raise _Malformed(f"is of step {step}")
-        self.places[-1] = Place(self.run, "step", step, self.layers.get(step, ()))
+        self.places[-1] = TraceLocation(self.run, "step", step, self.layers.get(step, ()))
 
     def end_line(self, rest: str) -> None:
         if _numbers(rest, 1) != (self.line - 1,):

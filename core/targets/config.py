@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from ..errors import PluginError, UsageError
 from .kind import UNREAD, TargetKind
-from .parsing import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
-from .refine import Given, Plugins, apart, general, one_each, refines
-from .syntax_tree import Place, join_path
+from .parsing import COMPOSITE_KIND, Places, locating_errors, read_placed, read_target, two_alike
+from .refine import Given, Plugins, general, one_each, refines, split_refinement
+from .syntax_tree import TargetLocation, join_path
 from .target import Target
-from .text import Fault, spell
+from .text import LocatedError, spell
 
 __all__ = ["CompilationConfig", "Plugins", "derivations", "refines"]
 
@@ -69,7 +69,7 @@ class CompilationConfig:
         """
         requested = targets.targets if isinstance(targets, CompilationConfig) else targets
         bag, places = read_placed(requested, plugins.lookup)
-        with telling():
+        with locating_errors():
             sorter = _Sorter(places, plugins)
             for target in bag:
                 sorter.add(Given(target, places[target]))
@@ -87,7 +87,7 @@ class CompilationConfig:
             for (other, *_), by in offers[1:]:
                 if all(other != host.target for host in given_hosts):
                     notes.append(f"the host {_named(other)}, which {_named(by)} names, gives way to {_named(chosen)}")
-        with telling():
+        with locating_errors():
             if not given_hosts:
                 host, note = _default_host(given_accelerators, plugins)
                 given_hosts, notes = [Given(host, _ADDED)], [*notes, note]
@@ -96,7 +96,7 @@ class CompilationConfig:
         compilers = targets.compilers if isinstance(targets, CompilationConfig) else ()
         compilers += _compilers([*sorter.hosts, *sorter.accelerators], (*hosts, *accelerators))
         config = cls(hosts, accelerators, (*notes, *_without_effect((*accelerators, *hosts))), compilers)
-        with telling():
+        with locating_errors():
             for target, place, *_ in given_accelerators:
                 config._check_device(target, place)
         return config
@@ -165,7 +165,7 @@ class CompilationConfig:
             raise UsageError("no target of this build is one")
         return self.least_specialised(accelerator.device_type)
 
-    def _check_device(self, accelerator: Target, place: Place) -> None:
+    def _check_device(self, accelerator: Target, place: TargetLocation) -> None:
         """UsageError where an accelerator has no device."""
         try:
             self.device(accelerator)
@@ -173,10 +173,10 @@ class CompilationConfig:
             kind = accelerator.device_type
             text = f"{accelerator.name!r} needs a device of type {kind!r}: {error.what}"
             hint = f"add a target of device type {kind!r}, or leave out {accelerator.name!r}"
-            raise Fault(UsageError(text, hint=hint), place.path, place.spot) from error
+            raise LocatedError(UsageError(text, hint=hint), place.path, place.spot) from error
 
 
-_ADDED = Place("", None, "", None)
+_ADDED = TargetLocation("", None, "", None)
 """Of what nobody gave."""
 
 
@@ -208,7 +208,7 @@ class _Sorter:
 
     def _compiled(self, entry: Given) -> Given:
         """What is left of a target without who compiles for it, which is added."""
-        compiler, compiled = apart(entry, self._plugins)
+        compiler, compiled = split_refinement(entry, self._plugins)
         if compiler is not None:
             self.accelerators.append(compiler)
             if compiled.target.kind.is_host:
@@ -218,7 +218,7 @@ class _Sorter:
     def _nested(self, outer: Given, step: str, target: Target) -> Given:
         """A target within another: where it was given itself, else where it is in that."""
         path = join_path(outer.place.path, step)
-        return Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
+        return Given(target, self._places.get(target, TargetLocation(path, outer.place.spot, path, outer.place.spot)))
 
 
 def _compilers(entries: Sequence[Given], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
@@ -285,7 +285,7 @@ def _default_host(entries: Sequence[Given], plugins: Plugins) -> tuple[Target, s
         f"{' and '.join(repr(target.name) for target in accelerators)} cannot run a whole model alone",
         hint=f"give a host besides: {_with_host(accelerators, plugins.hosts())}",
     )
-    raise Fault(fault, entries[0].place.path, entries[0].place.spot)
+    raise LocatedError(fault, entries[0].place.path, entries[0].place.spot)
 
 
 def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> str:
@@ -303,7 +303,7 @@ def _check_names(entries: Iterable[Given]) -> None:
     for target, place, *_ in entries:
         if target.name in by_name:
             path, spot = (place.path, place.spot) if target.label is None else (place.label_path, place.label_spot)
-            raise Fault(two_alike(by_name[target.name], target), path, spot)
+            raise LocatedError(two_alike(by_name[target.name], target), path, spot)
         by_name[target.name] = target
 
 

@@ -12,12 +12,12 @@ from ..errors import UsageError
 from ..support import late_binding
 from .attribute import Attribute
 from .kind import COMPOSITE, Alias, TargetKind
-from .syntax_tree import Items, Mapped, Node, Option, Place, Record, Source, Spelled, join_path
+from .syntax_tree import Items, Mapped, Node, Option, Record, Source, Spelled, TargetLocation, join_path
 from .target import Target
-from .text import Fault, placed, read_bag, read_json, too_deep
+from .text import LocatedError, at_location, read_bag, read_json, too_deep
 from .values import MAX_DEPTH, ListOf, MapOf, check_label, is_attribute_name, shown
 
-__all__ = ["COMPOSITE_KIND", "Kinds", "Places", "parse_target", "read_placed", "read_target", "read_targets", "telling"]
+__all__ = ["COMPOSITE_KIND", "Kinds", "Places", "parse_target", "read_placed", "read_target", "read_targets"]
 
 Kinds: TypeAlias = Callable[[str], TargetKind | Alias]
 """Gives the kind or alias of a name, or raises `UsageError` where there is none, `PluginError` where it is broken."""
@@ -38,18 +38,18 @@ class Places:
     """Where targets were given. Equal ones may have been given in several places: each object has its own."""
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[Target, Place]] = {}
+        self._places: dict[int, tuple[Target, TargetLocation]] = {}
 
-    def note(self, target: Target, place: Place) -> Target:
+    def note(self, target: Target, place: TargetLocation) -> Target:
         """Keep the place of ``target``, which is given back."""
         self._places[id(target)] = target, place
         return target
 
-    def __getitem__(self, target: Target) -> Place:
+    def __getitem__(self, target: Target) -> TargetLocation:
         """The place of this object, which was noted."""
         return self._places[id(target)][1]
 
-    def get(self, target: Target, default: Place) -> Place:
+    def get(self, target: Target, default: TargetLocation) -> TargetLocation:
         """The place of this object, ``default`` where none was noted."""
         return self[target] if id(target) in self._places else default
 
@@ -74,7 +74,7 @@ def parse_target(text: str, kinds: Kinds) -> Target:
 
 def read_target(source: object, kinds: Kinds) -> Target:
     """The target that a text, JSON, dict or `Target` describes. Raises as `parse_target`."""
-    with telling():
+    with locating_errors():
         return _Builder(kinds, Places()).target(_opened(source), "", 1)
 
 
@@ -91,16 +91,16 @@ def read_targets(source: object, kinds: Kinds) -> tuple[Target, ...]:
 def read_placed(source: object, kinds: Kinds) -> tuple[tuple[Target, ...], Places]:
     """As `read_targets`; and where they, and those within them, were given."""
     places = Places()
-    with telling():
+    with locating_errors():
         return tuple(_Builder(kinds, places).bag(Node(source), "", 1)), places
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Within, a `Fault` becomes its error, which says where it is: by column and caret in a text, else by its path."""
+def locating_errors() -> Iterator[None]:
+    """Within, a `LocatedError` becomes its error, which says where it is: by column and caret in a text, else by its path."""
     try:
         yield
-    except Fault as fault:
+    except LocatedError as fault:
         if fault.spot is not None:
             fault.error.where = fault.spot.place("" if is_attribute_name(fault.path) else fault.path)
         elif fault.path:
@@ -137,7 +137,7 @@ def _entries(node: Node) -> tuple[Option, ...] | None:
 
 
 class _Builder:
-    """Builds targets, each of them an object of its own, and notes their places; every error is a `Fault`.
+    """Builds targets, each of them an object of its own, and notes their places; every error is a `LocatedError`.
 
     A depth is that of the target which is built: 1 for what the user gave.
     """
@@ -153,7 +153,7 @@ class _Builder:
             members: list[Target] = []
             for record in read_bag(source, path, depth):
                 targets = self.named(record, path, depth)
-                with placed(path, record.label_spot or record.spot):
+                with at_location(path, record.label_spot or record.spot):
                     _check_names(members, targets)
                 members += targets
             return members
@@ -161,7 +161,7 @@ class _Builder:
             places = [path] if len(items) == 1 else [f"{path}[{i}]" for i in range(len(items))]
             members = []
             for item, place in zip(items, places, strict=True):
-                with placed(place, item.spot):
+                with at_location(place, item.spot):
                     if _items(item) is not None:
                         raise UsageError("a list of targets holds a list", hint=f"a target is {_FORMS}")
                 members += self.bag(item, place, depth)
@@ -170,19 +170,19 @@ class _Builder:
         else:
             return [self.target(node, path, depth)]
         if not members:
-            with placed(path if path or node.spot else "the targets", node.spot):
+            with at_location(path if path or node.spot else "the targets", node.spot):
                 raise UsageError("there is no target", hint=f"give {_FORMS}")
         return members
 
     def labelled(self, entry: Option, path: str, depth: int) -> Target:
-        with placed(path, entry.spot):
+        with at_location(path, entry.spot):
             label = check_label(entry.name)
         inner = f"{path}[{label!r}]"
         target = self.target(entry.node, inner, depth)
         if target.label not in (None, label):
-            with placed(path, entry.spot):
+            with at_location(path, entry.spot):
                 raise UsageError(f"the target of label {label!r} has the label {target.label!r}", hint="keep one")
-        with placed(path, entry.spot):
+        with at_location(path, entry.spot):
             named = target.with_name(label, target.tag)
         place = self._places[target]
         return self._places.note(named, replace(place, label_path=inner, label_spot=entry.spot or place.spot))
@@ -191,19 +191,19 @@ class _Builder:
         """``target``, the place of which is that of a record."""
         for alias in reversed(self._expanding):
             path = _within_alias(path, alias)
-        label_path = join_path(path, "label") if record.keyed else path
-        return self._places.note(target, Place(path, record.spot, label_path, record.label_spot or record.spot))
+        label_at = join_path(path, "label") if record.keyed else path
+        return self._places.note(target, TargetLocation(path, record.spot, label_at, record.label_spot or record.spot))
 
     def target(self, node: Node, path: str, depth: int) -> Target:
         if depth > MAX_DEPTH:
-            with placed(path, node.spot):
+            with at_location(path, node.spot):
                 raise too_deep()
         if isinstance(node.value, Target):
             return self.noted(copy(node.value), Record(node.value.kind.name, None, (), node.spot), path)
         if (source := _source(node)) is not None:
             first, *others = read_bag(source, path, depth)
             if others:
-                with placed(path, others[0].spot):
+                with at_location(path, others[0].spot):
                     raise UsageError("these are several targets, where one is needed")
             record = first
         elif isinstance(node.value, Record):
@@ -211,12 +211,12 @@ class _Builder:
         elif (entries := _entries(node)) is not None:
             record = self.record(node, entries, path)
         else:
-            with placed(path, node.spot):
+            with at_location(path, node.spot):
                 subject = "a list" if _items(node) is not None else shown(node.value)
                 raise UsageError(f"{subject} is no target", hint="a text, a Target, or a dict with the key 'kind'")
         targets = self.named(record, path, depth)
         if len(targets) > 1:
-            with placed(path, record.spot):
+            with at_location(path, record.spot):
                 raise UsageError(f"{record.name!r} stands for several targets, where one is needed")
         return targets[0]
 
@@ -224,27 +224,27 @@ class _Builder:
         """The target that a dict or JSON object describes."""
         options: dict[object, Option] = {}
         for entry in entries:
-            with placed(path, entry.spot):
+            with at_location(path, entry.spot):
                 if entry.name in options:
                     raise UsageError(f"{shown(entry.name)} is given twice")
                 options[entry.name] = entry
-        with placed(path, node.spot):
+        with at_location(path, node.spot):
             if "kind" not in options:
                 raise UsageError("a target in JSON has no kind", hint='write it like {"kind": "c", "opt": "2"}')
         head, label = options.pop("kind"), options.pop("label", None)
-        with placed(path, head.node.spot):
+        with at_location(path, head.node.spot):
             if not isinstance(head.node.value, str):
                 raise UsageError(f"{shown(head.node.value)} is no target kind")
         record = Record(head.node.value, None, tuple(options.values()), head.node.spot)
         if label is None:
             return record
-        with placed(join_path(path, "label"), label.node.spot):
+        with at_location(join_path(path, "label"), label.node.spot):
             name = check_label(label.node.value)
         return replace(record, label=name, label_spot=label.node.spot, keyed=True)
 
     def named(self, record: Record, path: str, depth: int) -> list[Target]:
         """The target of a record, or the targets that its name stands for."""
-        with placed(path, record.spot):
+        with at_location(path, record.spot):
             if not is_attribute_name(record.name):
                 lower = record.name.lower()
                 guess = f"did you mean {lower!r}? " if is_attribute_name(lower) else ""
@@ -252,7 +252,7 @@ class _Builder:
                     f"{shown(record.name)} is no target kind", hint=f"{guess}kinds are named like `c` or `my_device`"
                 )
             kind = COMPOSITE_KIND if record.name == COMPOSITE else self._kinds(record.name)
-        with placed(path, record.label_spot):
+        with at_location(path, record.label_spot):
             if record.label is not None:
                 check_label(record.label)
         if isinstance(kind, Alias):
@@ -260,7 +260,7 @@ class _Builder:
         attrs: dict[str, object] = {}
         seen: dict[str, Option] = {}
         for option in record.options:
-            with placed(path, option.spot):
+            with at_location(path, option.spot):
                 if not isinstance(option.name, str):
                     raise UsageError(f"{shown(option.name)} is no attribute")
                 attribute = kind.attribute(option.name)
@@ -272,11 +272,11 @@ class _Builder:
             return [self.noted(Target(kind, attrs, record.label), record, path)]
         except UsageError as error:
             if error.where not in seen:
-                raise Fault(error, path, record.spot) from error
-            raise Fault(error, join_path(path, error.where), seen[error.where].node.spot) from error
+                raise LocatedError(error, path, record.spot) from error
+            raise LocatedError(error, join_path(path, error.where), seen[error.where].node.spot) from error
 
     def expanded(self, record: Record, alias: Alias, path: str, depth: int) -> list[Target]:
-        with placed(path, record.options[0].spot if record.options else record.spot):
+        with at_location(path, record.options[0].spot if record.options else record.spot):
             if record.options:
                 raise UsageError(f"{alias.name!r} stands for a whole target, and takes no attributes")
             if alias.name in self._expanding:
@@ -284,16 +284,16 @@ class _Builder:
         self._expanding.append(alias.name)
         try:
             targets = self.bag(Node(alias.expands_to), "", depth)
-        except Fault as fault:
-            raise Fault(fault.error, _within_alias(fault.path, alias.name), fault.spot) from fault
+        except LocatedError as fault:
+            raise LocatedError(fault.error, _within_alias(fault.path, alias.name), fault.spot) from fault
         finally:
             self._expanding.pop()
         if len(targets) > 1:
-            with placed(path, record.label_spot):
+            with at_location(path, record.label_spot):
                 if record.label is not None:
                     raise UsageError(f"{alias.name!r} stands for several targets, which one label cannot name")
             return targets
-        with placed(path, record.label_spot):
+        with at_location(path, record.label_spot):
             named = targets[0].with_name(record.label or targets[0].label, alias.name)
         return [self.noted(named, record, path)]
 
@@ -309,13 +309,13 @@ class _Builder:
                 return self.map(attribute, entries, path, depth)
         else:
             return self.item(attribute, node, path, depth)
-        with placed(path, node.spot):
+        with at_location(path, node.spot):
             return attribute.check(_plain(node))
 
     def map(self, attribute: Attribute, entries: tuple[Option, ...], path: str, depth: int) -> dict[object, object]:
         items: dict[object, object] = {}
         for entry in entries:
-            with placed(path, entry.spot):
+            with at_location(path, entry.spot):
                 if entry.name in items:
                     raise UsageError(f"key {shown(entry.name)} of attribute {attribute.name!r} is given twice")
             items[entry.name] = self.item(attribute, entry.node, f"{path}.{entry.name}", depth)
@@ -324,7 +324,7 @@ class _Builder:
     def item(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
         if attribute.holds_targets:
             return self.target(node, path, depth + 1)
-        with placed(path, node.spot):
+        with at_location(path, node.spot):
             if isinstance(node.value, Spelled):
                 return attribute.parse(node.value.source.text)
             if isinstance(node.value, Items):

@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from ..errors import UsageError
 from .kind import COMPOSITE, Alias, TargetKind
-from .syntax_tree import Place, join_path
+from .syntax_tree import TargetLocation, join_path
 from .target import Target
-from .text import Fault
+from .text import LocatedError
 from .values import shown
 
-__all__ = ["Given", "Plugins", "apart", "general", "one_each", "refines"]
+__all__ = ["Given", "Plugins", "general", "one_each", "refines", "split_refinement"]
 
 
 class Plugins(Protocol):
@@ -39,7 +39,7 @@ class Given(NamedTuple):
     """
 
     target: Target
-    place: Place
+    place: TargetLocation
     role: Literal["compiler", "compiled"] | None = None
     origin: Target | None = None
 
@@ -57,7 +57,7 @@ def general(special: Target, candidates: Iterable[Target]) -> Target:
     return min((one for one in candidates if refines(special, one)), key=lambda one: len(one.attrs), default=special)
 
 
-def apart(entry: Given, plugins: Plugins) -> tuple[Given | None, Given]:
+def split_refinement(entry: Given, plugins: Plugins) -> tuple[Given | None, Given]:
     """X and H of `H -compiler=X`; None and the target itself where nothing compiles for it but its own kind.
 
     Raises:
@@ -80,7 +80,7 @@ def apart(entry: Given, plugins: Plugins) -> tuple[Given | None, Given]:
         compiled = Target(target.kind, attrs, host=target.host)
     except UsageError as error:
         error.where = None
-        raise Fault(error, join_path(place.path, "compiler"), place.spot) from error
+        raise LocatedError(error, join_path(place.path, "compiler"), place.spot) from error
     return Given(compiler, place, "compiler", target), Given(compiled, place, "compiled", target)
 
 

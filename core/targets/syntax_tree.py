@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot", "join_path"]
+__all__ = ["Items", "Mapped", "Node", "Option", "Record", "Source", "Spelled", "Spot", "TargetLocation", "join_path"]
 
 
 def join_path(path: str, step: str) -> str:
@@ -106,7 +106,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetLocation:
     """Where a target was given: the path to it from the outermost one, its place in a text; and those of its label."""
 
     path: str

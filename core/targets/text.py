@@ -27,7 +27,7 @@ from ..support.project_file import ProjectError
 from .syntax_tree import Items, Mapped, Node, Option, Record, Source, Spelled, Spot
 from .values import MAX_DEPTH, MAX_ITEMS, MAX_TEXT_CHARS, Value, shown
 
-__all__ = ["MAX_JSON_CHARS", "Fault", "placed", "read_bag", "read_json", "spell"]
+__all__ = ["MAX_JSON_CHARS", "LocatedError", "at_location", "read_bag", "read_json", "spell"]
 
 MAX_JSON_CHARS = 1 << 20
 """Longest JSON text."""
@@ -48,7 +48,7 @@ _BARE = re.compile(r"[A-Za-z0-9_.+/=-]+")
 _QUOTED = re.compile(r"'([^'\\]*(?:\\['\\][^'\\]*)*)'")
 
 
-class Fault(Exception):
+class LocatedError(Exception):
     """A user's error of which the place is known: the innermost one, as the outer ones let it pass.
 
     Args:
@@ -63,14 +63,14 @@ class Fault(Exception):
 
 
 @contextmanager
-def placed(path: str, spot: Spot | None) -> Iterator[None]:
+def at_location(path: str, spot: Spot | None) -> Iterator[None]:
     """Within, a `UsageError` gets this place, unless it is about the file of the project."""
     try:
         yield
     except ProjectError:
         raise
     except UsageError as error:
-        raise Fault(error, path, spot) from error
+        raise LocatedError(error, path, spot) from error
 
 
 def read_bag(source: Source, path: str = "", depth: int = 0) -> tuple[Record, ...]:
@@ -81,7 +81,7 @@ def read_bag(source: Source, path: str = "", depth: int = 0) -> tuple[Record, ..
     """
     if len(source.text) > MAX_TEXT_CHARS:
         error = UsageError(f"the text of a target has more than {MAX_TEXT_CHARS} characters")
-        raise Fault(error, path, source.spot(MAX_TEXT_CHARS))
+        raise LocatedError(error, path, source.spot(MAX_TEXT_CHARS))
     reader = _Reader(source, path)
     targets = [reader.target(depth)]
     while reader.next():
@@ -124,7 +124,7 @@ class _Reader:
         return self.source.spot(self.at)
 
     def fail(self, error: UsageError, spot: Spot | None = None) -> NoReturn:
-        raise Fault(error, self.path, spot or self.spot()) from None
+        raise LocatedError(error, self.path, spot or self.spot()) from None
 
     def misplaced(self) -> UsageError:
         if self.ended:
@@ -237,7 +237,7 @@ def read_json(text: str) -> Node:
     source = Source(text, text)
     if len(text) > MAX_JSON_CHARS:
         error = UsageError(f"a target in JSON has more than {MAX_JSON_CHARS} characters")
-        raise Fault(error, "", source.spot(MAX_JSON_CHARS))
+        raise LocatedError(error, "", source.spot(MAX_JSON_CHARS))
     reader = _JsonReader(source, "")
     reader.gap()
     node = reader.json(0)

@@ -18,7 +18,7 @@ from ..contract.lowered import Refuse
 from ..contract.region import MatchedRegion, RegionMatch
 from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
 from ..lowering.build_targets import Member, Members
-from ..lowering.error_attribution import located
+from ..lowering.error_attribution import add_location
 from ..lowering.fuse import kernels_of
 from ..lowering.graph_queries import parts_of
 from ..partition import Candidate, Collage, Owner, Problem, RoundingOptIn
@@ -177,7 +177,7 @@ class BuildCosts:
             at = refused.at if refused.at in parts_of(function) else None
             return claims_at(at, function, claims, writer.calls) or list(claims)
         except PluginError as error:
-            located(error, *_layers(problem, claims))
+            add_location(error, *_layers(problem, claims))
             raise
         return cost
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ModelError
-from ..lowering.error_attribution import blaming
+from ..lowering.error_attribution import attributing_errors
 from ..lowering.graph_queries import has_loops
 from ..partition import Collage, CostTable, Problem, eager
-from ..partition.collage.candidate_set import Offer, Pool, computes
+from ..partition.collage.candidate_set import CandidateSet, PlacementCandidate, computes
 from ..pipeline.stages import Build
 from ..relay.pattern import Graph
 from .static_costs import StaticCosts
@@ -101,7 +101,7 @@ def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:
         pin = problem.pins.get(kernel[0])
         prices.given.add((pin if pin in placement.hosts else placement.hosts[0], frozenset(kernel)))
     problem.costs, collage = prices, Collage(costs, most_unions=_MOST_UNIONS)
-    with blaming(source.spans, members.__getitem__):
+    with attributing_errors(source.spans, members.__getitem__):
         try:
             collage(problem)
         except ModelError:  # an owner would refuse what it has
@@ -120,7 +120,7 @@ def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:
     return Otherwise(eager_ns, ns, tuple(parts), decision.unknown)
 
 
-def _part(pool: Pool, offer: Offer, before: list[Offer]) -> OtherPart:
+def _part(pool: CandidateSet, offer: PlacementCandidate, before: list[PlacementCandidate]) -> OtherPart:
     layers = dict.fromkeys(layer for node in pool.nodes(offer) for layer in pool.problem.spans[node])
     running = [one for one in before if one.ops & offer.ops and any(map(computes, pool.nodes(one)))]
     instead = dict.fromkeys(one.owner for one in running)

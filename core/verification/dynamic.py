@@ -15,7 +15,7 @@ from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
 from ..lowering.build_targets import Members
 from ..pipeline.loading import LoadedModel
-from ..relay.dimension_binding import with_extents
+from ..relay.dimension_binding import bind_dimensions
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from .index_inputs import index_extents
@@ -93,7 +93,7 @@ def verify_open(
             first = first or got
             whole = open_shapes.held(extents) | sample
             arrays = {p.name: whole[i.name] for p, i in zip(form.main.params, signature.inputs, strict=True)}
-            fixed = with_extents(form, extents)
+            fixed = bind_dimensions(form, extents)
             expected = evaluate(fixed, arrays)
             each = rounding_bounds(relative_bounds(fixed), fixed, arrays, expected)
             bounds = dict(zip(got, each, strict=False))

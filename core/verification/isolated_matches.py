@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..runtime.model_process import Isolation
 
-__all__ = ["Parts"]
+__all__ = ["IsolatedMatches"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class _Part:
     layers: tuple[str, ...]
 
 
-class Parts:
+class IsolatedMatches:
     """All matches of all merged regions of a model, compiled together.
 
     Args:

@@ -50,7 +50,7 @@ from ..relay.module import IRModule, Signature
 from ..relay.transform.float_requantisation import check_forms
 from .comparison import Arrays, Comparison, Run
 from .exact_outputs import ExactCheck, compare_exactly, exact_outputs
-from .isolated_matches import Parts
+from .isolated_matches import IsolatedMatches
 from .lowered import InterpretedModel
 from .numerics_drift import DifferenceChecks, Drifts
 from .reference_runtimes import Oracle
@@ -170,7 +170,7 @@ class _ReferenceComparison(Comparison):
         model, self.form = self.model, self.loaded.form
         if any(unit.label == member.label for unit in model.units for member in self.members.accelerators):
             self.tell("compile the matches of merged regions by themselves")
-        self.parts = Parts(model, self.members, self.isolation) if self.open_shapes is None else None
+        self.parts = IsolatedMatches(model, self.members, self.isolation) if self.open_shapes is None else None
         self.drifts, self.differences = Drifts(), DifferenceChecks(model, self.members)
         self._fixed: dict[tuple[int, ...], IRModule] = {}
         self._relative: dict[int, tuple[float, ...]] = {}

@@ -24,7 +24,7 @@ from ..program.program import arguments
 from ..program.wait_insertion import finish_positions
 from ..relay.computed_dimensions import cut_symbols
 from ..relay.control_bodies import is_control
-from ..relay.dimension_binding import valued_function
+from ..relay.dimension_binding import bind_function_dimensions
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, is_open, tensors_of
 from ..relay.module import Signature
@@ -462,7 +462,7 @@ class Inspected(StepwiseModel):
         return evaluate(self._valued(unit.function), dict(zip(names, inputs, strict=True)), self._computed())
 
     def _valued(self, function: Function) -> Function:
-        return valued_function(function, self.extents) if self.extents else function
+        return bind_function_dimensions(function, self.extents) if self.extents else function
 
     def _computed(self) -> dict[str, int]:
         """The values that the last run computed of open extents, by their symbols."""

@@ -58,7 +58,7 @@ class Difference:
     what: str
     expected: int
     got: int
-    place: Place
+    place: TraceLocation
     line: int
     count: int = 1
     hint: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from uma.partition.collage.set_cover import CoverProblem, Piece, ops_of
+from uma.partition.collage.set_cover import CoverProblem, CoverSet, ops_of
 from uma.partition.collage.unions import unions
 
 
@@ -26,23 +26,23 @@ def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4, reach
         for _ in range(count)
     )
     problem = CoverProblem(uses, hops, ())
-    pieces = [Piece(1 << op, 0, rng.randint(100, 1000)) for op in range(count)]
+    pieces = [CoverSet(1 << op, 0, rng.randint(100, 1000)) for op in range(count)]
     for _ in range(rng.randint(1, 3)):
         memory = rng.randrange(memories)
         singles = [1 << op for op in range(count) if rng.random() < 0.8]
         grown = unions(problem, singles, most_parts=4, most=1000)
         for ops in grown.sets:
             if rng.random() < 0.5:
-                pieces.append(Piece(ops, memory, 100 + sum(rng.randint(30, 800) for _ in range(ops.bit_count()))))
+                pieces.append(CoverSet(ops, memory, 100 + sum(rng.randint(30, 800) for _ in range(ops.bit_count()))))
         for _ in range(4):
             ops = ops_of(rng.sample(range(count), 2))
             if problem.is_convex(ops):
-                pieces.append(Piece(ops, memory, rng.randint(50, 500)))
+                pieces.append(CoverSet(ops, memory, rng.randint(50, 500)))
         edges = [(used, op) for op in range(count) for used in uses[op]]
         for (a, c), (d, b) in itertools.islice(itertools.combinations(rng.sample(edges, len(edges)), 2), 30):
             # Each alone may be had; both together wait for each other.
             if len({a, b, c, d}) == 4 and problem.is_convex(ops_of([a, b])) and problem.is_convex(ops_of([c, d])):
-                pieces += [Piece(ops_of([a, b]), memory, rng.randint(20, 200)), Piece(ops_of([c, d]), 0, 50)]
+                pieces += [CoverSet(ops_of([a, b]), memory, rng.randint(20, 200)), CoverSet(ops_of([c, d]), 0, 50)]
     near = [one for one in pieces if reach is None or one.ops // (one.ops & -one.ops) < 2 << reach]
     return problem.with_pieces(dict.fromkeys(near))
 

@@ -20,7 +20,7 @@ from uma.frontends import import_model
 from uma.frontends.model import ImportedModel
 from uma.relay import Function, IRModule, Tuple
 from uma.relay.computed_dimensions import cut_symbols
-from uma.relay.dimension_binding import with_extents
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.expr import Expr, Var
 from uma.relay.module import Signature, TensorInfo
 from uma.relay.visit import post_order, substitute
@@ -244,7 +244,7 @@ def _apart(one: _Imported, number: int) -> tuple[Function, list[str]]:
     assert one.model.module.signature is not None
     held = [new[info.name].name for info in one.model.module.signature.outputs if info.name in new]
     extents = {name: Extent.from_symbol(symbol) for name, symbol in new.items()}
-    return with_extents(one.model.module, extents).main, held
+    return bind_dimensions(one.model.module, extents).main, held
 
 
 def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np.ndarray]]]:

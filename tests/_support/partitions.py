@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uma.errors import PluginError, RequirementError
 from uma.partition import Owner, Placement, Refusal, Region
-from uma.partition.preassigned_regions import adopted
+from uma.partition.preassigned_regions import normalise_preassigned
 from uma.pipeline.pins import unpinned
 from uma.relay import (
     Call,
@@ -316,7 +316,7 @@ def check_pins(placement: Placement) -> None:
 def check_impossible(module: IRModule, owners: Sequence[Owner], error: RequirementError) -> None:
     """The one op that is pinned to an owner can really not be had; of several each may be in the way of another."""
     by_label = {owner.label: owner for owner in owners}
-    main = adopted(module, by_label).main
+    main = normalise_preassigned(module, by_label).main
     pins = [e for e in post_order(main.body) if isinstance(e, Call) and e.pin in by_label]
     assert pins and "is pinned to" in error.what
     if len(pins) > 1:

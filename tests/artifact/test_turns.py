@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from uma.artifact.execution_counts import ControlFlowTime, has_ways, is_nested, times_of, way_times
+from uma.artifact.execution_counts import (
+    ControlFlowTime,
+    control_times,
+    count_runs,
+    has_control_flow,
+    is_nested,
+)
 from uma.artifact.profile import CallTime
 from uma.artifact.record import CallRecord
 
@@ -33,16 +39,16 @@ COUNTED = (1, 7, 3, 3, 0, 1, 1, 0, 0, 0, 1)
 
 
 def test_what_is_not_counted_follows() -> None:
-    assert times_of(CALLS, COUNTED) == [1, 7, 3, 3, 4, 1, 1, 4, 7, 1, 1]
-    assert has_ways(CALLS) and not has_ways(CALLS[:1])
+    assert count_runs(CALLS, COUNTED) == [1, 7, 3, 3, 4, 1, 1, 4, 7, 1, 1]
+    assert has_control_flow(CALLS) and not has_control_flow(CALLS[:1])
 
 
 def test_branches_of_one_layer_are_added_up() -> None:
     times = [
         CallTime("k", (), 10.0 * (number + 1), "c", times=often, is_simulated=number == 3)
-        for number, often in enumerate(times_of(CALLS, COUNTED))
+        for number, often in enumerate(count_runs(CALLS, COUNTED))
     ]
-    found = way_times(CALLS, times)
+    found = control_times(CALLS, times)
     inner = 60.0 + 70.0 + 80.0
     outer = 30.0 + 50.0 + inner + 90.0
     assert found == (

@@ -13,7 +13,7 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
 from uma.errors import ModelError
 from uma.frontends import import_model
-from uma.relay.dimension_binding import with_extents
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Var
 from uma.relay.transform import canonicalise
@@ -284,7 +284,7 @@ def test_sequences_of_any_length(form: str) -> None:
         }
         extents = {"batch": batch, "words": words}
         given = {**inputs, **{name: np.array([value], np.int32) for name, value in extents.items()}}
-        ours, theirs = evaluate(with_extents(module, extents), given), run_onnxruntime(data, inputs)
+        ours, theirs = evaluate(bind_dimensions(module, extents), given), run_onnxruntime(data, inputs)
         np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(ours[1], theirs[1])
 

@@ -12,7 +12,7 @@ from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 from uma.errors import ModelError, UsageError
 from uma.frontends import import_model
 from uma.relay import parse_module, print_module
-from uma.relay.dimension_binding import with_extents
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
 
@@ -46,7 +46,7 @@ def check(build: Build) -> None:
         x = np.random.default_rng(steps).standard_normal((1, steps, 6)).astype(np.float32)
         expected = run_onnxruntime(data, {"x": x})
         for form in (module, canonical):
-            got = evaluate(with_extents(form, {"steps": steps}), {"x": x, "steps": np.array([steps], np.int32)})
+            got = evaluate(bind_dimensions(form, {"steps": steps}), {"x": x, "steps": np.array([steps], np.int32)})
             for ours, theirs in zip(got, expected, strict=True):
                 assert ours.dtype == theirs.dtype
                 assert ours.shape == theirs.shape

@@ -10,7 +10,7 @@ from tests._support.programs import interpret_program
 
 from uma.lowering.sequence import traced_sequence
 from uma.program import Call, If, Loop, Program, plan, print_program, verify_plan
-from uma.relay.control_bodies import bodies_of, settled
+from uma.relay.control_bodies import bodies_of, simplify_control_flow
 from uma.relay.evaluate import evaluate
 from uma.relay.module import IRModule
 from uma.relay.text import parse_module
@@ -106,17 +106,17 @@ def test_branches_share_memory() -> None:
 def test_constants_decide() -> None:
     """A branch that a constant chooses is written where it is taken; a loop of no turns is what it was given."""
     text = BRANCHES.replace("(c, x)", "(const(True, bool), x)").replace(", c: Tensor[(), bool]", "")
-    made = settled(parse_module(text))
+    made = simplify_control_flow(parse_module(text))
     assert [var.name for var in made.functions] == ["main"] and bodies_of(made) == []
     assert not any(isinstance(step, If) for step in program_of(parse_module(text)).steps)
-    none = settled(parse_module(EXAMPLE.replace("const(True, bool)", "const(False, bool)")))
+    none = simplify_control_flow(parse_module(EXAMPLE.replace("const(True, bool)", "const(False, bool)")))
     assert [var.name for var in none.functions] == ["main"]
     assert evaluate(none, inputs_of(none))[0] is not None
 
 
 def test_constants_decide_within_a_loop() -> None:
     text = EXAMPLE.replace("(v2, v3, b)", "(const(True, bool), v3, b)")
-    made = settled(parse_module(text))
+    made = simplify_control_flow(parse_module(text))
     assert [var.name for var in bodies_of(made)] == ["body"]
     given = inputs_of(made)
     for got, expected in zip(evaluate(made, given), evaluate(parse_module(text), given), strict=True):

@@ -7,7 +7,7 @@ import pytest
 from tests._support.random_layers import Layers
 
 import uma
-from uma.lowering.loop_collapse import with_joined_loops
+from uma.lowering.loop_collapse import collapse_loops
 from uma.relay.expr import Expr, Function, Var, call
 from uma.relay.tensors import tensor_function
 from uma.relay.types import TensorType
@@ -49,7 +49,7 @@ CASES: list[tuple[Expr, list[int]]] = [
 @pytest.mark.parametrize(("result", "extents"), CASES)
 def test_loops_are_as_long_as_what_lies_side_by_side(result: Expr, extents: list[int]) -> None:
     func = tensor_function(Function(free_vars(result), result)).kernel().func
-    made = with_joined_loops(func)
+    made = collapse_loops(func)
     verify(made)
     assert loops_of(made) == extents
     rng = np.random.default_rng(1)

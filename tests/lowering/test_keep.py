@@ -10,7 +10,7 @@ from tests._support.plugins import run
 from tests._support.programs import interpret_program
 
 from uma.lowering.sequence import sequence_tracing
-from uma.lowering.state_update import evaluation_order, moves
+from uma.lowering.state_update import evaluation_order, parallel_copies
 from uma.program import Program, plan, verify, verify_plan
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Expr, Function, Tuple, Var, call, const
@@ -190,7 +190,7 @@ def test_copies_one_after_the_other_do_what_all_at_once_does(sources: dict[str, 
     sources = {state: source for state, source in sources.items() if state != source}
     values = {name: name.upper() for name in "abcdxy"}
     aside: dict[str, str] = {}
-    for state, source in moves(sources):
+    for state, source in parallel_copies(sources):
         value = aside.get(source, values[source])
         if state is None:
             aside[source] = value
@@ -200,8 +200,8 @@ def test_copies_one_after_the_other_do_what_all_at_once_does(sources: dict[str, 
 
 
 def test_no_more_copies_than_needed() -> None:
-    assert list(moves({"a": "b", "b": "c"})) == [("a", "b"), ("b", "c")]
-    assert list(moves({"a": "b", "b": "a"})) == [(None, "a"), ("a", "b"), ("b", "a")]
-    assert list(moves({"a": "x", "b": "x"})) == [("a", "x"), ("b", "x")]
+    assert list(parallel_copies({"a": "b", "b": "c"})) == [("a", "b"), ("b", "c")]
+    assert list(parallel_copies({"a": "b", "b": "a"})) == [(None, "a"), ("a", "b"), ("b", "a")]
+    assert list(parallel_copies({"a": "x", "b": "x"})) == [("a", "x"), ("b", "x")]
     with pytest.raises(StopIteration):
-        next(moves({}))
+        next(parallel_copies({}))

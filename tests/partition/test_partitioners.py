@@ -30,7 +30,7 @@ from uma.partition import (
     find_partitioner,
     place,
 )
-from uma.partition.preassigned_regions import adopted
+from uma.partition.preassigned_regions import normalise_preassigned
 from uma.plugins import PluginHost
 from uma.relay import Call, IRModule, Spans, TensorType, Tuple, Var, call
 from uma.relay.pattern import Graph, any_, op, outputs, wildcard
@@ -139,7 +139,7 @@ def test_what_was_tried_can_be_taken_back_at_length(case: Case, numbers: list[in
 
 def check_tries(case: Case, numbers: list[int]) -> None:
     """A choice is what its candidates make it, whatever was tried in between; and it is a placement."""
-    source = adopted(case.module, {one.label: one for one in case.owners})
+    source = normalise_preassigned(case.module, {one.label: one for one in case.owners})
     problem = Problem(Graph(source.main), case.owners)
     found = all_of(problem)
     choice = Selection(problem)

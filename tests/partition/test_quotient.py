@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uma.partition import contracted_dag as module
-from uma.partition.contracted_dag import Contraction, Quotient
+from uma.partition.contracted_dag import ContractedDag, Contraction
 
 Edges = list[set[int]]
 
@@ -38,7 +38,7 @@ def test_what_makes_a_cycle_is_refused_and_nothing_else(case: tuple[Edges, list[
     with pytest.MonkeyPatch.context() as patch:
         if tight:  # labels run out all the time
             patch.setattr(module, "_GAP", 2)
-        quotient = Quotient(edges)
+        quotient = ContractedDag(edges)
         group = list(range(len(edges)))
         for nodes in steps:
             members = {group[node] for node in nodes}
@@ -61,7 +61,7 @@ def test_what_makes_a_cycle_is_refused_and_nothing_else(case: tuple[Edges, list[
 
 
 def test_neighbours_of_both_are_shared() -> None:
-    quotient = Quotient([[], [0], [0], [1, 2], [3]])
+    quotient = ContractedDag([[], [0], [0], [1, 2], [3]])
     assert quotient.contract([1, 2]) == Contraction(1, (3, 0))
     assert quotient.contract([1, 4]) is None
     assert quotient.contract([3, 3]) == Contraction(3, ())
@@ -70,9 +70,9 @@ def test_neighbours_of_both_are_shared() -> None:
 def test_patience_comes_to_an_end() -> None:
     """Two ways of ten nodes each that do not meet: it takes about ten steps to see that."""
 
-    def ladder() -> Quotient:
+    def ladder() -> ContractedDag:
         # 0 -> 2 -> 4 .. and 1 -> 3 -> 5 ..: the first of one and the last of the other may be one node.
-        return Quotient([[], []] + [[n - 2] for n in range(2, 24)])
+        return ContractedDag([[], []] + [[n - 2] for n in range(2, 24)])
 
     assert ladder().contract([0, 23], patience=6) is None
     assert ladder().contract([0, 23], patience=60) is not None
@@ -80,4 +80,4 @@ def test_patience_comes_to_an_end() -> None:
 
 
 def test_an_empty_graph() -> None:
-    assert Quotient([]).order() == []
+    assert ContractedDag([]).order() == []

@@ -20,7 +20,7 @@ from uma.lowering.loops import simplify_all
 from uma.program import Program, print_program
 from uma.program.text import parse_program
 from uma.relay import print_module
-from uma.relay.dimension_binding import with_extents
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Function, GlobalVar, If, Var, call
 from uma.relay.module import IRModule, Spans
@@ -232,7 +232,7 @@ def test_lengths_beyond_an_open_number_of_steps_are_that() -> None:
     for steps in (1, 3):
         arrays = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((steps, 1, 2), (2, 2), (1, 2))]
         given = dict(zip("gwhk", [*arrays, np.array([9], np.int32)], strict=True))
-        expected = evaluate(with_extents(module, {"n": steps}), given | {"n": np.array([steps], np.int32)})
+        expected = evaluate(bind_dimensions(module, {"n": steps}), given | {"n": np.array([steps], np.int32)})
         for got, wanted in zip(artifact.run(given).values(), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 

@@ -7,7 +7,7 @@ import pytest
 
 from uma.errors import ModelError
 from uma.relay import IRModule, TensorType, Tuple, TupleGetItem, Var, call, const, parse_module, print_module
-from uma.relay.dimension_binding import with_extents
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Expr, Function
 from uma.relay.module import Signature, TensorInfo
@@ -110,7 +110,7 @@ def test_a_cut_of_what_a_caller_leaves_open_has_the_bound_of_what_is_there() -> 
     cut = call("take_first", TupleGetItem(found, 0), TupleGetItem(found, 1), axis=1, extent=N)
     made = module(cut, TupleGetItem(found, 1), names=("a", "n"), params=(x, given))
     assert not told(made)
-    fixed = with_extents(made, {"rows": 2})
+    fixed = bind_dimensions(made, {"rows": 2})
     places, _ = evaluate(fixed, {"x": np.ones((2, 2), np.float32), "rows": np.array([2], np.int32)})
     assert fixed.main.body.type.fields[0].shape[1].high == 4  # type: ignore[attr-defined]  # a tuple, its first of an open extent
     assert places.shape == (2, 4)

@@ -15,8 +15,8 @@ from tests._support.relay_strategies import Choice, random_array
 
 from uma.contract.fusion import Fusion
 from uma.errors import ModelError
-from uma.lowering.strategy_dispatch import own_loops
-from uma.relay.dimension_binding import with_extents
+from uma.lowering.strategy_dispatch import declared_loops
+from uma.relay.dimension_binding import bind_dimensions
 from uma.relay.expr import Call, Function, Var, tensors_of
 from uma.relay.module import IRModule
 from uma.relay.op import Op
@@ -82,7 +82,7 @@ def check(function: Function, seed: int) -> bool:
     names = [buffer.name for buffer in func.buffers("input")]
     for n in (symbol.low, (symbol.low + symbol.high) // 2, symbol.high):
         values = {symbol.name: n}
-        fixed = with_extents(IRModule.from_functions({"main": function}), values).main
+        fixed = bind_dimensions(IRModule.from_functions({"main": function}), values).main
         call = fixed.body
         assert isinstance(call, Call) and isinstance(call.op, Op)
         arrays = [random_array(param.shape, param.dtype, seed + i) for i, param in enumerate(fixed.params)]
@@ -178,7 +178,7 @@ def test_an_operator_with_loops_of_its_own_is_refused() -> None:
 
     op = Op("test.steps", "", ("data",), lambda attrs, data: data, never, None, "opaque", loops=never)
     with pytest.raises(OpenExtentError) as caught:
-        own_loops(Fusion(Function([x], Call(op, [x]))))
+        declared_loops(Fusion(Function([x], Call(op, [x]))))
     assert "test.steps takes no open extents yet" in caught.value.what
 
 
@@ -192,7 +192,7 @@ def test_an_operator_refuses_an_open_extent_or_computes_with_it(name: str, draw:
     except ModelError:
         return
     if not isinstance(made.op, Op) or made.op.compute is None:
-        return  # with loops of its own: `own_loops` refuses
+        return  # with loops of its own: `declared_loops` refuses
     if made.op.macs is not None and made.op.macs(made.attrs, made.type, *(arg.type for arg in made.args)) > MOST_MACS:
         return
     for function in opened(made):

@@ -9,11 +9,11 @@ from ...support.compiler_flags import native_flags
 from ..record import ArtifactRecord, HostRecord
 from .makefile import is_complete
 
-__all__ = ["Place", "cmake_text", "languages", "library_lines"]
+__all__ = ["SourceLayout", "cmake_text", "languages", "library_lines"]
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLayout:
     """Where the files of an artifact are, for CMake.
 
     Args:
@@ -25,7 +25,7 @@ class Place:
     includes: str
 
 
-_BESIDE = Place("", "PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}")
+_BESIDE = SourceLayout("", "PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}")
 
 
 def cmake_text(record: ArtifactRecord) -> str:
@@ -74,7 +74,7 @@ def languages(record: ArtifactRecord) -> str:
     return "C ASM" if assembled else "C"
 
 
-def library_lines(record: ArtifactRecord, place: Place = _BESIDE) -> list[str]:
+def library_lines(record: ArtifactRecord, place: SourceLayout = _BESIDE) -> list[str]:
     """The library of all that runs on the machine of the first host.
 
     Args:
@@ -99,7 +99,7 @@ def library_lines(record: ArtifactRecord, place: Place = _BESIDE) -> list[str]:
 
 
 def _target(
-    record: ArtifactRecord, target: str, kind: str, host: HostRecord, objects: Sequence[str], place: Place
+    record: ArtifactRecord, target: str, kind: str, host: HostRecord, objects: Sequence[str], place: SourceLayout
 ) -> list[str]:
     """What compiles the sources of a host."""
     placed = [f"{place.folder}{name}" if name in record.files else name for name in (*host.sources, *objects)]

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...support.json_record import to_json
-from .candidate_set import Offer, Pool
+from .candidate_set import CandidateSet, PlacementCandidate
 from .frontier_search import frontier
 from .timeline import Split, split
 
-__all__ = ["Rival", "rivals"]
+__all__ = ["Alternative", "rivals"]
 
 _TRIED = 6
 """How many larger regions, and how many smaller ones, are tried for each region: those that are next in size."""
 
 
 @dataclass(frozen=True)
-class Rival:
+class Alternative:
     """A region that is not in the plan.
 
     Args:
@@ -30,16 +30,18 @@ class Rival:
         more: what the plan with it takes more, of each kind; less of some where it is less.
     """
 
-    offer: Offer
+    offer: PlacementCandidate
     more: Split
 
-    def record(self, pool: Pool) -> dict[str, Any]:
+    def record(self, pool: CandidateSet) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         name = pool.key(self.offer.owner, self.offer.ops)
         return {"name": name, "more_ns": self.more.total_ns, **to_json(self.more)}
 
 
-def rivals(pool: Pool, plan: Sequence[int], offer: Offer, least: int = 0) -> tuple[Rival | None, Rival | None]:
+def rivals(
+    pool: CandidateSet, plan: Sequence[int], offer: PlacementCandidate, least: int = 0
+) -> tuple[Alternative | None, Alternative | None]:
     """The best larger region of the same owner instead of one, and the best smaller one; None where there is none.
 
     Args:
@@ -53,16 +55,18 @@ def rivals(pool: Pool, plan: Sequence[int], offer: Offer, least: int = 0) -> tup
     return _best(pool, plan, offer, larger, least), _best(pool, plan, offer, smaller, least)
 
 
-def _nearest(pool: Pool, fits: Callable[[Offer], bool], offer: Offer) -> list[int]:
+def _nearest(pool: CandidateSet, fits: Callable[[PlacementCandidate], bool], offer: PlacementCandidate) -> list[int]:
     size = offer.ops.bit_count()
     near = [n for n, one in enumerate(pool.offers) if one.owner == offer.owner and one.ops != offer.ops and fits(one)]
     near = [number for number in near if pool.offers[number].claims]
     return sorted(near, key=lambda number: abs(pool.offers[number].ops.bit_count() - size))[:_TRIED]
 
 
-def _best(pool: Pool, plan: Sequence[int], offer: Offer, tried: Sequence[int], least: int) -> Rival | None:
+def _best(
+    pool: CandidateSet, plan: Sequence[int], offer: PlacementCandidate, tried: Sequence[int], least: int
+) -> Alternative | None:
     cover, before = pool.cover, split(pool, plan)
-    best_rival: Rival | None = None
+    best_rival: Alternative | None = None
     for number in tried:
         rival = pool.offers[number]
         wanted = offer.ops | rival.ops
@@ -77,5 +81,5 @@ def _best(pool: Pool, plan: Sequence[int], offer: Offer, tried: Sequence[int], l
             continue
         more = split(pool, [others[n] for n in best.plans[0]]) - before
         if best_rival is None or more.total_ns < best_rival.more.total_ns:
-            best_rival = Rival(rival, more)
+            best_rival = Alternative(rival, more)
     return best_rival

@@ -24,11 +24,11 @@ from ..eager import eager
 from ..explain import movements_beside
 from ..record import Candidate, Owner
 from ..region_size import Excess, RegionSize, used_by
-from .set_cover import CoverProblem, Piece, numbers, ops_of
+from .set_cover import CoverProblem, CoverSet, numbers, ops_of
 from .table import CostTable
 from .unions import unions
 
-__all__ = ["MOST_ORDERS", "Offer", "Pool", "computes", "uncovered"]
+__all__ = ["MOST_ORDERS", "CandidateSet", "PlacementCandidate", "computes", "uncovered"]
 
 MOST_ORDERS = 24
 """In how many orders of priority eager is asked: of more than four accelerators not in all."""
@@ -37,7 +37,7 @@ _FREE = Price(0, "free")
 
 
 @dataclass(frozen=True)
-class Offer:
+class PlacementCandidate:
     """Something that one target would compute.
 
     Args:
@@ -53,7 +53,7 @@ class Offer:
     price: Price
 
 
-class Pool:
+class CandidateSet:
     """The offers for one problem. Ops are numbered in order: what the function is given, then what it computes, and at
     last that its result is where the hosts are.
 
@@ -80,7 +80,7 @@ class Pool:
         self._number = {expr: number for number, expr in enumerate(self.exprs)}
         self._memory = self._memories()
         self._cover = CoverProblem(tuple(self._uses()), tuple(self._hops()), ())
-        self.offers: list[Offer] = []
+        self.offers: list[PlacementCandidate] = []
         self._at: dict[tuple[str, int], int] = {}
         self._refused: dict[tuple[str, int], tuple[Candidate, ...]] = {}
         self.cut: list[str] = []
@@ -108,7 +108,7 @@ class Pool:
         """What is to be solved: the pieces are the offers, by number."""
         memory = self._memory
         return self._cover.with_pieces(
-            Piece(one.ops, memory.get(one.owner, 0), one.price.total_ns, self._gain(one)) for one in self.offers
+            CoverSet(one.ops, memory.get(one.owner, 0), one.price.total_ns, self._gain(one)) for one in self.offers
         )
 
     def least(self, share: float) -> int:
@@ -128,7 +128,7 @@ class Pool:
         macs = [macs_of(expr) if isinstance(expr, Call) else 0 for expr in self.exprs]
         return macs if any(macs) else [int(computes(expr)) for expr in self.exprs]
 
-    def _gain(self, offer: Offer) -> int:
+    def _gain(self, offer: PlacementCandidate) -> int:
         work = self._work
         return sum(work[op] for op in numbers(offer.ops) if op < len(work)) if offer.claims else 0
 
@@ -166,11 +166,11 @@ class Pool:
         """How the times of each target are known."""
         return tuple(self._costs.clocks)
 
-    def nodes(self, offer: Offer) -> tuple[Expr, ...]:
+    def nodes(self, offer: PlacementCandidate) -> tuple[Expr, ...]:
         """What an offer computes, in order."""
         return tuple(self.exprs[op] for op in numbers(offer.ops) if self._leaves <= op < len(self.exprs))
 
-    def is_free(self, offer: Offer) -> bool:
+    def is_free(self, offer: PlacementCandidate) -> bool:
         """Whether it is nothing that runs: what the function is given, or a view."""
         return offer.price.source == "free"
 
@@ -284,10 +284,10 @@ class Pool:
         for op, expr in enumerate(self.exprs):
             is_elsewhere = self.problem.pins.get(expr) in labels and expr not in self._kept_by_hosts
             if not computes(expr) and not is_elsewhere:
-                self._put(Offer(host, 1 << op, (), _FREE))
-        self._put(Offer(host, 1 << len(self.exprs), (), _FREE))
+                self._put(PlacementCandidate(host, 1 << op, (), _FREE))
+        self._put(PlacementCandidate(host, 1 << len(self.exprs), (), _FREE))
 
-    def _put(self, offer: Offer) -> int:
+    def _put(self, offer: PlacementCandidate) -> int:
         key = offer.owner, offer.ops
         if key not in self._at:
             self._at[key] = len(self.offers)
@@ -363,7 +363,7 @@ class Pool:
             if price is None:
                 self._refused[label, ops] = ()
                 return None
-            self._put(Offer(label, ops, (), price))
+            self._put(PlacementCandidate(label, ops, (), price))
         return self._at[label, ops]
 
     def _key(self, claims: Sequence[Candidate]) -> tuple[str, int]:
@@ -376,7 +376,7 @@ class Pool:
             ordered = self._sorted(claims)
             price = self._costs.region(self.problem, ordered, self.key(owner, ops))
             if isinstance(price, Price):
-                self._put(Offer(owner, ops, ordered, price))
+                self._put(PlacementCandidate(owner, ops, ordered, price))
             else:
                 self._refused[key] = tuple(price or ())
         return self._at.get(key)
@@ -448,7 +448,7 @@ def computes(expr: Expr) -> bool:
     return isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr)
 
 
-def uncovered(pool: Pool) -> ModelError:
+def uncovered(pool: CandidateSet) -> ModelError:
     """The error that nobody tells what an op costs that nobody else has."""
     covered = ops_of(op for offer in pool.offers for op in numbers(offer.ops))
     missing = next((op for op in range(len(pool.exprs)) if not covered >> op & 1), None)

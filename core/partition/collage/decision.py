@@ -16,8 +16,8 @@ from ..eager import eager
 from ..grouping import group
 from ..record import Candidate
 from ..selection import Selection
-from .candidate_set import Offer, Pool, uncovered
-from .frontier_search import Found
+from .candidate_set import CandidateSet, PlacementCandidate, uncovered
+from .frontier_search import SearchResult
 from .integer import has_solver
 from .search import Budget, cheapest
 from .table import CostTable
@@ -39,8 +39,8 @@ class Decision:
         unknown: what the table of costs tells of that there is not, in sentences.
     """
 
-    pool: Pool = field(repr=False)
-    found: Found
+    pool: CandidateSet = field(repr=False)
+    found: SearchResult
     least: int = 0
     unknown: tuple[str, ...] = ()
 
@@ -90,7 +90,7 @@ class Decision:
         )
 
     @property
-    def chosen(self) -> tuple[Offer, ...]:
+    def chosen(self) -> tuple[PlacementCandidate, ...]:
         """What runs, in the order of the model; what costs nothing is left out."""
         offers = (self.pool.offers[number] for number in self.found.plans[0])
         running = (offer for offer in offers if not self.pool.is_free(offer))
@@ -142,7 +142,7 @@ class Decision:
         plan = self.pool.host_alone
         return None if plan is None else self.pool.cover.cost(plan)
 
-    def runner_up(self, offer: Offer) -> Decision | None:
+    def runner_up(self, offer: PlacementCandidate) -> Decision | None:
         """The cheapest plan without an offer of this one's; None where there is none, or looking for it would take too
         long."""
         if self.found.states > _RUNNER_UP_STATES or not self.found.is_proven:
@@ -236,8 +236,8 @@ class Collage:
         if costs is None:
             raise InternalError("collage was asked by nobody who knows costs")
         if costs.prefetch is not None:
-            Pool(problem, costs.prefetch, most_ops=self.most_ops, most_unions=self.most_unions)
-        pool = Pool(problem, costs, most_ops=self.most_ops, most_unions=self.most_unions)
+            CandidateSet(problem, costs.prefetch, most_ops=self.most_ops, most_unions=self.most_unions)
+        pool = CandidateSet(problem, costs, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
             least = pool.least(self.offload)
             result = cheapest(pool.cover, pool.known_plans, max(self.best, self.measure), self.budget, least)
@@ -259,7 +259,7 @@ class Collage:
         return [offer.claims for offer in chosen]
 
 
-def _merged(problem: Problem, chosen: list[Offer]) -> list[tuple[Candidate, ...]]:
+def _merged(problem: Problem, chosen: list[PlacementCandidate]) -> list[tuple[Candidate, ...]]:
     """What regions would be if all that touch each other and have one owner were one, as far as they can."""
     choice = Selection(problem)
     for offer in chosen:

@@ -23,7 +23,7 @@ from heapq import heappush, heapreplace
 
 from .set_cover import CoverProblem, numbers
 
-__all__ = ["Found", "frontier"]
+__all__ = ["SearchResult", "frontier"]
 
 _RIVALS = 12
 """How many of the cheapest states that cover the same a state is compared with, for each plan that is wanted."""
@@ -39,7 +39,7 @@ _ROUNDS = 200
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search came to.
 
     Args:
@@ -73,7 +73,7 @@ def frontier(
     least: int = 0,
     *,
     is_whole: bool = False,
-) -> Found:
+) -> SearchResult:
     """The cheapest plans.
 
     Args:
@@ -91,7 +91,7 @@ def frontier(
         plans = search.run(is_whole)
         states, level = states + search.states, max(level, search.widest)
         if not plans and search.lost is None:
-            return Found((), (), None, states, level, len(circles))
+            return SearchResult((), (), None, states, level, len(circles))
         costs = [cost for cost, _ in plans]
         bound = min([*costs[:1], *([] if search.lost is None else [search.lost])])
         checked = [(cost, plan, problem.cycle(plan)) for cost, plan in plans]
@@ -100,7 +100,7 @@ def frontier(
         if not new or len(circles) >= _ROUNDS:
             good = [(cost, plan) for cost, plan, circle in checked if circle is None]
             ranking = tuple(plan for _, plan in good), tuple(cost for cost, _ in good)
-            return Found(*ranking, bound, states, level, len(circles))
+            return SearchResult(*ranking, bound, states, level, len(circles))
         circles.extend(new)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import UsageError
 from ...support.distribution import extra_hint
-from .frontier_search import Found
+from .frontier_search import SearchResult
 from .set_cover import CoverProblem, numbers
 
 __all__ = ["has_solver", "integer"]
@@ -45,7 +45,7 @@ def has_solver() -> bool:
     return True
 
 
-def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Found:
+def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> SearchResult:
     """The cheapest plan, or the best one that was found, and what none is below.
 
     Args:
@@ -78,26 +78,26 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
         solver.passModel(program.model(highspy))
         solver.run()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
-            return Found((), (), None, circles=circles)
+            return SearchResult((), (), None, circles=circles)
         bound = program.bound(solver.getInfo().mip_dual_bound)
         chosen = solver.getSolution().col_value[: len(problem.pieces)]
         plan = tuple(number for number, value in enumerate(chosen) if value > 0.5)
         if not plan or (problem.cycle(plan) is None and problem.fault(plan) is not None):
-            return Found((), (), bound, circles=circles)  # time was up before there was one
+            return SearchResult((), (), bound, circles=circles)  # time was up before there was one
         if problem.gain(plan) < least:
-            return Found((), (), bound, circles=circles)  # by less than the solver tells from nothing
+            return SearchResult((), (), bound, circles=circles)  # by less than the solver tells from nothing
         plan = tuple(sorted(plan, key=lambda number: problem.pieces[number].ops & -problem.pieces[number].ops))
         circle = problem.cycle(plan)
         if circle is None:
             cost = problem.cost(plan)
             is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-            return Found((plan,), (cost,), cost if is_optimal else min(bound, cost), circles=circles)
+            return SearchResult((plan,), (cost,), cost if is_optimal else min(bound, cost), circles=circles)
         circles += 1
         waiting = {problem.pieces[number].ops for number in circle}  # whoever computes them
         alike = [number for number, piece in enumerate(problem.pieces) if piece.ops in waiting]
         program.rows.append((-math.inf, len(circle) - 1.0, dict.fromkeys(alike, 1.0)))
         if seconds_left <= 0:
-            return Found((), (), bound, circles=circles)
+            return SearchResult((), (), bound, circles=circles)
 
 
 class _Program:

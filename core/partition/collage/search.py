@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .frontier_search import Found, frontier
+from .frontier_search import SearchResult, frontier
 from .integer import has_solver, integer
 from .set_cover import CoverProblem
 
@@ -37,7 +37,7 @@ def cheapest(
     best: int = 1,
     budget: Budget | None = None,
     least: int = 0,
-) -> Found:
+) -> SearchResult:
     """The cheapest plans that there are, or that were found.
 
     Args:

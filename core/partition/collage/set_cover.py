@@ -16,11 +16,11 @@ from functools import cached_property
 
 from ...errors import InternalError
 
-__all__ = ["CoverProblem", "Piece", "numbers", "ops_of"]
+__all__ = ["CoverProblem", "CoverSet", "numbers", "ops_of"]
 
 
 @dataclass(frozen=True)
-class Piece:
+class CoverSet:
     """Ops that are computed together.
 
     Args:
@@ -53,7 +53,7 @@ class CoverProblem:
 
     uses: tuple[tuple[int, ...], ...]
     hops: tuple[tuple[int, ...], ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CoverSet, ...]
 
     def __post_init__(self) -> None:
         count = len(self.uses)
@@ -75,7 +75,7 @@ class CoverProblem:
                 by_value[one][op] = None
         return tuple(tuple(users) for users in by_value)
 
-    def with_pieces(self, pieces: Iterable[Piece]) -> CoverProblem:
+    def with_pieces(self, pieces: Iterable[CoverSet]) -> CoverProblem:
         """The same with other pieces."""
         return CoverProblem(self.uses, self.hops, tuple(pieces))
 

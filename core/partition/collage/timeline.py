@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...relay.expr import Var
-from .candidate_set import Offer, Pool
+from .candidate_set import CandidateSet, PlacementCandidate
 from .set_cover import numbers
 
-__all__ = ["Split", "Step", "split", "timeline"]
+__all__ = ["Split", "TimelineEntry", "split", "timeline"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TimelineEntry:
     """Something that runs.
 
     Args:
@@ -30,10 +30,10 @@ class Step:
     queue: str
     start_ns: int
     duration_ns: int
-    offer: Offer | None
+    offer: PlacementCandidate | None
     value: int | None = None
 
-    def record(self, pool: Pool) -> dict[str, Any]:
+    def record(self, pool: CandidateSet) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         if self.offer is not None:
             name = pool.key(self.offer.owner, self.offer.ops)
@@ -65,21 +65,21 @@ class Split:
         )
 
 
-def split(pool: Pool, plan: Sequence[int]) -> Split:
+def split(pool: CandidateSet, plan: Sequence[int]) -> Split:
     """What the time of a plan goes to, which is given by the numbers of its offers."""
     prices = [pool.offers[number].price for number in plan]
     compute, launch = sum(price.ns for price in prices), sum(price.launch_ns for price in prices)
     return Split(compute, launch, pool.cover.cost(plan) - compute - launch)
 
 
-def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
+def timeline(pool: CandidateSet, plan: Sequence[int]) -> list[TimelineEntry]:
     """The steps of a plan, in the order in which they run; each copy is made when it is first needed.
 
     Args:
         pool: whose offers they are.
         plan: their numbers; no two wait for each other.
     """
-    cover, steps, now = pool.cover, list[Step](), 0
+    cover, steps, now = pool.cover, list[TimelineEntry](), 0
     memory_of_op = {op: cover.pieces[number].memory for number in plan for op in numbers(cover.pieces[number].ops)}
     there = {op: {memory} for op, memory in memory_of_op.items()}
     labels = pool.labels_of_memories
@@ -87,7 +87,7 @@ def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
     def copy(value: int, memory: int) -> None:
         nonlocal now
         if length := cover.hop(value, memory):
-            steps.append(Step(f"{labels[memory]} copies", now, length, None, value))
+            steps.append(TimelineEntry(f"{labels[memory]} copies", now, length, None, value))
             now += length
 
     for number in _in_order(pool, plan):
@@ -102,12 +102,12 @@ def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
                 copy(value, piece.memory)
                 there[value].add(piece.memory)
         if not pool.is_free(offer):
-            steps.append(Step(offer.owner, now, offer.price.total_ns, offer))
+            steps.append(TimelineEntry(offer.owner, now, offer.price.total_ns, offer))
             now += offer.price.total_ns
     return steps
 
 
-def _in_order(pool: Pool, plan: Sequence[int]) -> list[int]:
+def _in_order(pool: CandidateSet, plan: Sequence[int]) -> list[int]:
     """The offers of a plan, each after what it needs, else by their first ops."""
     cover = pool.cover
     piece_of_op = {op: number for number in plan for op in numbers(cover.pieces[number].ops)}

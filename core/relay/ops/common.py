@@ -15,8 +15,8 @@ __all__ = [
     "Types",
     "all_of",
     "as_float",
+    "bounds_conditions",
     "broadcast_shapes",
-    "inside",
     "normalise_axes",
     "normalise_axis",
     "require_elements",
@@ -139,7 +139,7 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
     return result
 
 
-def inside(index: Expr, extent: int, low: int, high: int) -> list[Expr]:
+def bounds_conditions(index: Expr, extent: int, low: int, high: int) -> list[Expr]:
     """Conditions that ``0 <= index < extent`` needs, given that ``index`` lies in ``low`` .. ``high``."""
     conditions: list[Expr] = []
     if low < 0:

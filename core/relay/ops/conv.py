@@ -14,7 +14,7 @@ from ...tir.form.nodes import Expr, Imm, Select
 from ...tir.form.symbolic_dims import Dim, upper_bounds
 from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
 from ..types import TensorType
-from .common import Types, all_of, inside, require_float, require_integers, windows
+from .common import Types, all_of, bounds_conditions, require_float, require_integers, windows
 from .qnn import check_zero_point
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _input_indices(
         first, last = (tap, tap) if isinstance(tap, int) else (0, tap.extent - 1)
         indices.append(position[d] * stride + tap * dilation - before)
         low, high = first * dilation - before, (out.shape[d + 1] - 1) * stride + last * dilation - before
-        conditions += inside(indices[d], data.shape[d + 1], low, high)
+        conditions += bounds_conditions(indices[d], data.shape[d + 1], low, high)
     return indices, conditions
 
 

@@ -13,7 +13,7 @@ from ...tir.form.nodes import Expr, maximum, minimum
 from ...tir.form.symbolic_dims import bounds_of, upper_bounds
 from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, Specials, register_op
 from ..types import TensorType
-from .common import Types, all_of, as_float, inside, require_float, windows
+from .common import Types, all_of, as_float, bounds_conditions, require_float, windows
 from .reduce import IGNORES_NAN, extremum_of_floats
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...]
         stride, before = attrs.strides[d], attrs.padding[d]
         indices.append(position[d] * stride + tap - before)
         last = (out.shape[d + 1] - 1) * stride + attrs.pool_size[d] - 1 - before
-        conditions += inside(indices[d], data.shape[d + 1], -before, last)
+        conditions += bounds_conditions(indices[d], data.shape[d + 1], -before, last)
     return data[(batch, *indices, channel)], all_of(conditions)
 
 

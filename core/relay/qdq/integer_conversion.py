@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..control_bodies import each_body
+from ..control_bodies import map_bodies
 from ..expr import Call, Constant, Expr, TupleGetItem, call
 from ..module import IRModule
 from ..op import Bounds, FloatScale
@@ -52,7 +52,7 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
         return converted
 
     bordered = quantised_borders(module)
-    return each_body(on_integers(bordered, "main"), on_integers), tuple(notes)
+    return map_bodies(on_integers(bordered, "main"), on_integers), tuple(notes)
 
 
 # --- 1: ops that take integers as they are ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ What holds of it:
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
 - Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, also by way of one that holds
   all of its values, whole slices.
-- What one op says is not spelled out: see `put_together`. Squares and cubes are products, as is a division of floats by
+- What one op says is not spelled out: see `match_idiom`. Squares and cubes are products, as is a division of floats by
   powers of two; what is multiplied with ones is broadcast; indices of one step are a slice.
 - Quantised numbers of eight bits are int8: see `to_signed`.
 
@@ -41,7 +41,7 @@ from ..ops.activation import clip_limits
 from ..ops.common import normalise_axes
 from ..rewriter import Rewriter
 from ..visit import children, post_order, with_children, with_pin
-from .idioms import put_together
+from .idioms import match_idiom
 from .layout_propagation import permutation, permute, reshape, sink_permutation, sink_reshape
 from .uint8_to_int8 import to_signed
 
@@ -388,7 +388,7 @@ Rule = Callable[[Call, Spans], "Expr | None"]
 _RULES: Sequence[Rule] = (
     _identity,
     _cast_back,
-    put_together,
+    match_idiom,
     _relu,
     _reshapes,
     _resized_planes,

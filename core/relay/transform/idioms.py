@@ -18,7 +18,7 @@ from ..types import TensorType
 from ..visit import children, post_order, with_children, with_pin
 from .layout_propagation import reshape
 
-__all__ = ["put_together"]
+__all__ = ["match_idiom"]
 
 _MOST_FACTORS = 8
 """Of one product: a definition has no more."""
@@ -27,7 +27,7 @@ _CUBIC = 0.044715
 """Of gelu's approximation (Hendrycks and Gimpel, 2016)."""
 
 
-def put_together(expr: Call, spans: Spans) -> Expr | None:
+def match_idiom(expr: Call, spans: Spans) -> Expr | None:
     """What ``expr`` is by a definition, where it is the last call of an idiom, or says with constants what an op says
     without; None for any other.
 

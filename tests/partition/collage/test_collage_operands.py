@@ -12,8 +12,8 @@ from tests._support.partitions import BINARY, FULL, check, model, owner, relu, w
 from tests.partition.collage.test_collage import Told, check_placement, collage, decided, seeded
 
 from uma.partition import Owner, place
-from uma.partition.collage.candidate_set import Pool
-from uma.partition.collage.set_cover import Piece, numbers
+from uma.partition.collage.candidate_set import CandidateSet
+from uma.partition.collage.set_cover import CoverSet, numbers
 from uma.relay import Expr, IRModule, Tuple, Var, call
 from uma.relay.pattern import op
 from uma.targets.limits import Limits
@@ -63,22 +63,22 @@ def check_cheapest(module: IRModule, bounds: Limits, seed: int) -> None:
     assert [decision.cost_ns] == cheapest_costs(decision.pool.cover.with_pieces(pieces(decision.pool, bounds, told)))
 
 
-def pieces(pool: Pool, bounds: Limits, told: Told) -> Iterator[Piece]:
+def pieces(pool: CandidateSet, bounds: Limits, told: Told) -> Iterator[CoverSet]:
     """Every region within the limits, the ops of hosts one by one, and what is free."""
     computed = {number for number, expr in enumerate(pool.exprs) if not isinstance(expr, (Var, Tuple))}
     for offer in pool.offers:
         if not offer.claims:
-            yield Piece(offer.ops, 0, offer.price.total_ns)
+            yield CoverSet(offer.ops, 0, offer.price.total_ns)
     single = {ops for ops in (1 << number for number in computed) if fits_limits(pool, ops, bounds)}
     for ops in range(1, 1 << len(pool.exprs)):
         members = list(numbers(ops))
         if not all(1 << op in single for op in members) or not fits_limits(pool, ops, bounds):
             continue
         if is_connected(pool, members) and pool.cover.is_convex(ops):
-            yield Piece(ops, 0, told.ns(pool.key("npu", ops)) + told.launch_ns)  # type: ignore[operator]  # `seeded` costs everything
+            yield CoverSet(ops, 0, told.ns(pool.key("npu", ops)) + told.launch_ns)  # type: ignore[operator]  # `seeded` costs everything
 
 
-def fits_limits(pool: Pool, ops: int, bounds: Limits) -> bool:
+def fits_limits(pool: CandidateSet, ops: int, bounds: Limits) -> bool:
     """Whether a region of these ops keeps within the limits."""
     inputs, outputs = len(pool.cover.taken_in(ops)), len(pool.cover.produced_by(ops))
     return (
@@ -88,7 +88,7 @@ def fits_limits(pool: Pool, ops: int, bounds: Limits) -> bool:
     )
 
 
-def is_connected(pool: Pool, members: list[int]) -> bool:
+def is_connected(pool: CandidateSet, members: list[int]) -> bool:
     """Whether every op reaches every other by values that go from one to the other, or that both use."""
     uses = {op: {op, *pool.cover.uses[op]} for op in members}
     reached, left = uses[members[0]], members[1:]

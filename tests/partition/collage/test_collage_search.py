@@ -16,7 +16,7 @@ from uma.errors import InternalError, UsageError
 from uma.partition.collage.frontier_search import frontier
 from uma.partition.collage.integer import integer
 from uma.partition.collage.search import Budget, cheapest
-from uma.partition.collage.set_cover import CoverProblem, Piece, numbers
+from uma.partition.collage.set_cover import CoverProblem, CoverSet, numbers
 from uma.partition.collage.unions import unions
 from uma.partition.region_size import Excess
 
@@ -28,7 +28,7 @@ PATIENCE = 1000.0
 
 def problem(uses: tuple[tuple[int, ...], ...], *pieces: tuple[int, int, int], hop: int = 0) -> CoverProblem:
     """Pieces as (ops, memory, cost); every value costs ``hop`` between memory 0 and memory 1."""
-    return CoverProblem(uses, ((hop,),) * len(uses), tuple(Piece(*piece) for piece in pieces))
+    return CoverProblem(uses, ((hop,),) * len(uses), tuple(CoverSet(*piece) for piece in pieces))
 
 
 def plan_of(given: CoverProblem) -> list[tuple[int, int, int]]:
@@ -235,14 +235,14 @@ def test_a_solver_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_ops_out_of_order_are_a_fault(
-    uses: tuple[tuple[int, ...], ...], hops: tuple[tuple[int, ...], ...], pieces: tuple[Piece, ...]
+    uses: tuple[tuple[int, ...], ...], hops: tuple[tuple[int, ...], ...], pieces: tuple[CoverSet, ...]
 ) -> None:
     with pytest.raises(InternalError, match="out of order"):
         CoverProblem(uses, hops, pieces)
 
 
-@pytest.mark.parametrize("piece", [Piece(0, 0, 1), Piece(2, 0, 1), Piece(1, 1, 1), Piece(1, 0, -1)])
-def test_pieces_of_other_problems_are_a_fault(piece: Piece) -> None:
+@pytest.mark.parametrize("piece", [CoverSet(0, 0, 1), CoverSet(2, 0, 1), CoverSet(1, 1, 1), CoverSet(1, 0, -1)])
+def test_pieces_of_other_problems_are_a_fault(piece: CoverSet) -> None:
     with pytest.raises(InternalError, match="a piece of a cover problem"):
         CoverProblem(((),), ((),), (piece,))
 

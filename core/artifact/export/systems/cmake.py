@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....contract.exporter import Exporter
-from ..cmake import Place, languages, library_lines
+from ..cmake import SourceLayout, languages, library_lines
 from ..makefile import included_files
 from .package import VERSION, headers, needs_hand, one_machine, readme, write_files
 from .program import PRINTF, program_text
@@ -60,7 +60,7 @@ def export(artifact: Artifact, folder: Path) -> None:
             ("$<INSTALL", f"${{CMAKE_INSTALL_INCLUDEDIR}}/{name}"),
         )
     )
-    place = Place("src/", f"PUBLIC {' '.join(headed)} PRIVATE src")
+    place = SourceLayout("src/", f"PUBLIC {' '.join(headed)} PRIVATE src")
     text = [
         "cmake_minimum_required(VERSION 3.15)",
         f"project({name} VERSION {VERSION} LANGUAGES {languages(record)})",

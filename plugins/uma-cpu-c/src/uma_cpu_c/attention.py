@@ -22,7 +22,7 @@ from .row_kernels import PARTS, folded, spread
 from .schedules import Nest, in_registers
 from .tiles import Tile, choose
 from .transposes import transposition
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["ATTENTION", "attended", "attention_patterns"]
 
@@ -36,7 +36,7 @@ ATTENTION = ("c.attention", "c.masked_attention")
 """The names of the patterns."""
 
 
-def attention_patterns(unit: Unit) -> list[Pattern]:
+def attention_patterns(unit: VectorModel) -> list[Pattern]:
     """Attention of float32 whose scores are worth to be kept in the cache, with a mask and without."""
     operands = [wildcard("float32").named(name) for name in ("queries", "keys", "values", "mask")]
     return [
@@ -45,7 +45,7 @@ def attention_patterns(unit: Unit) -> list[Pattern]:
     ]
 
 
-def _worthwhile(unit: Unit) -> Clause:
+def _worthwhile(unit: VectorModel) -> Clause:
     def test(match: Match) -> Failed | bool:
         call = match["attention"]
         assert isinstance(call, Call)
@@ -79,7 +79,7 @@ class _Blocks:
     mixed: Tile
 
 
-def _blocks(call: Call, unit: Unit) -> _Blocks | None:
+def _blocks(call: Call, unit: VectorModel) -> _Blocks | None:
     """How attention is computed; None where keys and values are read too seldom, or what comes before them differs."""
     q, k, v, *_ = (arg.tensor for arg in call.args)
     outer, (m, d), (n, c) = q.shape[:-2], q.shape[-2:], v.shape[-2:]
@@ -100,7 +100,7 @@ def _blocks(call: Call, unit: Unit) -> _Blocks | None:
     return None
 
 
-def attended(fusion: Fusion, unit: Unit) -> ScheduledKernel:
+def attended(fusion: Fusion, unit: VectorModel) -> ScheduledKernel:
     """The loops of attention: for each block of queries its scores, their softmax, and the mean of the values.
 
     Args:
@@ -154,7 +154,7 @@ def _softmax(s: Schedule, labels: Sequence[str], columns: int, lanes: int, depth
     spread(s, power, columns, lanes)
 
 
-def _product(nest: Nest, tile: Tile, unit: Unit, depth: int) -> None:
+def _product(nest: Nest, tile: Tile, unit: VectorModel, depth: int) -> None:
     """Products by register tiles, within a block of queries."""
     s = nest.schedule
     rows, pixel, channel, over = s.loops(nest.product)[depth:]

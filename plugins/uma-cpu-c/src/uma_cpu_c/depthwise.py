@@ -12,7 +12,7 @@ from uma.tir import INDEX, Buffer, Expr, For, Imm, Intrinsic, Select, Update, Va
 
 from .products import Element, Operand, bordered, flat
 from .schedules import Nest, in_registers, planned
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["windows"]
 
@@ -97,7 +97,7 @@ class _Window:
         return min(free // self.strides[0] + 1, self.shape[1]) if self.dilation[0] == 1 else 1
 
 
-def windows(fusion: Fusion, unit: Unit, features: Collection[str]) -> ScheduledKernel | None:
+def windows(fusion: Fusion, unit: VectorModel, features: Collection[str]) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel; None where it has
     another form.
 
@@ -128,7 +128,9 @@ def windows(fusion: Fusion, unit: Unit, features: Collection[str]) -> ScheduledK
     return nest.scheduled()
 
 
-def _window_of(call: Call, data: te.Tensor, weight: te.Tensor, unit: Unit, features: Collection[str]) -> _Window | None:
+def _window_of(
+    call: Call, data: te.Tensor, weight: te.Tensor, unit: VectorModel, features: Collection[str]
+) -> _Window | None:
     """``call`` as a window; None where it is of another form, or the CPU has nothing for it."""
     attrs, channels = call.attrs, data.shape[-1]
     # Weights less their zero point are no bytes.
@@ -209,7 +211,7 @@ def _sums(element: Element, packed: te.Tensor, window: _Window) -> te.Tensor:
     return te.compute((*window.shape[:-1], window.blocks * lanes), total, "product")
 
 
-def _tile(nest: Nest, window: _Window, unit: Unit) -> None:
+def _tile(nest: Nest, window: _Window, unit: VectorModel) -> None:
     """Tiles of columns by rows by one vector of channels, in registers."""
     s = nest.schedule
     *outer, channel, over_groups, over_columns, part = s.loops(nest.product)
@@ -228,7 +230,7 @@ def _tile(nest: Nest, window: _Window, unit: Unit) -> None:
     s.tensorize(lane, _rows(window.how, window.lanes))
 
 
-def _pixels(width: int, rows: int, kernel_width: int, stride: int, unit: Unit) -> int:
+def _pixels(width: int, rows: int, kernel_width: int, stride: int, unit: VectorModel) -> int:
     """How many columns of the result a tile has: accumulators, and the columns that are read, are in registers."""
 
     def held(pixels: int) -> int:

@@ -12,7 +12,7 @@ from .products import Product
 from .row_kernels import PARTS, folded
 from .schedules import centred, looks_up, planned, sums_of, widest
 from .tiles import Tile
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["few_channels"]
 
@@ -23,7 +23,7 @@ _AT_ONCE = 64
 """Pixels of which there are sums before what follows is done to them, in vectors if there is one channel."""
 
 
-def few_channels(fusion: Fusion, product: Product, unit: Unit) -> ScheduledKernel | None:
+def few_channels(fusion: Fusion, product: Product, unit: VectorModel) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a product of floats; None where it has more than few channels, or few taps
     side by side, or what follows has stages of its own.
 

@@ -16,7 +16,7 @@ from uma.tir import Call as Apply
 
 from .narrow_weights import NARROW
 from .schedules import LINE, in_registers, planned
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["narrow_product"]
 
@@ -83,7 +83,7 @@ class _Weights:
         return te.compute((blocks, steps, width), code, "codes"), of_run("scales", scale), zeros
 
 
-def narrow_product(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
+def narrow_product(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor multiplies by weights that `narrow_weights` made; None where it does not.
 
     Sums are of the products that floats would give, in the same order: their bits are the same.
@@ -163,7 +163,7 @@ def _args(expr: Graph) -> tuple[Graph, ...]:
     return expr.args
 
 
-def _vectors(rows: int, outputs: int, unit: Unit) -> int:
+def _vectors(rows: int, outputs: int, unit: VectorModel) -> int:
     """How many vectors of sums stand side by side, all in registers: as few as can be beyond the last output."""
     most = min(_MOST_VECTORS, (unit.registers - _SPARE) // rows)
     return min(range(1, most + 1), key=lambda count: (-(-outputs // (count * unit.lanes)) * count, -count))

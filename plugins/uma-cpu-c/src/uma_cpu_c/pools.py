@@ -11,7 +11,7 @@ from uma.tir import Bin, Cast, Expr, Imm, Load, maximum, minimum, rewrite, subst
 
 from .products import LANES
 from .schedules import in_registers, looks_up, planned, spread, widest
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["POOLS", "pooled"]
 
@@ -27,7 +27,7 @@ _MOST_TAPS = 9
 """Of a row of a window that is written out for each pixel of a tile."""
 
 
-def pooled(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
+def pooled(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a pool over one or two dimensions; or why it has no form here, None where
     what follows it has stages of its own, and where the plain loops are as good.
 

@@ -17,7 +17,7 @@ from uma.tir import Var as Loop
 from uma.tir.schedule import Schedule, VectorUnit
 
 from .schedules import looks_up, widest
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["ELEMENTS", "PARTS", "ROW_OPS", "along_rows", "by_elements", "folded", "spread"]
 
@@ -33,7 +33,7 @@ PARTS = 32
 """Of a sum, in the default schedule."""
 
 
-def along_rows(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
+def along_rows(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor works along the last axis; or why it has none here.
 
     Args:
@@ -75,7 +75,7 @@ def along_rows(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
     return ScheduledKernel(replace(kernel, func=s.func))
 
 
-def by_elements(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
+def by_elements(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | None:
     """The loops of a fusion that is elementwise throughout; None where it is not one stage of float32, or a row of it
     does not fill a vector.
 
@@ -96,7 +96,7 @@ def by_elements(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
     return ScheduledKernel(replace(kernel, func=s.func))
 
 
-def _lanes(func: PrimFunc, label: str, unit: Unit) -> int:
+def _lanes(func: PrimFunc, label: str, unit: VectorModel) -> int:
     """Return how many of the widest numbers that a block reads or writes fit a vector, at most its floats."""
     return min(unit.lanes, unit.bytes // widest(func, label))
 

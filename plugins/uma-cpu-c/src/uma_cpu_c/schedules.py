@@ -34,7 +34,7 @@ from uma.tir.schedule import Schedule, VectorUnit
 
 from .products import Element, Product
 from .tiles import Tile
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["Nest", "centred", "in_registers", "is_known", "looks_up", "planned", "spread", "sums_of", "tiled", "widest"]
 
@@ -42,7 +42,7 @@ Extents = tuple[int, ...]
 
 
 def tiled(
-    fusion: Fusion, product: Product, tile: Tile, unit: Unit, instruction: Intrinsic | None = None, zero: int = 0
+    fusion: Fusion, product: Product, tile: Tile, unit: VectorModel, instruction: Intrinsic | None = None, zero: int = 0
 ) -> ScheduledKernel | None:
     """The loops of a fusion whose anchor is a product; None where what follows that has stages of its own,
     or needs no product.
@@ -141,7 +141,7 @@ def planned(
     anchor: te.Tensor,
     packed: te.Tensor | None,
     stages: tuple[te.Tensor, ...],
-    unit: Unit | None,
+    unit: VectorModel | None,
 ) -> Nest | None:
     """The loops of a fusion whose anchor is computed from ``sums``; None where what follows has stages of its own.
 
@@ -171,7 +171,7 @@ def planned(
 
 
 def in_registers(
-    nest: Nest, at: Var, reduction: list[Var], inner: list[Var], grouped: list[Var], lanes: int, unit: Unit
+    nest: Nest, at: Var, reduction: list[Var], inner: list[Var], grouped: list[Var], lanes: int, unit: VectorModel
 ) -> None:
     """The sums of a tile in registers from the first product to the last, and what follows done where they are.
 
@@ -264,7 +264,7 @@ def is_known(fusion: Fusion) -> bool:
     return weight in fusion.known or isinstance(weight, Constant)
 
 
-def _rows_at_once(product: Product, packed: te.Tensor, unit: Unit) -> int:
+def _rows_at_once(product: Product, packed: te.Tensor, unit: VectorModel) -> int:
     """How many rows of a picture of floats all blocks of channels read before the next ones are read, so that these
     stay in the cache; 0 where all rows do, or where weights would be read again more often than data are otherwise.
     """
@@ -281,7 +281,7 @@ def _rows_at_once(product: Product, packed: te.Tensor, unit: Unit) -> int:
     return rows if weights_again < (reads - 1) * row_bytes * height else 0
 
 
-def _is_written(product: Product, unit: Unit) -> bool:
+def _is_written(product: Product, unit: VectorModel) -> bool:
     """Whether what a product takes is the time in which its sums get to memory: they are written row by row then."""
     return product.shape[-1] >= _WRITTEN * math.prod(product.taps) and 4 * math.prod(product.shape) > unit.cache_bytes
 

@@ -31,7 +31,7 @@ from .scalar_products import core_of, small_products
 from .schedules import is_known, tiled
 from .tiles import Tile, choose
 from .transposes import transposed
-from .vector_units import Unit, unit_of
+from .vector_units import VectorModel, unit_of
 
 __all__ = ["passes_of", "patterns_of", "strategies_of"]
 
@@ -107,7 +107,7 @@ def passes_of(target: Target) -> list[Pass]:
     return [] if unit is None else [multiply_planes(4 * unit.lanes), narrow_weights(8 * unit.cache_bytes)]
 
 
-def _float_unit(target: Target) -> Unit | None:
+def _float_unit(target: Target) -> VectorModel | None:
     """The vector unit of a CPU by whose tiles floats are computed; None where there is none, or size is what counts."""
     features = features_of(target)
     is_fast = "fma" in features and target.get_attr("opt") in ("2", "3")
@@ -118,7 +118,7 @@ _OFTEN = 8
 """Rows that are multiplied by the same weights; of small integers, which gain more, half of them are enough."""
 
 
-def _floats(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
+def _floats(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | None:
     assert fusion.anchor is not None
     if fusion.anchor.dtype != "float32":
         return None
@@ -142,7 +142,7 @@ def _floats(fusion: Fusion, unit: Unit) -> ScheduledKernel | None:
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
-def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> ScheduledKernel | None:
+def _integers(fusion: Fusion, unit: VectorModel, features: Collection[str]) -> ScheduledKernel | None:
     """Products of bytes, four at a time, where the CPU has an instruction for that; else of int16, two at a time. Where
     each channel has data of its own, one at a time.
     """
@@ -195,7 +195,7 @@ def _merged(
     tile: Tile,
     tile_of: Callable[[Product], Tile | None],
     operand: Operand,
-    unit: Unit,
+    unit: VectorModel,
 ) -> tuple[Product, Tile] | None:
     """Return the product of integers with several groups of channels merged into one that fills at most a vector, and
     its tile; None where no such product is faster.
@@ -222,7 +222,7 @@ def _steps(product: Product, operand: Operand) -> int:
     return -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
 
 
-def _integer_tile(product: Product, how: _Dot, operand: Operand, kept: str, unit: Unit) -> Tile | None:
+def _integer_tile(product: Product, how: _Dot, operand: Operand, kept: str, unit: VectorModel) -> Tile | None:
     """The tile of a product of integers whose weights are of the dtype ``kept``; None where there is none."""
     return choose(
         _pixels(product),

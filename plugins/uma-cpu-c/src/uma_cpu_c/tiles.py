@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from .products import LANES, ROOM
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["Tile", "choose"]
 
@@ -59,7 +59,7 @@ def choose(
     channels: int,
     steps: int,
     step_bytes: int,
-    unit: Unit,
+    unit: VectorModel,
     *,
     cost: float = 1.0,
     epilogue: float = 1.0,

@@ -15,7 +15,7 @@ from uma.tir.schedule import Schedule
 
 from .products import LANES
 from .schedules import looks_up, widest
-from .vector_units import Unit
+from .vector_units import VectorModel
 
 __all__ = ["axis_order", "transposed", "transposition"]
 
@@ -23,7 +23,7 @@ _BLOCK_BYTES = 16
 """Of a row of a block in ``uma_transpose.h``, which has as many rows, at least, as there are elements in these."""
 
 
-def transposed(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
+def transposed(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined | None:
     """The loops of a fusion whose anchor is a transposition; or why it has no form here. None where something follows
     it in the same loops, where elements that lie side by side stay so, and where the plain loops are as good, as for
     the three colours of a picture.
@@ -62,7 +62,7 @@ def transposed(fusion: Fusion, unit: Unit) -> ScheduledKernel | Declined | None:
     return ScheduledKernel(replace(kernel, func=s.func))
 
 
-def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: Unit) -> ScheduledKernel | Declined | None:
+def _after(fusion: Fusion, call: Call, data: te.Tensor, unit: VectorModel) -> ScheduledKernel | Declined | None:
     """The same where the data is computed first: as much of it as one matrix has, in memory of its own."""
     axes, shape = axis_order(call), data.shape
     row_dim = next(dim for dim in reversed(axes) if shape[dim] > 1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Unit", "unit_of"]
+__all__ = ["VectorModel", "unit_of"]
 
 
 @dataclass(frozen=True)
-class Unit:
+class VectorModel:
     """What a CPU has for vectors of floats.
 
     Args:
@@ -36,29 +36,29 @@ class Unit:
         return self.bytes // 4
 
 
-_LEVELS: Mapping[str, Unit] = {
-    "avx512bw": Unit(64, 32, 2, 2, 4, 1 << 20),
-    "avx2": Unit(32, 16, 2, 2, 4),
-    "asimd": Unit(16, 32, 2, 2, 4),
+_LEVELS: Mapping[str, VectorModel] = {
+    "avx512bw": VectorModel(64, 32, 2, 2, 4, 1 << 20),
+    "avx2": VectorModel(32, 16, 2, 2, 4),
+    "asimd": VectorModel(16, 32, 2, 2, 4),
 }
 """By the feature that a CPU has, the best first."""
 
-_CPUS: Mapping[str, Unit] = {
-    "haswell": Unit(32, 16, 2, 2, 5, 256 << 10),
-    "broadwell": Unit(32, 16, 2, 2, 5, 256 << 10),
-    "znver1": Unit(32, 16, 1, 1, 5, parts=2),
-    "znver2": Unit(32, 16, 2, 2, 5),
-    "znver4": Unit(64, 32, 1, 2, 4, 1 << 20, parts=2),
-    "cortex-a53": Unit(16, 32, 1, 1, 8),
-    "cortex-a55": Unit(16, 32, 1, 1, 4),
-    "neoverse-v1": Unit(16, 32, 4, 3, 4, 1 << 20),
-    "neoverse-v2": Unit(16, 32, 4, 3, 4, 1 << 20),
-    "apple-m1": Unit(16, 32, 4, 3, 3, 4 << 20),
+_CPUS: Mapping[str, VectorModel] = {
+    "haswell": VectorModel(32, 16, 2, 2, 5, 256 << 10),
+    "broadwell": VectorModel(32, 16, 2, 2, 5, 256 << 10),
+    "znver1": VectorModel(32, 16, 1, 1, 5, parts=2),
+    "znver2": VectorModel(32, 16, 2, 2, 5),
+    "znver4": VectorModel(64, 32, 1, 2, 4, 1 << 20, parts=2),
+    "cortex-a53": VectorModel(16, 32, 1, 1, 8),
+    "cortex-a55": VectorModel(16, 32, 1, 1, 4),
+    "neoverse-v1": VectorModel(16, 32, 4, 3, 4, 1 << 20),
+    "neoverse-v2": VectorModel(16, 32, 4, 3, 4, 1 << 20),
+    "apple-m1": VectorModel(16, 32, 4, 3, 3, 4 << 20),
 }
 """Those that differ from others of their level (Agner Fog's instruction tables; Arm's optimisation guides)."""
 
 
-def unit_of(mcpu: str, features: Collection[str]) -> Unit | None:
+def unit_of(mcpu: str, features: Collection[str]) -> VectorModel | None:
     """The row of a CPU, by its name, else by what it can; None where no vector unit is known."""
     if mcpu in _CPUS:
         return _CPUS[mcpu]

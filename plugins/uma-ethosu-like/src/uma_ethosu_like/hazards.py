@@ -19,7 +19,7 @@ from .blocks import Block
 from .machine import Configuration
 from .operations import BRICK, DTYPE_BYTES, Box, FeatureMap, Step, Storage
 
-__all__ = ["MOST_BLOCKDEP", "TABLES", "TABLES_BYTES", "Copy", "Flight", "Kernel", "Place", "Span"]
+__all__ = ["MOST_BLOCKDEP", "TABLES", "TABLES_BYTES", "Copy", "Flight", "Kernel", "Span", "SymbolicAddress"]
 
 MOST_BLOCKDEP = 3
 """Blocks of the kernel before that may be unfinished, at most."""
@@ -32,7 +32,7 @@ TABLES_BYTES = 2048
 _IN_FLIGHT = 2
 
 
-class Place(NamedTuple):
+class SymbolicAddress(NamedTuple):
     """An address before there are any: bytes from the start of a parameter or blob, by its name."""
 
     symbol: str
@@ -67,7 +67,7 @@ class Runs(NamedTuple):
         return bool(np.any((before >= 0) & (other.bounds[before, 1] > self.bounds[:, 0])))
 
 
-def _runs(one: FeatureMap, place: Place) -> Runs:
+def _runs(one: FeatureMap, place: SymbolicAddress) -> Runs:
     """The bytes of a feature map, in runs as long as they are contiguous."""
     (rows, columns, channels), (by_row, by_column, by_brick) = one.shape, one.strides
     size = DTYPE_BYTES[one.dtype]
@@ -102,7 +102,7 @@ class Kernel:
 
     step: Step
     block: Block
-    place: Callable[[Storage], Place]
+    place: Callable[[Storage], SymbolicAddress]
     constants: tuple[Span, ...] = ()
     table: Span | None = None
 

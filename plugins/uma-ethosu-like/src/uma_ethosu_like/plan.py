@@ -12,7 +12,7 @@ from uma.relay import Constant, Expr, strip_views
 from .blocks import Block
 from .cost import Work, block_chooser, copy_cycles, step_cycles, stream_cycles
 from .filters import Filters
-from .hazards import Place
+from .hazards import SymbolicAddress
 from .layer import flat, operations_of
 from .layouts import in_bricks
 from .machine import Machine
@@ -40,7 +40,7 @@ class Plan:
     """
 
     operations: list[Operation] = field(default_factory=list)
-    places: dict[Storage, Place] = field(default_factory=dict)
+    places: dict[Storage, SymbolicAddress] = field(default_factory=dict)
     values: list[Expr] = field(default_factory=list)
 
     def stream(self, machine: Machine) -> Stream:
@@ -128,7 +128,7 @@ def plan_region(region: MatchedRegion) -> Plan:
     plan = Plan()
     for number, param in enumerate(params):
         storages[param] = Storage(f"input{number}", _nbytes(param))
-        plan.places[storages[param]] = Place(f"input{number}", 0)
+        plan.places[storages[param]] = SymbolicAddress(f"input{number}", 0)
 
     def storage(expr: Expr) -> Storage:
         expr = strip_views(expr)
@@ -159,7 +159,7 @@ def _nbytes(expr: Expr) -> int:
 def _give_out(plan: Plan, results: Sequence[Expr], storages: dict[Expr, Storage]) -> None:
     """Has results made where they belong, or copied there if they are something else as well."""
     for number, result in enumerate(results):
-        held, place = storages[strip_views(result)], Place(f"output{number}", 0)
+        held, place = storages[strip_views(result)], SymbolicAddress(f"output{number}", 0)
         if held not in plan.places:
             plan.places[held] = place
             continue
@@ -172,7 +172,7 @@ def _give_out(plan: Plan, results: Sequence[Expr], storages: dict[Expr, Storage]
         plan.values.append(result)
 
 
-def _placed(lives: Mapping[Storage, tuple[int, int]]) -> tuple[dict[Storage, Place], int]:
+def _placed(lives: Mapping[Storage, tuple[int, int]]) -> tuple[dict[Storage, SymbolicAddress], int]:
     """Places in one workspace, and its size: large ones first, each as low as it can be beside those that live at the
     same time.
     """
@@ -186,4 +186,4 @@ def _placed(lives: Mapping[Storage, tuple[int, int]]) -> tuple[dict[Storage, Pla
                 offset = -(-(start + other.nbytes) // ALIGNMENT) * ALIGNMENT
         placed.append((offset, storage))
         nbytes = max(nbytes, offset + storage.nbytes)
-    return {storage: Place(FEATURES, offset) for offset, storage in placed}, nbytes
+    return {storage: SymbolicAddress(FEATURES, offset) for offset, storage in placed}, nbytes

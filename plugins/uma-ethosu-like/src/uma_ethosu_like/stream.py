@@ -14,12 +14,12 @@ from .blocks import Block
 from .commands import WORD_BYTES, Command, command
 from .cost import CopyWork, Event, Wait, Work
 from .filters import Filters
-from .hazards import TABLES, Copy, Flight, Kernel, Place, Span
+from .hazards import TABLES, Copy, Flight, Kernel, Span, SymbolicAddress
 from .machine import Configuration
 from .operations import DTYPE_BYTES, ELEMENTWISE, LIMITS, Curve, FeatureMap, Kind, Step, Storage
 from .weights import Encoded
 
-__all__ = ["CONSTANTS", "Place", "Stream", "write_stream"]
+__all__ = ["CONSTANTS", "Stream", "SymbolicAddress", "write_stream"]
 
 CONSTANTS = "weights"
 """The blob of what is constant."""
@@ -56,19 +56,19 @@ class Stream:
     works: list[Event] = field(default_factory=list)
     feature_bytes: int = 0
 
-    def keep(self, data: bytes) -> Place:
+    def keep(self, data: bytes) -> SymbolicAddress:
         """Adds a constant."""
         self.constants += bytes(-len(self.constants) % _ALIGNMENT)
         start = len(self.constants)
         self.constants += data
-        return Place(CONSTANTS, start)
+        return SymbolicAddress(CONSTANTS, start)
 
 
 class _Writer:
     def __init__(
         self,
         machine: Configuration,
-        places: Mapping[Storage, Place],
+        places: Mapping[Storage, SymbolicAddress],
         filters: Filters,
         buffers: Mapping[Encoded, Storage],
     ) -> None:
@@ -79,9 +79,9 @@ class _Writer:
         self.buffers = buffers
         self.at = 0
         self.registers: dict[str, object] = {}
-        self.constants: dict[Encoded, Place] = {}
+        self.constants: dict[Encoded, SymbolicAddress] = {}
         self.tables: dict[bytes, int] = {}
-        self.kept: dict[bytes, Place] = {}
+        self.kept: dict[bytes, SymbolicAddress] = {}
         self.flight = Flight(machine)
 
     # --- registers ---------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ class _Writer:
             self.registers[register] = key
             self.append(command(f"SET_{register}", *value, **values))
 
-    def address(self, register: str, place: Place, addend: int = 0) -> None:
+    def address(self, register: str, place: SymbolicAddress, addend: int = 0) -> None:
         """Sets the register of an address within a region."""
-        key = Place(place.symbol, place.offset + addend)
+        key = SymbolicAddress(place.symbol, place.offset + addend)
         if self.registers.get(register) != key:
             self.registers[register] = key
             where = self.at + WORD_BYTES
@@ -115,7 +115,7 @@ class _Writer:
 
     # --- feature maps ------------------------------------------------------------------------------------------------
 
-    def place(self, storage: Storage) -> Place:
+    def place(self, storage: Storage) -> SymbolicAddress:
         """Where it lies. What is constant is kept with the weights."""
         if storage not in self.places:
             assert storage.data is not None
@@ -294,11 +294,11 @@ class _Writer:
             self.tables[data] = slot
             if data not in self.kept:
                 self.kept[data] = self.stream.keep(data)
-            self.copy(self.kept[data], Place(TABLES, slot * _TABLE_BYTES), len(data))
+            self.copy(self.kept[data], SymbolicAddress(TABLES, slot * _TABLE_BYTES), len(data))
         start = self.tables[data] * _TABLE_BYTES
         return Span(TABLES, start, start + len(data))
 
-    def copy(self, source: Place, target: Place, nbytes: int) -> None:
+    def copy(self, source: SymbolicAddress, target: SymbolicAddress, nbytes: int) -> None:
         """Starts a copy, once kernels are over that it would disturb."""
         self.region("DMA0_SRC_REGION", source.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
         self.address("DMA0_SRC", source)
@@ -330,7 +330,7 @@ def _precision(one: FeatureMap) -> dict[str, int]:
 def write_stream(
     steps: Sequence[tuple[Step, Block]],
     machine: Configuration,
-    places: Mapping[Storage, Place],
+    places: Mapping[Storage, SymbolicAddress],
     filters: Filters | None = None,
     buffers: Mapping[Encoded, Storage] | None = None,
 ) -> Stream:

@@ -18,7 +18,7 @@ from uma.relay import Expr, GlobalVar, IRModule, strip_views
 from .blocks import Block
 from .commands import OPERATIONS, WORD_BYTES, Command, command, decode, encode
 from .cost import choose_block
-from .hazards import Place
+from .hazards import SymbolicAddress
 from .layer import core_of, flat
 from .lower import extern_of
 from .machine import Machine
@@ -91,12 +91,12 @@ def _compile(region: MatchedRegion, machine: Machine) -> _Made:
             starts[number] = -1
     params = region.function.params
     pairs = (*_pairs(inputs, job.inputs), *_pairs(outputs, job.outputs))
-    places = {expr: Place(FEATURES, starts[one.region] + one.offset) for expr, one in pairs}
-    ins = [(Place(f"input{params.index(one)}", 0), places[one], one) for one in inputs]
+    places = {expr: SymbolicAddress(FEATURES, starts[one.region] + one.offset) for expr, one in pairs}
+    ins = [(SymbolicAddress(f"input{params.index(one)}", 0), places[one], one) for one in inputs]
     outs = []
     for number, result in enumerate(map(strip_views, region.results)):
-        source = places[result] if result in outputs else Place(f"input{params.index(result)}", 0)
-        outs.append((source, Place(f"output{number}", 0), result))
+        source = places[result] if result in outputs else SymbolicAddress(f"input{params.index(result)}", 0)
+        outs.append((source, SymbolicAddress(f"output{number}", 0), result))
     layers = dict.fromkeys(name for one in region.matches for name in one.layers)
     stream.marks.append((0, ", ".join(layers) or region.name))
     _append(stream, _copies(ins, machine), stop=False)
@@ -127,10 +127,10 @@ def _append(stream: Stream, part: Stream | Sequence[Command], stop: bool) -> Non
     stream.commands += [one for one in commands if stop or one.type.name != "OP_STOP"]
 
 
-def _copies(moves: Sequence[tuple[Place, Place, Expr]], machine: Machine) -> Stream:
+def _copies(moves: Sequence[tuple[SymbolicAddress, SymbolicAddress, Expr]], machine: Machine) -> Stream:
     """Copies arrays from a place to another, by the array."""
     steps: list[tuple[Step, Block]] = []
-    places: dict[Storage, Place] = {}
+    places: dict[Storage, SymbolicAddress] = {}
     for number, (source, target, expr) in enumerate(moves):
         shape, nbytes = flat(_nbytes(expr)), _nbytes(expr)
         before, after = Storage(f"from{number}", nbytes), Storage(f"to{number}", nbytes)
