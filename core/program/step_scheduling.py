@@ -144,7 +144,7 @@ class _Run:
             for j in _members(others):
                 self.behind[j].append(i)
         self.always = 0  # bytes of what is there all the time
-        self.given = 0  # bytes of what is there at first, and dies within
+        self.base = 0  # bytes of what is there at first, and dies within
         self.born = [0] * self.count  # bytes made by a call
         self.staying = [0] * self.count  # of these, bytes that somebody reads
         self.dying: list[list[tuple[int, int]]] = [[] for _ in calls]  # by reader: all readers, as a set, and bytes
@@ -164,7 +164,7 @@ class _Run:
                 self.born[makers[0]] += size(name)
                 self.staying[makers[0]] += size(name) if users or last >= end else 0
             else:
-                self.given += size(name)
+                self.base += size(name)
             if last < end:
                 everyone = sum(1 << i for i in dict.fromkeys(users))
                 for i in dict.fromkeys(users):
@@ -187,7 +187,7 @@ class _Run:
         if self.peak <= self.least or self.count > _MAX_CALLS:
             return _Order(range(self.count), self.peak, self.least)
         width = max(16, _MAX_SETS // self.count)
-        layer = {0: _Reached(0, self.always + self.given, sum(1 << i for i in range(self.count) if not self.before[i]))}
+        layer = {0: _Reached(0, self.always + self.base, sum(1 << i for i in range(self.count) if not self.before[i]))}
         dropped = self.peak  # lowest peak of a way that was given up
         for _ in range(self.count):
             following: dict[int, _Reached] = {}
@@ -236,7 +236,7 @@ class _Run:
 
     def _peak(self) -> int:
         """The peak of the order that there is."""
-        done, live, peak = 0, self.always + self.given, 0
+        done, live, peak = 0, self.always + self.base, 0
         for i in range(self.count):
             at, live = self._cost(i, done, live)
             done, peak = done | 1 << i, max(peak, at)

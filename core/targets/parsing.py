@@ -97,7 +97,7 @@ def read_placed(source: object, kinds: Kinds) -> tuple[tuple[Target, ...], Place
 
 @contextmanager
 def locating_errors() -> Iterator[None]:
-    """Within, a `LocatedError` becomes its error, which says where it is: by column and caret in a text, else by its path."""
+    """Turn a `LocatedError` into its error, which names its location: column and caret in a text, else the path."""
     try:
         yield
     except LocatedError as fault:

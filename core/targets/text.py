@@ -77,7 +77,7 @@ def read_bag(source: Source, path: str = "", depth: int = 0) -> tuple[Record, ..
     """The targets that a text describes, one or more, as they stand there.
 
     Raises:
-        Fault: the text is malformed.
+        LocatedError: the text is malformed.
     """
     if len(source.text) > MAX_TEXT_CHARS:
         error = UsageError(f"the text of a target has more than {MAX_TEXT_CHARS} characters")
@@ -232,7 +232,7 @@ def read_json(text: str) -> Node:
     """The JSON value that a text holds, with the places of its parts.
 
     Raises:
-        Fault: the text is malformed, too long, or nested too far.
+        LocatedError: the text is malformed, too long, or nested too far.
     """
     source = Source(text, text)
     if len(text) > MAX_JSON_CHARS:

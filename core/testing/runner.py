@@ -110,7 +110,7 @@ def repeat(plugin: str, file: str | os.PathLike[str], plugins: PluginHost, progr
     written = read_file(path)
     [subject] = find_subjects(plugin, plugins=plugins, target=written.target, host=written.host)
     result = repeated(path, subject, progress)
-    return _told(subject, (result,))
+    return _summarise(subject, (result,))
 
 
 def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
@@ -130,10 +130,10 @@ def _read_models(subject: Subject) -> None:
 
 
 def _conformance(subject: Subject, chosen: Sequence[Check], progress: Progress) -> Conformance:
-    return _told(subject, tuple(run_check(one, subject, progress) for one in chosen if one.concerns(subject)))
+    return _summarise(subject, tuple(run_check(one, subject, progress) for one in chosen if one.concerns(subject)))
 
 
-def _told(subject: Subject, results: tuple[CheckResult, ...]) -> Conformance:
+def _summarise(subject: Subject, results: tuple[CheckResult, ...]) -> Conformance:
     entry = subject.plugin.entry
     return Conformance(
         entry.distribution,

@@ -116,7 +116,7 @@ def compile_shared(
         defined = ("-Wl,-z,defs",) if complete and sys.platform != "darwin" else ()
         folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *stack_flags, *defined), objects, libraries)
 
-    return _made(make, parts, files, output, timeout_s)
+    return _run_compiler(make, parts, files, output, timeout_s)
 
 
 def compile_program(
@@ -145,7 +145,7 @@ def compile_program(
         objects = folder.compile(parts)
         folder.link(parts[0].compiler, "the program", (*parts[0].flags, *flags), objects, libraries)
 
-    return _made(make, parts, files, output)
+    return _run_compiler(make, parts, files, output)
 
 
 def compile_objects(parts: Sequence[CompileUnit], files: Mapping[str, str | bytes]) -> dict[str, Measured]:
@@ -170,7 +170,7 @@ def compile_objects(parts: Sequence[CompileUnit], files: Mapping[str, str | byte
         raise _unwritable(error, "the folder for temporary files") from error
 
 
-def _made(
+def _run_compiler(
     make: Callable[[_Folder], None],
     parts: Sequence[CompileUnit],
     files: Mapping[str, str | bytes],
@@ -267,7 +267,7 @@ class _Folder:
     ) -> None:
         """Link objects of the folder into its file `_LINKED`."""
         compiler = replace(compiler, command=compiler.linker or compiler.command)
-        self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"), _LINKED)
+        self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_rpaths(libraries), "-lm"), _LINKED)
 
     def measured(self, object_name: str) -> Measured:
         """One of the objects, with what its compiler says of the stack."""
@@ -304,7 +304,7 @@ def _result(name: Future[str]) -> str:
     return name.result()
 
 
-def _found(libraries: Sequence[Path]) -> list[str]:
+def _rpaths(libraries: Sequence[Path]) -> list[str]:
     # By its path, a library is the one that was found, whatever else lies in its folder; none begins with a hyphen.
     # -Wl would split a path at its commas.
     files = [str(library.absolute()) for library in libraries]

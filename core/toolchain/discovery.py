@@ -89,7 +89,7 @@ def find_compiler(name: str | None = None, machine: Machine | None = None) -> Co
     if machine is not None:
         return _cross(name or f"{machine.triple}-gcc", machine.triple, machine.is_bare)
     if name is not None:
-        return _found(name, where=None)
+        return _installed_compiler(name, where=None)
     chosen = os.environ.get("CC", "")
     if chosen:
         return _from_environment(chosen)
@@ -184,7 +184,7 @@ def _include_folders(gcc: tuple[str, ...]) -> list[str]:
 def _from_environment(chosen: str) -> Compiler:
     where = "environment variable CC"
     if KNOWN_COMPILERS.fullmatch(chosen):
-        return _found(chosen, where=where)
+        return _installed_compiler(chosen, where=where)
     if not os.path.isabs(chosen):
         raise UsageError(
             f"CC={chosen!r} is neither a known name of a C compiler nor an absolute path",
@@ -194,7 +194,7 @@ def _from_environment(chosen: str) -> Compiler:
     return _probe(Path(chosen).name, (chosen,))
 
 
-def _found(name: str, *, where: str | None) -> Compiler:
+def _installed_compiler(name: str, *, where: str | None) -> Compiler:
     command = _locate(name)
     if command is None:
         raise ToolchainError(f"the C compiler {name!r} is not installed", where=where, hint=INSTALL_HINT)

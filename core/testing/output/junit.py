@@ -65,12 +65,12 @@ def _case(suite: Element, one: Conformance, result: CheckResult) -> None:
         first = result.findings[0]
         more = f" (and {len(result.findings) - 1} more)" if len(result.findings) > 1 else ""
         failure = SubElement(case, "failure", {"type": first.part, "message": _text(f"{first.what}{more}")})
-        failure.text = _text("\n\n".join(map(_told, result.findings)))
+        failure.text = _text("\n\n".join(map(_describe, result.findings)))
     if result.notes:
         SubElement(case, "system-out").text = _text("\n".join(result.notes))
 
 
-def _told(finding: Finding) -> str:
+def _describe(finding: Finding) -> str:
     lines = [f"[{finding.part}] {finding.what}"]
     lines += [f"where: {finding.where}"] if finding.where else []
     lines += [finding.layer] if finding.layer else []

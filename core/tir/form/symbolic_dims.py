@@ -151,7 +151,7 @@ class Extent(Symbolic):
         terms = dict(self.terms)
         for symbols, factor in _terms(other).items():
             terms[symbols] = terms.get(symbols, 0) + factor
-        return _made(terms)
+        return _from_terms(terms)
 
     __radd__ = __add__
 
@@ -172,7 +172,7 @@ class Extent(Symbolic):
             for others, times in _terms(other).items():
                 symbols = tuple(sorted(mine + others, key=lambda symbol: symbol.name))
                 terms[symbols] = terms.get(symbols, 0) + factor * times
-        return _made(terms)
+        return _from_terms(terms)
 
     __rmul__ = __mul__
 
@@ -190,7 +190,7 @@ class Extent(Symbolic):
                     rest = factor % by
                 quotient[reduced or ()] = factor // by
             else:
-                return _made(quotient), rest
+                return _from_terms(quotient), rest
         raise OpenExtentError(f"what is left of {self} divided by {other} depends on the extent")
 
     def __floordiv__(self, other: Any) -> Dim:
@@ -287,7 +287,7 @@ def _terms(value: Dim) -> Mapping[Product, int]:
     return value.terms if isinstance(value, Extent) else {(): value}
 
 
-def _made(terms: Mapping[Product, int]) -> Dim:
+def _from_terms(terms: Mapping[Product, int]) -> Dim:
     nonzero = {symbols: factor for symbols, factor in terms.items() if factor}
     return Extent(nonzero) if any(nonzero) else nonzero.get((), 0)
 

@@ -26,14 +26,14 @@ class _Hoister:
         self.alignments = {memory.name: memory.alignment for memory in func.memories}
         self.slots: list[Buffer] = []
         self.places: dict[Buffer, int] = {}
-        self.moved: dict[Buffer, Buffer] = {}
+        self.hoisted: dict[Buffer, Buffer] = {}
 
     def run(self) -> PrimFunc:
         func = self.func
         self.assign(func.body, frozenset())
         params = [Param(self.aligned(param.buffer), param.role) for param in func.params]
-        self.moved = {old.buffer: new.buffer for old, new in zip(func.params, params, strict=True)}
-        self.moved.update((buffer, self.slots[place]) for buffer, place in self.places.items())
+        self.hoisted = {old.buffer: new.buffer for old, new in zip(func.params, params, strict=True)}
+        self.hoisted.update((buffer, self.slots[place]) for buffer, place in self.places.items())
         scratch = [Param(buffer, "workspace") for buffer in self.slots]
         return replace(func, params=(*params, *scratch), body=self.statement(func.body))
 
@@ -60,7 +60,7 @@ class _Hoister:
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Alloc) and stmt.buffer in self.places:
             return self.statement(stmt.body)
-        return map_fields(stmt, element=lambda buffer, at: (self.moved.get(buffer, buffer), at), body=self.statement)
+        return map_fields(stmt, element=lambda buffer, at: (self.hoisted.get(buffer, buffer), at), body=self.statement)
 
 
 def _may_share(slot: Buffer, buffer: Buffer) -> bool:

@@ -84,16 +84,16 @@ class _Scope:
         self.bounds = bounds
         self.values = values
         self._memo = {} if values else bounds.simple
-        self._within: dict[Bounds, _Scope] = {bounds: self}
+        self._scopes: dict[Bounds, _Scope] = {bounds: self}
 
     def assume(self, condition: Expr, holds: bool) -> _Scope | None:
         """This place under a simplified condition, or its opposite; None if it cannot be reached."""
         bounds = self.bounds.assume(condition, holds)
         if bounds is None:
             return None
-        if bounds not in self._within:
-            self._within[bounds] = _Scope(bounds, self.values)
-        return self._within[bounds]
+        if bounds not in self._scopes:
+            self._scopes[bounds] = _Scope(bounds, self.values)
+        return self._scopes[bounds]
 
     def declare(self, var: Var, values: Interval) -> _Scope:
         """The place where a variable begins to exist, with a value within ``values``."""

@@ -94,7 +94,7 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
         raise illegal(f"{what}: {conflict}, in different iterations of the loops that would be parted")
     # What is written of a buffer beyond what the block reads is left out.
     inner = _parted_loops(block, limits, bounds)
-    state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, inner), loop.kind))
+    state = _move_block(state, block, loop, For(loop.var, loop.extent, seq(loop.body, inner), loop.kind))
     for one in inner_loops(block):
         if one.var in limits and tail == "peel":
             state = _cut_short(state, one, *limits[one.var], bounds)
@@ -121,7 +121,7 @@ def _cut_short(state: State, old: For, start: Expr, extent: Expr, bounds: Bounds
     return state.cut(var, room // factor + 1) if len(form.terms) == 1 and room < factor * last else state
 
 
-def _moved(state: State, block: Stmt, loop: For, new_loop: For) -> State:
+def _move_block(state: State, block: Stmt, loop: For, new_loop: For) -> State:
     """``new_loop`` in the place of a loop, and nothing in that of a block."""
     without = replace_statement(state.func.body, block, Seq(()))
     return replace(state, func=replace(state.func, body=replace_statement(without, loop, new_loop))).tidy()
@@ -291,7 +291,7 @@ def compute_at(state: State, label: str, at: Var | str) -> State:
     if _needs_past(block, limits):
         raise illegal(f"{what}: its iterations depend on one another", "compute it at a loop further out")
     inner = _parted_loops(block, limits, bounds)
-    return _moved(state, block, loop, For(loop.var, loop.extent, seq(inner, loop.body), loop.kind))
+    return _move_block(state, block, loop, For(loop.var, loop.extent, seq(inner, loop.body), loop.kind))
 
 
 def _needs_past(block: Stmt, limits: dict[Var, tuple[Expr, Expr]]) -> bool:

@@ -49,7 +49,7 @@ def contents_of(tensors: Iterable[Tensor], known: Mapping[Tensor, Array]) -> tup
 
 class _Contents:
     def __init__(self, known: Mapping[Tensor, Array]) -> None:
-        self.given = known
+        self.constants = known
         self.arrays: dict[Tensor, Array] = {}
 
     def array_for(self, tensor: Tensor) -> Array:
@@ -68,7 +68,7 @@ class _Contents:
         if isinstance(tensor.definition, Reshape):
             return self.leaf(tensor.definition.base)
         expected = f"{tensor.dtype}{list(tensor.shape)}"
-        array = self.given.get(tensor)
+        array = self.constants.get(tensor)
         if array is None:
             raise InternalError(f"nothing is bound to constant {tensor.name!r}, {expected}", where="tensor expression")
         actual = f"{array.dtype.name}{list(array.shape)}"

@@ -33,7 +33,7 @@ def finalise_kernel(func: PrimFunc) -> PrimFunc:
         spilled = [buffer for buffer in spilled if is_made_anew(buffer, func.body, around(func.rows))]
     finisher = _Finisher(func, spilled)
     body = finisher.statement(func.body)
-    params = (*func.params, *(Param(buffer, "workspace") for buffer in finisher.moved.values()))
+    params = (*func.params, *(Param(buffer, "workspace") for buffer in finisher.workspaces.values()))
     result = replace(func, params=params, body=body)
     return replace(result, may_alias=may_alias(params, result.whole().body))
 
@@ -53,14 +53,14 @@ def _spill(stmt: Stmt, used: int, spilled: list[Buffer]) -> None:
 
 class _Finisher:
     def __init__(self, func: PrimFunc, spilled: Sequence[Buffer]) -> None:
-        self.moved = {
+        self.workspaces = {
             old: replace(old, scope="global", alignment=min(old.alignment, PARAM_ALIGNMENT)) for old in spilled
         }
         self.taken = declared(func)
         self.memo: dict[Expr, Expr] = {}
 
     def statement(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Alloc) and stmt.buffer in self.moved:
+        if isinstance(stmt, Alloc) and stmt.buffer in self.workspaces:
             return self.statement(stmt.body)
         if isinstance(stmt, For) and stmt.kind == "vectorized":
             return self.relocated(stmt)
@@ -74,13 +74,13 @@ class _Finisher:
         return map_fields(stmt, expr=self.expr, element=self.element, body=self.relocated)
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        return self.moved.get(buffer, buffer), tuple(map(self.expr, indices))
+        return self.workspaces.get(buffer, buffer), tuple(map(self.expr, indices))
 
     def expr(self, expr: Expr) -> Expr:
         return rewrite(expr, self.rule, self.memo)
 
     def rule(self, node: Expr) -> Expr | None:
-        workspace = self.moved.get(node.buffer) if isinstance(node, Load) else None
+        workspace = self.workspaces.get(node.buffer) if isinstance(node, Load) else None
         return None if workspace is None or not isinstance(node, Load) else Load(workspace, node.indices)
 
 

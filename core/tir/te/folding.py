@@ -44,7 +44,7 @@ class _Folding:
         self.definition = definition
         self.is_known = is_known
         self.always = unguarded(definition.value)
-        self.made: set[Buffer] = set()
+        self.tables: set[Buffer] = set()
 
     def folded(self) -> Expr:
         return rewrite(self.definition.value, self.rule)
@@ -63,13 +63,13 @@ class _Folding:
         if prod(axis.most for axis in axes) > max(load.buffer.size for load in loads([constant_sum])):
             return None
         folded = _tensor(axes, constant_sum)
-        self.made.add(folded)
+        self.tables.add(folded)
         return _sum([*rest, (Load(folded, tuple(axes)), False)])
 
     def is_constant(self, term: Expr) -> bool:
         """Whether a term is known at build time, all of it."""
         return all(
-            load.buffer in self.made or (self.is_known(load.buffer) and load in self.always) for load in loads([term])
+            load.buffer in self.tables or (self.is_known(load.buffer) and load in self.always) for load in loads([term])
         ) and (bool(loads([term])) or isinstance(term, Imm))
 
 

@@ -95,7 +95,7 @@ class Timeline:
         self._executed: dict[tuple[int, Ranges], int] = {}
         self._held: dict[tuple[int, tuple[Loop, ...]], tuple[int, ...]] = {}
         self._instructions: dict[object, int] = {}
-        self._moved: dict[object, tuple[int, int, int]] = {}
+        self._transfer_cache: dict[object, tuple[int, int, int]] = {}
         self._cycles: dict[ExecCommand | CopyCommand, int] = {}
 
     def _takes_rows(self, number: int) -> bool:
@@ -293,7 +293,7 @@ class Timeline:
             if loop not in mine:
                 times *= parts(self._around(outer, loop), loop.part)
         key = number, tuple(mine)
-        cycles = self._moved.get(key)
+        cycles = self._transfer_cache.get(key)
         if cycles is None:
             held = self.held(number, mine)
             work = issues = fills = 0
@@ -302,7 +302,7 @@ class Timeline:
                 work += count * sum(transfers)
                 issues += count * len(transfers) * self.costs.issue
                 fills += count * filled
-            cycles = self._moved[key] = (work, issues, fills)
+            cycles = self._transfer_cache[key] = (work, issues, fills)
         return times * cycles[0], times * cycles[1], times * cycles[2]
 
     def _around(self, outer: Sequence[Loop], loop: Loop) -> int:

@@ -52,7 +52,7 @@ class _NestFacts:
     def __init__(self, func: PrimFunc, label: str) -> None:
         self.func = func
         site = block_site(func, label)
-        self.own = site.stmt
+        self.block = site.stmt
         uses = collect(site.stmt, site.bounds)
         writes = [use for use in uses if use.writes]
         require(bool(writes), f"block {label!r} computes nothing")
@@ -73,12 +73,12 @@ class _NestFacts:
         self.forms: dict[Buffer, list[tuple[Affine, ...]]] = {}
         for use in uses:
             self.forms.setdefault(use.buffer, []).append(use.forms)
-        self.made = {use.buffer: use.forms for use in writes}
+        self.produced = {use.buffer: use.forms for use in writes}
         self._follow({use.buffer: use.forms for use in writes})
 
     def _follow(self, produced: Mapping[Buffer, tuple[Affine, ...]]) -> None:
         """The blocks that use what was made, element by element, by the axes that made it."""
-        todo, seen = dict(produced), {self.own}
+        todo, seen = dict(produced), {self.block}
         while todo:
             buffer, forms = todo.popitem()
             for block in self._blocks():
@@ -92,7 +92,7 @@ class _NestFacts:
                     axis_forms = tuple([self._in_axes(form, values) for form in use.forms])
                     self.forms.setdefault(use.buffer, []).append(axis_forms)
                     if use.writes:
-                        self.made[use.buffer] = todo[use.buffer] = axis_forms
+                        self.produced[use.buffer] = todo[use.buffer] = axis_forms
 
     def _blocks(self) -> Iterator[Block]:
         return (stmt for stmt in statements(self.func.body) if isinstance(stmt, Block))
@@ -109,7 +109,7 @@ class _NestFacts:
         role: str = "in"
         if buffer in self.func.buffers("output"):
             role = "out"
-        elif buffer in self.made:
+        elif buffer in self.produced:
             role = "made"
         else:
             dims = self._from_host(buffer, dims)
@@ -135,7 +135,7 @@ class _NestFacts:
         """The dimensions in what a block before copies from; as they are where none does."""
         for block in self._blocks():
             store = chain(block)[-1]
-            if block is self.own or not isinstance(store, Store) or store.buffer is not buffer:
+            if block is self.block or not isinstance(store, Store) or store.buffer is not buffer:
                 continue
             value = store.value
             loads = [value.a, value.b] if isinstance(value, Select) else [value]

@@ -194,7 +194,7 @@ class _Search:
         self, nest: Nest, machine: Machine, costs: Costs, constraints: Constraints, close: float = _CLOSE
     ) -> None:
         self.close, self.tries = close, 0
-        self.nest, self.machine, self.costs, self.given = nest, machine, costs, constraints
+        self.nest, self.machine, self.costs, self.constraints = nest, machine, costs, constraints
         self.timeline = Timeline(nest, machine, costs)
         self.names = self.timeline.names
         self.reductions = self.timeline.reductions
@@ -208,10 +208,10 @@ class _Search:
         self.choices = [self._choices(axis) for axis in range(len(self.names))]
         self.sizes = {memory.name: memory.nbytes for memory in machine.memories}
         self.moves: dict[tuple[int, tuple[Loop, ...]], tuple[int, int, int]] = {}
-        self.moved = [n for n, one in enumerate(nest.staged) if one.role != "made"]
+        self.transferred = [n for n, one in enumerate(nest.staged) if one.role != "made"]
 
     def _check(self) -> None:
-        constraints, axes = self.given, set(self.names)
+        constraints, axes = self.constraints, set(self.names)
         buffers = {one.name for one in self.nest.staged}
         named = [
             *constraints.tiles,
@@ -232,7 +232,7 @@ class _Search:
         and those that are a multiple of what an instruction does.
         """
         name, extent, limit = self.names[axis], self.timeline.extents[axis], self.limits[axis]
-        constraints, multiple = self.given, self.given.multiples.get(self.names[axis], 1)
+        constraints, multiple = self.constraints, self.constraints.multiples.get(self.names[axis], 1)
 
         def fits(size: int) -> int:
             return size if size < multiple else min(extent, parts(size, multiple) * multiple)
@@ -280,7 +280,7 @@ class _Search:
             sizes[axis] = (sizes[axis][0], max(step for _, step in self.choices[axis]))
         executed = timeline.total_executed(sizes)
         transferred = issued = 0
-        for number in self.moved:
+        for number in self.transferred:
             work, issues, fills = self.least_moved(number, self.loops_of(number, sizes))
             transferred += work
             issued += issues
@@ -361,20 +361,20 @@ class _Search:
         outer = [loop for loop in loops if not loop.is_step]
         inner = [loop for loop in loops if loop.is_step and loop.axis not in self.reductions]
         sums = [loop for loop in loops if loop.is_step and loop.axis in self.reductions]
-        wanted = [self.names.index(name) for name in self.given.order]
+        wanted = [self.names.index(name) for name in self.constraints.order]
         fixed = [axis for axis in wanted if any(loop.axis == axis for loop in outer)]
         for order in permutations(outer):
             if [loop.axis for loop in order if loop.axis in fixed] != fixed:
                 continue
             yield (*order, *inner, *sums)
-            if inner and sums and not self.given.sums_innermost:
+            if inner and sums and not self.constraints.sums_innermost:
                 yield (*order, *sums, *inner)
 
     def allowed(self, number: int, loops: Sequence[Loop]) -> list[int]:
         """Within how many of the loops a buffer may be made."""
         one = self.nest.staged[number]
         sums = min((place for place, loop in enumerate(loops) if loop.axis in self.reductions), default=len(loops))
-        if one.role == "made" and one.name not in self.given.at:
+        if one.role == "made" and one.name not in self.constraints.at:
             return [sums]
         last = len(loops) if one.role == "in" else sums
         depths = []
@@ -460,20 +460,20 @@ class _Search:
         """The least that a cut takes of which so many cycles are no transfers, and so many are."""
         return (
             waited + transferred
-            if self.costs.queue is None or not self.given.double_buffer
+            if self.costs.queue is None or not self.constraints.double_buffer
             else max(waited, transferred)
         )
 
     def buffered(self, cut: Cut) -> Iterator[Cut]:
         """The cut with as much double-buffered, around one loop, as there is room for."""
-        if self.costs.queue is None or not self.given.double_buffer:
+        if self.costs.queue is None or not self.constraints.double_buffer:
             return
-        along = None if self.given.along is None else [self.names.index(name) for name in self.given.along]
+        along = None if self.constraints.along is None else [self.names.index(name) for name in self.constraints.along]
         used = self.timeline.used_by(cut)
         for place, loop in enumerate(cut.loops):
             if along is not None and (loop.axis not in along or self._is_inner(loop)):
                 continue
-            there = [n for n in self.moved if cut.at[n] == place + 1 and self.timeline.can_start(n)]
+            there = [n for n in self.transferred if cut.at[n] == place + 1 and self.timeline.can_start(n)]
             more = {
                 n: self.timeline.bytes_of(n, cut.loops[: place + 1], 2)
                 - self.timeline.bytes_of(n, cut.loops[: place + 1])
@@ -505,7 +505,7 @@ class _Search:
         while heap:
             bound, _, _, chosen = heapq.heappop(heap)
             least = bound
-            if best_cut is not None and (bound >= self.worth(best_cut) or self.tries >= self.given.tries):
+            if best_cut is not None and (bound >= self.worth(best_cut) or self.tries >= self.constraints.tries):
                 break
             if len(chosen) < len(self.names):
                 for choice in self.choices[len(chosen)]:
@@ -528,9 +528,9 @@ class _Search:
         every = []
         for axis, (name, limit) in enumerate(zip(self.names, self.limits, strict=True)):
             largest = max(tile for tile, _ in self.choices[axis])
-            fixed = name in self.given.tiles or axis in self.reductions or self.nest.axes[axis].is_whole
+            fixed = name in self.constraints.tiles or axis in self.reductions or self.nest.axes[axis].is_whole
             tiles = {tile for tile, _ in self.choices[axis]} if fixed else set(range(1, largest + 1))
-            steps = {step for _, step in self.choices[axis]} if name in self.given.steps else range(1, limit + 1)
+            steps = {step for _, step in self.choices[axis]} if name in self.constraints.steps else range(1, limit + 1)
             pairs = ((tile, step) for tile in sorted(tiles) for step in steps if step <= tile)
             every.append([(tile, step) for tile, step in pairs if self._is_even(axis, tile, step)])
         best_cut: RankedCut | None = None
@@ -551,7 +551,7 @@ class _Search:
         tiles, steps = zip(*chosen, strict=True) if chosen else ((), ())
         promising = []
         for number, cut in enumerate(self.cuts(tiles, steps, self.worth(best_cut))):
-            loads = {n: timeline.total_loaded(n, cut.loops[: cut.at[n]]) for n in self.moved}
+            loads = {n: timeline.total_loaded(n, cut.loops[: cut.at[n]]) for n in self.transferred}
             waited = executed + sum(map(sum, loads.values()))
             rank = waited, sum(work for work, _, _ in loads.values()), 0, number
             if best_cut is None or rank[:3] < best_cut[0][:3]:

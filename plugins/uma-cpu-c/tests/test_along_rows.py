@@ -15,9 +15,9 @@ from uma.hookspecs import Declined, Fusion
 from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.toolchain import cpu_features
 from uma_cpu_c.row_kernels import along_rows, by_elements
-from uma_cpu_c.vector_units import Unit
+from uma_cpu_c.vector_units import VectorModel
 
-UNIT = Unit(64, 32, 2, 2, 4)
+UNIT = VectorModel(64, 32, 2, 2, 4)
 
 
 def softmax(x: Expr) -> Expr:

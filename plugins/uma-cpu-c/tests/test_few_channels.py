@@ -13,9 +13,9 @@ from uma.hookspecs import Fusion
 from uma.relay import Call, Expr, Function, TensorType, Var, call, const
 from uma_cpu_c.few_channels import few_channels
 from uma_cpu_c.products import Operand, product_of
-from uma_cpu_c.vector_units import Unit
+from uma_cpu_c.vector_units import VectorModel
 
-AVX512, NEON = Unit(64, 32, 2, 2, 4), Unit(16, 32, 2, 2, 4)
+AVX512, NEON = VectorModel(64, 32, 2, 2, 4), VectorModel(16, 32, 2, 2, 4)
 
 After = Callable[[Expr], Expr]
 
@@ -85,7 +85,7 @@ def test_sums_along_the_data(kind: Callable[[After], Layers], after: After, cc: 
 
 
 def test_what_is_left_to_tiles() -> None:
-    def is_scheduled(made: Call, x: Var, unit: Unit = AVX512) -> bool:
+    def is_scheduled(made: Call, x: Var, unit: VectorModel = AVX512) -> bool:
         fusion = Fusion(Function((x,), made))
         product = product_of(fusion, Operand("float32"))
         assert product is not None

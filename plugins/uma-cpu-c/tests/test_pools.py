@@ -14,9 +14,9 @@ from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.tir import print_func
 from uma_cpu_c.pools import pooled
-from uma_cpu_c.vector_units import Unit
+from uma_cpu_c.vector_units import VectorModel
 
-AVX2 = Unit(32, 16, 2, 2, 4)
+AVX2 = VectorModel(32, 16, 2, 2, 4)
 
 
 def check(seed: int, count: int, target: str, is_compared: bool = True) -> str:
@@ -108,8 +108,8 @@ def curve(x: Expr) -> Expr:
     return call("qnn.tanh", x, input_scale=0.05, input_zero_point=0, output_scale=1 / 128, output_zero_point=0)
 
 
-@pytest.mark.parametrize("unit", [Unit(32, 16, 2, 2, 4), Unit(64, 32, 2, 2, 4)])
-def test_data_that_are_computed_from_wider_numbers_give_narrower_vectors(unit: Unit) -> None:
+@pytest.mark.parametrize("unit", [VectorModel(32, 16, 2, 2, 4), VectorModel(64, 32, 2, 2, 4)])
+def test_data_that_are_computed_from_wider_numbers_give_narrower_vectors(unit: VectorModel) -> None:
     """As where an accelerator's sums are brought to int8 on the way into the pool."""
     x, scale = Var("x", TensorType((1, 3, 3, 256), "int32")), Var("scale", TensorType((256,), "float64"))
     scaled = call("round", call("multiply", call("cast", x, dtype="float64"), scale))

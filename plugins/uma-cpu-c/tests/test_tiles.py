@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from uma_cpu_c.tiles import Tile, choose
-from uma_cpu_c.vector_units import Unit, unit_of
+from uma_cpu_c.vector_units import VectorModel, unit_of
 
 
-def unit(feature: str) -> Unit:
+def unit(feature: str) -> VectorModel:
     found = unit_of("", {feature})
     assert found is not None
     return found

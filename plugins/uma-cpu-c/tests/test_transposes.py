@@ -11,7 +11,7 @@ import uma
 from uma.hookspecs import Declined, Fusion, ScheduledKernel
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma_cpu_c.transposes import merged, transposed
-from uma_cpu_c.vector_units import Unit
+from uma_cpu_c.vector_units import VectorModel
 
 CASES = [
     *(((16, 40), (1, 0), dtype) for dtype in ("int8", "int16", "float16", "float32", "int32", "float64", "int64")),
@@ -97,7 +97,7 @@ def test_what_is_no_transposition_of_blocks() -> None:
     def answer(shape: tuple[int, ...], *axes: int, is_alone: bool = True) -> ScheduledKernel | Declined | None:
         x = Var("x", TensorType(shape, "int8"))
         made: Call = call("transpose", x if is_alone else call("nn.relu", x), axes=axes)
-        return transposed(Fusion(Function((x,), made)), Unit(32, 16, 2, 2, 4))
+        return transposed(Fusion(Function((x,), made)), VectorModel(32, 16, 2, 2, 4))
 
     assert isinstance(answer((16, 16), 1, 0), ScheduledKernel)
     assert isinstance(answer((16, 3, 16), 2, 1, 0, is_alone=False), ScheduledKernel)

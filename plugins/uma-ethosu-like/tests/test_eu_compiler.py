@@ -44,7 +44,7 @@ from uma_ethosu_like import KIND, VELA, layouts, stripes
 from uma_ethosu_like.blocks import Block
 from uma_ethosu_like.commands import REGIONS
 from uma_ethosu_like.cost import Event, Wait, Work, stream_cycles
-from uma_ethosu_like.hazards import Place
+from uma_ethosu_like.hazards import SymbolicAddress
 from uma_ethosu_like.machine import Machine
 from uma_ethosu_like.operations import Box, Step
 from uma_ethosu_like.softmax import exp_table
@@ -502,7 +502,7 @@ def test_filters_are_brought_to_sram_where_that_takes_fewer_cycles(npu: Any) -> 
     brought = [sum(isinstance(event, Work) and event.brought for event in stream.works) for stream in streams]
     assert brought[0] > 0 == brought[1]
     steps = [(event.step, event.block) for event in streams[0].works if isinstance(event, Work)]
-    places = one.plan.places | {step.ofm.storage: Place("features", 0) for step, _ in steps[:1]}
+    places = one.plan.places | {step.ofm.storage: SymbolicAddress("features", 0) for step, _ in steps[:1]}
     assert stream_cycles(write_stream(steps, slow.configuration, places).works, slow) > stream_cycles(
         streams[0].works, slow
     )

@@ -11,7 +11,7 @@ import pytest
 from uma_ethosu_like.blocks import Block, legal_blocks
 from uma_ethosu_like.commands import encode
 from uma_ethosu_like.cost import stream_cycles
-from uma_ethosu_like.hazards import Place
+from uma_ethosu_like.hazards import SymbolicAddress
 from uma_ethosu_like.machine import CONFIGURATIONS, Machine
 from uma_ethosu_like.operations import BRICK, FeatureMap, Filter, Kind, Operation, Scale, Step, Storage, Window
 from uma_ethosu_like.stream import Stream, write_stream
@@ -93,7 +93,7 @@ class Chain:
 
     def stream(self, length: int) -> Stream:
         steps = [self.step() for _ in range(length)]
-        return write_stream(steps, self.machine, {MEMORY: Place("features", 0)})
+        return write_stream(steps, self.machine, {MEMORY: SymbolicAddress("features", 0)})
 
 
 def trapped(npu: Any, streams: list[tuple[int, Stream]]) -> dict[str, int]:
