@@ -547,7 +547,7 @@ def test_a_new_value_that_is_written_too_early_is_found(tmp_path: Path, monkeypa
         ("output", 3),
     }
 
-    monkeypatch.setattr(sequence, "in_place", lambda *_: True)
+    monkeypatch.setattr(sequence, "can_update_in_place", lambda *_: True)
     found = verify(loaded, build_loaded(loaded, members), members, inputs)
     assert all(check.difference.ok for check in found.kernels)
     wrong = {(check.role, check.name, check.against) for check in found.outputs if not check.difference.ok}
