@@ -157,9 +157,8 @@ class IsolatedMatches:
         bounds: dict[str, Bounds] = {}
         for part in self._parts:
             pairs = zip(part.unit.function.params, part.unit.expr.args, strict=True)
-            proven = self._source.ranges
-            known_ranges: dict[Expr, Bounds] = {p: proven[arg] for p, arg in pairs if arg in proven}
-            inner = ranges(part.unit.function, {}, known_ranges)
+            inputs: dict[Expr, Bounds] = {p: self._source.ranges[arg] for p, arg in pairs if arg in self._source.ranges}
+            inner = ranges(part.unit.function, {}, inputs)
             bounds |= {name: inner[expr] for name, expr in part.operands.items() if expr in inner}
         return bounds
 

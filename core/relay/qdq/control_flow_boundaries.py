@@ -45,7 +45,7 @@ def _once(module: IRModule) -> IRModule:
         # What is run in two places is given other things in each.
         if all(run[var] == 1 for var in callees(site)):
             change = _change(module, _function(module, caller), site)
-            if change.arguments or change.results:
+            if change.inputs or change.results:
                 return _changed(module, caller, site, change)
     return module
 
@@ -55,11 +55,11 @@ class _Change:
     """What changes about a call of control flow.
 
     Args:
-        arguments: by position among what the functions take, what is dequantised within instead: a ``qnn.dequantize``.
+        inputs: by position among what the functions take, what is dequantised within instead: a ``qnn.dequantize``.
         results: by position among what it gives, the type that is dequantised behind it.
     """
 
-    arguments: dict[int, Call]
+    inputs: dict[int, Call]
     results: dict[int, QuantisedType]
 
 
@@ -69,7 +69,7 @@ def _function(module: IRModule, var: GlobalVar) -> Function:
     return function
 
 
-def _data_operands(site: Call) -> tuple[Expr, ...]:
+def _operands(site: Call) -> tuple[Expr, ...]:
     """What the functions of a call of control flow take."""
     return site.args[1:] if isinstance(site.op, If) else site.args
 
@@ -81,39 +81,38 @@ def _change(module: IRModule, outer: Function, site: Call) -> _Change:
     others = [e for e in post_order(outer.body) if site in children(e) and not isinstance(e, TupleGetItem)]
     is_taken_apart = not others and outer.body is not site
     carried = site.op.carried if isinstance(site.op, Loop) else 0
-    arguments: dict[int, Call] = {}
+    inputs: dict[int, Call] = {}
     results: dict[int, QuantisedType] = {}
-    for position, arg in enumerate(_data_operands(site)):
+    for position, arg in enumerate(_operands(site)):
         if not isinstance(arg, Call) or arg.op_name != "qnn.dequantize":
             continue
         if position >= carried:
-            arguments[position] = arg
+            inputs[position] = arg
         elif is_taken_apart and fields[0]:
             after = dequantised(fields[0][position])
             if after is not None and quantised_type(arg) == after[1]:
-                arguments[position], results[position] = arg, after[1]
+                inputs[position], results[position] = arg, after[1]
     if isinstance(site.op, If) and is_taken_apart:
         for position, pair in enumerate(zip(*fields, strict=True)):
             one, two = map(dequantised, pair)
             if one is not None and two is not None and one[1] == two[1]:
                 results[position] = one[1]
-    return _Change(arguments, results)
+    return _Change(inputs, results)
 
 
 def _changed(module: IRModule, caller: GlobalVar, site: Call, change: _Change) -> IRModule:
     rewriter, outer = Rewriter(module), _function(module, caller)
     carried = site.op.carried if isinstance(site.op, Loop) else 0
-    new = change.arguments
-    inlined = [position for position, one in new.items() if position >= carried and _is_constant(one)]
+    inlined = [position for position, one in change.inputs.items() if position >= carried and _is_constant(one)]
     bodies = {var: _body(rewriter, _function(module, var), change, inlined) for var in callees(site)}
     named = [GlobalVar(var.name, func_type(function)) for var, function in bodies.items()]
     done: dict[Expr, Expr] = {}
     for expr in post_order(outer.body):
         if expr is site:
-            args = [new[n].args[0] if n in new else arg for n, arg in enumerate(_data_operands(site))]
+            args = [change.inputs[n].args[0] if n in change.inputs else arg for n, arg in enumerate(_operands(site))]
             args = [arg for position, arg in enumerate(args) if position not in inlined]
             op = Loop(named[0], carried) if isinstance(site.op, Loop) else If(*named)
-            operands = [*site.args[: len(site.args) - len(_data_operands(site))], *args]
+            operands = [*site.args[: len(site.args) - len(_operands(site))], *args]
             done[expr] = Call(op, [done[arg] for arg in operands], pin=site.pin)
         elif isinstance(expr, TupleGetItem) and expr.tuple is site and expr.index in change.results:
             qtype = change.results[expr.index]
@@ -142,7 +141,7 @@ def _body(rewriter: Rewriter, function: Function, change: _Change, inlined: Sequ
     params: list[Var] = []
     done: dict[Expr, Expr] = {}
     for position, param in enumerate(function.params):
-        dequantise = change.arguments.get(position)
+        dequantise = change.inputs.get(position)
         if dequantise is None:
             params.append(param)
             done[param] = param

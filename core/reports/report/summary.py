@@ -95,10 +95,8 @@ def _takes(report: ReportRecord) -> str:
 
 def _what_to_try(report: ReportRecord) -> str:
     if report.reasons and report.reasons[0].macs * 20 >= report.macs:
-        first = report.reasons[0]
-        part = (
-            f"{format_percent(first.macs / report.macs)} of the work" if report.macs else _count(first.layers, "layer")
-        )
+        top = report.reasons[0]
+        part = f"{format_percent(top.macs / report.macs)} of the work" if report.macs else _count(top.layers, "layer")
         return f"Try first to lift that reason, in the model or by the target's attributes: it holds {part} back."
     memory = host_memory(report)
     if memory is not None and memory.peak_bytes * 4 >= report.ram_bytes:
