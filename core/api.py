@@ -161,7 +161,7 @@ def verify_loaded(
         progress: told of each part of the work that begins.
     """
     declared = artifact.record.inputs
-    open_shapes = OpenShapes.of(artifact.name, declared, artifact.record.outputs)
+    open_shapes = OpenShapes.from_rows(artifact.name, declared, artifact.record.outputs)
     if open_shapes is not None and (isinstance(loaded.form, Program) or has_loops(loaded.form)):
         what = "a form with open extents that was lowered already cannot be verified"
         raise UsageError(what, hint="verify the model's file")

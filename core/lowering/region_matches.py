@@ -61,7 +61,7 @@ class Matches:
         return MatchedRegion(var.name, function, tuple(self._one(module, call, member) for call in calls))
 
     def _one(self, module: IRModule, call: Call, member: Member) -> RegionMatch | UnmatchedCall:
-        outcome = self._matches.get(call) or self._sought(module, call, member)
+        outcome = self._taken.get(call) or self._sought(module, call, member)
         if isinstance(outcome, str):
             return UnmatchedCall(call, outcome)
         inner, whole = outcome

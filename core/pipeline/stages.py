@@ -136,7 +136,7 @@ class RegionsRefused(Exception):
             # After a pass that rewrote the region, nobody knows which match a part of it came from.
             at = refusal.at if refusal.at in parts_of(function) else None
             refusals.append(Refusal(refusal.region, at, refusal.reason))
-        with blaming(placement.source.spans, members.__getitem__):
+        with attributing_errors(placement.source.spans, members.__getitem__):
             return placement.refuse(refusals)
 
 
@@ -153,7 +153,7 @@ def _canonicalise(module: IRModule, context: Context) -> tuple[Form, Facts]:
     canonical = canonicalise(write_out_hosts(module, context.members))
     while bodies_of(canonical):
         # A constant in a body may decide a branch, and more is constant elsewhere then.
-        decided = settled(each_body(canonical, lambda alone, name: canonicalise(alone)))
+        decided = simplify_control_flow(map_bodies(canonical, lambda alone, name: canonicalise(alone)))
         if decided.functions == canonical.functions:
             break
         canonical = canonicalise(decided)
@@ -165,7 +165,7 @@ def _partition(module: IRModule, context: Context) -> tuple[Form, Facts]:
     placement, members = context.facts.placement, context.members
     if placement is None:
         owners = _offerable([member.owner for member in members.accelerators], module)
-        with blaming(module.spans, members.__getitem__):
+        with attributing_errors(module.spans, members.__getitem__):
             labels = [member.label for member in members.takers]
             costs = None if members.costs is None else members.costs(members)
             placement = place(module, owners, labels, members.partition, context.consent, costs)
@@ -185,8 +185,8 @@ def _fuse(module: IRModule, context: Context) -> tuple[Form, Facts]:
     def fused(alone: IRModule, name: str = "main") -> IRModule:
         return fuse(requantise_in_floats(zero_points_to_biases(alone), features), hosts)
 
-    with blaming(module.spans, members.__getitem__):
-        return each_body(fused(module), fused), context.facts
+    with attributing_errors(module.spans, members.__getitem__):
+        return map_bodies(fused(module), fused), context.facts
 
 
 def _lower(module: IRModule, context: Context) -> tuple[Form, Facts]:
@@ -210,7 +210,7 @@ def _lower(module: IRModule, context: Context) -> tuple[Form, Facts]:
         result, bodies[name] = lower_tracing(alone, members.takers, members.host, declined)
         return result
 
-    lowered = each_body(lowered, body)
+    lowered = map_bodies(lowered, body)
     others = {
         kernel: call.pin
         for kernel, value in became.items()
@@ -533,7 +533,7 @@ def _blame_ops(kernel: Expr, fault: Unproven, facts: Facts, members: Members) ->
         if names:
             error = plugin.fault(f"has op {names[0]!r}, whose loops are not safe: {fault}")
             error.hint = fault.hint
-            raise located(error, *facts.fused.spans[kernel])
+            raise add_location(error, *facts.fused.spans[kernel])
 
 
 def _beyond(refusal: Refusal, module: IRModule) -> UmaError:

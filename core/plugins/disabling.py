@@ -25,8 +25,8 @@ def disabled_names(names: Iterable[str]) -> dict[str, str]:
         ProjectError: the project's file cannot be read, or its setting is no list of names.
     """
     project = find_project()
-    names = [] if project is None else project.names(_SETTING, "uma-my-plugin")
-    disabled = dict.fromkeys(names, f"by {_SETTING} in [tool.uma] of pyproject.toml")
+    listed = [] if project is None else project.names(_SETTING, "uma-my-plugin")
+    disabled = dict.fromkeys(listed, f"by {_SETTING} in [tool.uma] of pyproject.toml")
     variable = os.environ.get(VARIABLE, "").split(",")
     disabled |= dict.fromkeys(filter(None, map(str.strip, variable)), f"by the environment variable {VARIABLE}")
-    return disabled | dict.fromkeys(given, "on request")
+    return disabled | dict.fromkeys(names, "on request")

@@ -112,7 +112,7 @@ class PluginHost:
             ProjectError: the setting ``require-plugins`` of the project is malformed.
             RequirementError: plugins are missing, disabled or of another version; names all of them.
         """
-        check_required(self._found.entries, self._found.disabled)
+        check_required(self._discovery.entries, self._discovery.disabled)
 
     def without(self, *names: str) -> PluginHost:
         """The same environment less some plugins, by names of distributions or entry points.

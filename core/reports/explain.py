@@ -363,7 +363,7 @@ def explain_loaded(
     result = replace(result, placed=decision_record(build), otherwise=otherwise(build, known))
     differences = list_differences(build.placement, build.facts.tolerated, loaded.hybrid_layers, members)
     result = replace(result, allowed=loaded.options.allow.texts, differences=differences)
-    found = replace(found, offers=tuple(_offers(result, loaded, members, progress)))
+    result = replace(result, offers=tuple(_offers(result, loaded, members, progress)))
     program = form if isinstance(form, Program) else None
     if program is not None:
         result = replace(result, by_rows=layers_by_rows(program))

@@ -44,7 +44,7 @@ from ..lowering.build_targets import Members
 from ..lowering.graph_queries import has_loops
 from ..pipeline.loading import LoadedModel
 from ..program import Program
-from ..relay.dimension_binding import with_extents
+from ..relay.dimension_binding import bind_dimensions
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.transform.float_requantisation import check_forms
@@ -114,7 +114,7 @@ def verify(
         what = "a form that was lowered already is compared on this machine only"
         raise UsageError(what, hint="verify the model's file, or build for this machine")
     peer = None if oracle is None else (oracle[0], oracle[1]())
-    open_shapes = OpenShapes.of(artifact.name, artifact.record.inputs, artifact.record.outputs)
+    open_shapes = OpenShapes.from_rows(artifact.name, artifact.record.inputs, artifact.record.outputs)
     if open_shapes is not None and (passes := loaded.options.allow.passes):
         what = f"pass {passes[0]}, which may change results, is compared at one extent alone"
         raise UsageError(what, hint="--shape NAME=NUMBER")
@@ -233,7 +233,7 @@ class _ReferenceComparison(Comparison):
             return form
         key = tuple(self.model.extents.values())
         if key not in self._fixed:
-            self._fixed[key] = with_extents(form, self.model.extents)
+            self._fixed[key] = bind_dimensions(form, self.model.extents)
         return self._fixed[key]
 
     def _exact(self, values: Arrays, said: Arrays, theirs: Arrays) -> Callable[[str, float], ExactCheck | None] | None:

@@ -21,7 +21,7 @@ from ..errors import DeviceError, ModelError, ToolchainError, UsageError
 from ..runtime import CSRC
 from ..runtime.abi import Array, abi, aligned
 from ..runtime.devices import DeviceInfo, device_error
-from ..runtime.traces import Entry, Place, Trace
+from ..runtime.traces import Entry, Trace, TraceLocation
 from ..toolchain.cache import Cache, library_key, on_trial
 from ..toolchain.compile import CompileUnit, compile_shared
 from ..toolchain.discovery import find_compiler
