@@ -70,7 +70,7 @@ def lower(match: Match, machine: Machine) -> LoweredKernel:
     tiles = tiling.choose_tiles(*_to_cut(w, machine))
     assert isinstance(tiles, tiling.Tiles)  # the clause fits
     func = _plain(w, match.root.shape, finish, zero_point)
-    return LoweredKernel(_scheduled(func, tiles, finish, zero_point, _reach(w)[0], machine), (packed, records))
+    return LoweredKernel(_scheduled(func, tiles, finish, zero_point, machine), (packed, records))
 
 
 @cache
@@ -147,9 +147,9 @@ def _to_cut(w: Window, machine: Machine) -> tuple[tiling.Nest, Machine, tiling.C
 
 
 def _scheduled(
-    func: PrimFunc, tiles: tiling.Tiles, finish: dict[str, int], zero_point: int, reach: int, machine: Machine
+    func: PrimFunc, tiles: tiling.Tiles, finish: dict[str, int], zero_point: int, machine: Machine
 ) -> PrimFunc:
-    """Tile by tile in the memories, by instructions; ``reach`` counts the rows of the padded picture."""
+    """Tile by tile in the memories, by instructions."""
     s, do, (activations, weights, accumulators) = Schedule(func), machine.intrinsic, machine.memories
     cut = tiling.tile_spatial_loops(s, tiles)
     inner, block, window = cut.summed, cut.at("sums"), cut.at("taken")
@@ -173,10 +173,7 @@ def _scheduled(
     s.cache_read("sum", "weight", weights, at=cut.at("weight"))
 
     for border in borders:
-        rows = s.loops(border)[-2]
-        if reach > LIMITS["MAX_ROWS"]:
-            _, rows = s.split(rows, LIMITS["MAX_ROWS"])
-        s.tensorize(rows, do("fill"), value=zero_point)
+        s.tensorize(s.split(s.loops(border)[-2], LIMITS["MAX_ROWS"])[1], do("fill"), value=zero_point)
     s.tensorize(s.loops(bias)[place], do("bias"))
     s.tensorize(cut.parts["y"], do("mac"))
     row, pixel, _ = s.loops("out")[-3:]
