@@ -211,7 +211,7 @@ ATTRIBUTE = Change(
             '    device = Attribute("device", str, pattern=name',
             replaces=True,
         ),
-        Edit("core/targets/kind.py", "compiler, *own, device, model", ", board"),
+        Edit("core/targets/kind.py", "compiler, *attributes, device, model", ", board"),
     ),
     """
 from uma.plugins import default_host
