@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..lowering.build_targets import Members
 from ..pipeline.loading import LoadedModel
-from ..program import Call, Loop, Wait, raised
+from ..program import Call, Loop, Wait
 from ..program.control_flow import Ways
 from ..program.program import arguments
 from ..tir.form.interp import interpret
@@ -47,11 +47,10 @@ class InterpretedModel(StepwiseModel):
     """
 
     def __init__(self, loaded: LoadedModel, members: Members, isolation: Isolation) -> None:
-        program = raised(build_stepwise(loaded, members)[1])  # what runs row by row leaves little to compare
-        super().__init__(program, members, isolation)
+        super().__init__(build_stepwise(loaded, members)[1], members, isolation)
         self._work = {
             name: interpreted_work(function.whole().body, Bounds({}))
-            for name, function in program.functions.items()
+            for name, function in self.program.functions.items()
             if isinstance(function, PrimFunc)
         }
         self._remaining_work = _MAX_WORK

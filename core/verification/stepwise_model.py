@@ -19,7 +19,7 @@ from ..pipeline.line_buffering import RowsAsked
 from ..pipeline.loading import LoadedModel
 from ..pipeline.stages import Build
 from ..program import Call as CallStep
-from ..program import Program, Wait, plan
+from ..program import Program, Wait, plan, raised
 from ..program.program import arguments
 from ..program.wait_insertion import finish_positions
 from ..relay.computed_dimensions import cut_symbols
@@ -101,7 +101,7 @@ def runs_of(
 
 
 def build_stepwise(loaded: LoadedModel, members: Members, *, reuse: bool = False) -> tuple[Build, Program]:
-    """Return the program of a model in which every value has memory, and how it was built.
+    """Return how a model is built for single steps, and its program: every value is whole and has memory.
 
     Args:
         loaded: the model.
@@ -114,7 +114,7 @@ def build_stepwise(loaded: LoadedModel, members: Members, *, reuse: bool = False
     build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
     program = build.run(loaded.form)
     assert isinstance(program, Program)
-    return build, program
+    return build, raised(program)
 
 
 class StepwiseModel:
@@ -167,9 +167,6 @@ class StepwiseModel:
 
     def check(self, sample: str) -> None:
         """Compare the results of the last run, of ``sample``, with their references."""
-
-    def drive(self) -> None:
-        """Run each kernel by itself, on operands at the ends of their ranges, and compare its results."""
 
     def bounds(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Bound]:
         """Return how far outputs or states of the artifact may differ from those of this model, by name."""
@@ -391,8 +388,10 @@ class Inspected(StepwiseModel):
         self._check_copies(sample)
 
     def drive(self) -> None:
-        """As `StepwiseModel.drive`: integers reach what is proven for every input of the model, floats and indices the
-        ends of what samples had."""
+        """Run each kernel and region by itself, on operands at the ends of their ranges, and compare its results.
+
+        Integers reach the ends proven for every input of the model, floats and indices those of the samples.
+        """
         import numpy as np
 
         from .operand_ranges import directed
