@@ -10,73 +10,17 @@
    - another block would fit entirely below the one to be placed: placed there, it is in the way of none,
    - of two equal blocks the later one would come first, or of two blocks at one offset. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "packing.h"
+#include "exact_packing.h"
 
-typedef int64_t number;
-
-enum { MEASURES = 4 };
 enum { PLACED = 4 };  /* a short search is as much work as placing all blocks so many times */
 enum { LEAST = 2 };   /* with work for fewer short searches, none is run */
 enum { PATIENCE = 20, TRIES = 8 };
 /* After PATIENCE searches without success the next ones aim higher: after fewer if the work allows less than TRIES such
    raises. */
 enum { EVERY = 9, FIRST = 8, LATER = 64 }; /* how often a search is long, and its part of the work: the first, others */
-
-struct change {
-    number block, floor;
-};
-
-struct level {
-    number block, raised;     /* how long the trail was before it */
-    number reached, last;     /* offset and rank of the block below it */
-    number tried, tried_rank; /* floor and rank of the last one tried */
-};
-
-/* What is read of all blocks for each one that is placed, in one place. */
-struct state {
-    number floor, rank, size, lies_over, twin, is_open;
-};
-
-struct ranked {
-    double importance;
-    number block;
-};
-
-struct search {
-    const struct packing *blocks;
-    number *memory, *lists;
-    number sections, *section; /* the first step of each section */
-    number *left, *padding;    /* by section: the least bytes of all its blocks, and how many the topmost may not take */
-    number *room, *witness, *fails;
-    number *size, *first, *stop, *offset; /* by block: its size as a multiple of the grain, its sections */
-    number *near_at, *near, *apart; /* the blocks that live with each one, and how far above it they must be */
-    number *member_at, *member;     /* the blocks of each section */
-    struct state *state;
-    struct level *levels;
-    struct change *raised;
-    struct ranked *ranked;
-    double *measure, *weight; /* by measure and block */
-};
-
-static number smaller(number a, number b)
-{
-    return a < b ? a : b;
-}
-
-static number larger(number a, number b)
-{
-    return a > b ? a : b;
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    number one = *(const number *)a, other = *(const number *)b;
-    return (one > other) - (one < other);
-}
 
 static int compare_ranked(const void *a, const void *b)
 {
@@ -85,168 +29,6 @@ static int compare_ranked(const void *a, const void *b)
         return one->importance < other->importance ? 1 : -1;
     }
     return (one->block > other->block) - (one->block < other->block);
-}
-
-/* How many of `count` sorted numbers are below `limit`. */
-static number count_below(const number *sorted, number count, number limit)
-{
-    number low = 0;
-    while (low < count) {
-        number middle = (low + count) / 2;
-        if (sorted[middle] < limit) {
-            low = middle + 1;
-        } else {
-            count = middle;
-        }
-    }
-    return low;
-}
-
-static number *part(number **memory, number count)
-{
-    number *start = *memory;
-    *memory += count;
-    return start;
-}
-
-/* The first steps of the sections: steps at which blocks start and, before the next such step, others end. */
-static void find_sections(struct search *s, number *starts, number *ends)
-{
-    number n = s->blocks->count, ended = 0;
-    memcpy(starts, s->blocks->start, sizeof(number) * (size_t)n);
-    memcpy(ends, s->blocks->end, sizeof(number) * (size_t)n);
-    qsort(starts, (size_t)n, sizeof(number), compare_numbers);
-    qsort(ends, (size_t)n, sizeof(number), compare_numbers);
-    s->sections = 0;
-    for (number i = 0; i < n; ++i) {
-        if (i + 1 < n && starts[i + 1] == starts[i]) {
-            continue;
-        }
-        while (ended < n && ends[ended] < starts[i]) {
-            ++ended;
-        }
-        if (i + 1 == n || (ended < n && ends[ended] < starts[i + 1])) {
-            s->section[s->sections++] = starts[i];
-        }
-    }
-}
-
-/* Count the blocks that live with each one or, with `fill`, list them. */
-static void find_near(struct search *s, number *order, number *live, number *end, int fill)
-{
-    const struct packing *b = s->blocks;
-    number alive = 0;
-    for (number k = 0; k < b->count; ++k) {
-        number i = order[2 * k + 1], remaining = 0;
-        for (number a = 0; a < alive; ++a) {
-            number j = live[a];
-            if (b->end[j] >= b->start[i]) {
-                live[remaining++] = j;
-                if (fill) {
-                    s->near[end[i]] = j;
-                    s->near[end[j]] = i;
-                }
-                ++end[i], ++end[j];
-            }
-        }
-        live[remaining] = i;
-        alive = remaining + 1;
-    }
-}
-
-static void find_distances(struct search *s, number *distance)
-{
-    const struct packing *b = s->blocks;
-    for (number i = 0; i < b->count; ++i) {
-        distance[i] = -1;
-    }
-    for (number i = 0; i < b->count; ++i) {
-        for (number k = b->pair_at[i]; k < b->pair_at[i + 1]; ++k) {
-            distance[b->pair[k]] = b->below[k];
-        }
-        for (number k = s->near_at[i]; k < s->near_at[i + 1]; ++k) {
-            number known = distance[s->near[k]];
-            s->apart[k] = known < 0 ? b->size[i] : known;
-        }
-        for (number k = b->pair_at[i]; k < b->pair_at[i + 1]; ++k) {
-            distance[b->pair[k]] = -1;
-        }
-    }
-}
-
-/* The bytes that block i adds to section t at least. */
-static number demand(const struct search *s, number i, number t)
-{
-    return s->size[i] - (s->section[t] <= s->blocks->until[i] ? s->blocks->saved[i] : 0);
-}
-
-static int prepare(struct search *s, const struct packing *b)
-{
-    number n = b->count, spans = 0, *memory, *order, *scratch, *scratch2;
-    size_t count = (size_t)n;
-    memset(s, 0, sizeof *s);
-    s->blocks = b;
-    memory = s->memory = calloc(16 * count + 2, sizeof(number));
-    s->state = malloc(sizeof(struct state) * count);
-    s->levels = malloc(sizeof(struct level) * (count + 1));
-    s->ranked = malloc(sizeof(struct ranked) * count);
-    s->measure = malloc(sizeof(double) * 2 * MEASURES * count);
-    if (!s->memory || !s->state || !s->levels || !s->ranked || !s->measure) {
-        return 0;
-    }
-    s->weight = s->measure + MEASURES * n;
-    s->section = part(&memory, n), s->left = part(&memory, n), s->padding = part(&memory, n);
-    s->room = part(&memory, n), s->witness = part(&memory, n), s->fails = part(&memory, n);
-    s->size = part(&memory, n), s->first = part(&memory, n), s->stop = part(&memory, n), s->offset = part(&memory, n);
-    s->near_at = part(&memory, n + 1), s->member_at = part(&memory, n + 1);
-    order = part(&memory, 2 * n), scratch = part(&memory, n), scratch2 = part(&memory, n);
-    find_sections(s, scratch, scratch2);
-    for (number i = 0; i < n; ++i) {
-        s->size[i] = (b->size[i] + b->grain - 1) & -b->grain;
-        s->first[i] = count_below(s->section, s->sections, b->start[i]);
-        s->stop[i] = count_below(s->section, s->sections, b->end[i] + 1);
-        spans += s->stop[i] - s->first[i];
-        order[2 * i] = b->start[i], order[2 * i + 1] = i;
-    }
-    /* Equal starts may come in any order: each such block finds the others. */
-    qsort(order, count, 2 * sizeof(number), compare_numbers);
-    memset(scratch2, 0, sizeof(number) * count);
-    find_near(s, order, scratch, scratch2, 0);
-    for (number i = 0; i < n; ++i) {
-        s->near_at[i + 1] = s->near_at[i] + scratch2[i];
-    }
-    s->raised = malloc(sizeof(struct change) * (size_t)(s->near_at[n] + 1));
-    memory = s->lists = malloc(sizeof(number) * (size_t)(2 * s->near_at[n] + spans + 1));
-    if (!s->raised || !s->lists) {
-        return 0;
-    }
-    s->near = part(&memory, s->near_at[n]), s->apart = part(&memory, s->near_at[n]), s->member = memory;
-    memcpy(scratch2, s->near_at, sizeof(number) * count);
-    find_near(s, order, scratch, scratch2, 1);
-    find_distances(s, scratch);
-    for (number i = 0; i < n; ++i) {
-        for (number t = s->first[i]; t < s->stop[i]; ++t) {
-            ++s->member_at[t + 1];
-            s->left[t] += demand(s, i, t);
-            s->padding[t] = larger(s->padding[t], s->size[i] - b->size[i]);
-        }
-    }
-    for (number t = 0; t < s->sections; ++t) {
-        s->member_at[t + 1] += s->member_at[t];
-        scratch[t] = s->member_at[t];
-    }
-    for (number i = 0; i < n; ++i) {
-        for (number t = s->first[i]; t < s->stop[i]; ++t) {
-            s->member[scratch[t]++] = i;
-        }
-    }
-    return 1;
-}
-
-static void release(struct search *s)
-{
-    free(s->memory), free(s->lists), free(s->state), free(s->levels);
-    free(s->raised), free(s->ranked), free(s->measure);
 }
 
 /* The block to be tried next, or -1: the one of the lowest floor and then rank behind those of the last one tried. */
@@ -471,8 +253,8 @@ number uma_pack_exactly(const struct packing *b, number bound, number *work, num
     struct search s;
     number n = b->count, peak = peak_of(b, offset), aim = next_aim(peak, bound), misses = 0, once, brief, patience;
     number total = *work;
-    if (!prepare(&s, b)) {
-        release(&s);
+    if (!uma_prepare_search(&s, b)) {
+        uma_release_search(&s);
         return -1;
     }
     once = n * (1 + (n + s.sections) / 4) + s.near_at[n] - b->pair_at[n] + s.member_at[s.sections];
@@ -501,6 +283,6 @@ number uma_pack_exactly(const struct packing *b, number bound, number *work, num
             learn(&s, turn % MEASURES);
         }
     }
-    release(&s);
+    uma_release_search(&s);
     return peak <= bound;
 }

@@ -21,7 +21,7 @@ from .discovery import find_compiler
 __all__ = ["packing_engine"]
 
 _HEADER = "packing.h"
-_SOURCES = ("exact_packing.c", "heuristic_packing.c")
+_SOURCES = ("exact_packing.c", "packing_problem.c", "heuristic_packing.c")
 _FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 _FFI = cffi.FFI()
 
@@ -40,7 +40,7 @@ def packing_engine() -> Engine | None:
 
 
 def _load() -> Any:
-    files = {name: Path(__file__).with_name(name).read_bytes() for name in (_HEADER, *_SOURCES)}
+    files = {name: Path(__file__).with_name(name).read_bytes() for name in (_HEADER, "exact_packing.h", *_SOURCES)}
     parts = [CompileUnit(find_compiler(), list(_SOURCES), _FLAGS)]
     key = library_key({name: sha256(source).hexdigest() for name, source in files.items()}, parts)
     path = Cache().library(key, lambda output: compile_shared(parts, files, output))
