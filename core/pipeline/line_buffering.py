@@ -27,7 +27,7 @@ from .facts import Facts
 from .memory_limit import few, ram_bytes
 from .streamed_inputs import HINT
 
-__all__ = ["FREE", "Lowered", "RowsAsked", "RowsChoice", "choose_rows"]
+__all__ = ["FREE", "Lowered", "RowsAsked", "RowsPoint", "choose_rows"]
 
 FREE = 0.02
 """The part of its instructions that a host with little RAM may run more for rows that nobody asked for."""
@@ -95,22 +95,24 @@ class Lowered:
 
 
 @dataclass(frozen=True)
-class RowsChoice:
-    """What was chosen.
+class RowsPoint:
+    """One way to run the model.
 
     Args:
+        cut: its chains of calls.
         by_rows: the kernels that are lowered by rows.
         lowered: the model with these.
         program: with its blocks of rows.
         forms: the row forms of the functions in these, by their names in ``lowered``.
-        record: what there was to choose from.
+        memory: the plan of ``program``.
     """
 
+    cut: Cut
     by_rows: RowwiseKernels
     lowered: Lowered
     program: Program
     forms: Mapping[str, PrimFunc]
-    record: RowsRecord
+    memory: Plan
 
 
 @dataclass(frozen=True)
@@ -129,22 +131,15 @@ class _Form:
     added: int
 
 
-@dataclass(frozen=True)
-class _Point:
-    cut: Cut
-    by_rows: RowwiseKernels
-    lowered: Lowered
-    program: Program
-    forms: Mapping[str, PrimFunc]
-    memory: Plan
-
-
-def choose_rows(asked: RowsAsked, lowered: Callable[[RowwiseKernels], Lowered]) -> RowsChoice:
+def choose_rows(asked: RowsAsked, lowered: Callable[[RowwiseKernels], Lowered]) -> tuple[RowsPoint, RowsRecord]:
     """Choose which layers of a model without control flow run row by row.
 
     Args:
         asked: the goal.
         lowered: lowers the model, some of its kernels by rows.
+
+    Returns:
+        The chosen way, and the record of all of them.
 
     Raises:
         RequirementError: inputs are to be given row by row, and no way to run the model by rows reads them so.
@@ -168,7 +163,7 @@ class _Chooser:
             self._lowered[kernels] = self._lower(kernels)
         return self._lowered[kernels]
 
-    def choice(self) -> RowsChoice:
+    def choice(self) -> tuple[RowsPoint, RowsRecord]:
         self._find_forms()
         search = self._cuts()
         cuts = search.frontier()
@@ -176,7 +171,7 @@ class _Chooser:
             cuts += (lowest,)  # (what is long is not gone through to its end)
         if len(cuts) > _POINTS:
             cuts = tuple(cuts[round(at * (len(cuts) - 1) / (_POINTS - 1))] for at in range(_POINTS))
-        points: list[_Point] = []
+        points: list[RowsPoint] = []
         whole = () if self.whole.copied else (Cut(0, 0, ()),)
         for point in map(self._point, (*whole, *(cut for cut in cuts if cut.chains))):
             if point is not None and (not points or self._ram(point) < self._ram(points[-1])):
@@ -186,13 +181,12 @@ class _Chooser:
         total = sum(self._instructions(at) for at, _ in self.whole.program.calls)
         chosen = self._chosen(points, total)
         record = RowsRecord(total, tuple(map(self._recorded, points)), chosen, tuple(self._ends()))
-        point = points[chosen]
-        return RowsChoice(point.by_rows, point.lowered, point.program, point.forms, record)
+        return points[chosen], record
 
-    def _ram(self, point: _Point) -> int:
+    def _ram(self, point: RowsPoint) -> int:
         return ram_bytes(point.program, point.memory)
 
-    def _chosen(self, points: Sequence[_Point], instructions: int) -> int:
+    def _chosen(self, points: Sequence[RowsPoint], instructions: int) -> int:
         limit = self.asked.max_ram
         last = len(points) - 1
         if limit is not None:
@@ -363,7 +357,7 @@ class _Chooser:
             tuple((named[out], named[given], distance) for out, given, distance in pairs),
         )
 
-    def _point(self, cut: Cut) -> _Point | None:
+    def _point(self, cut: Cut) -> RowsPoint | None:
         """The program of a cut, and its plan; None where a chain cannot be as the search has it."""
         members = [at for first, last in cut.chains for at in range(first, last + 1)]
         chosen = ((self.whole.kernels[at][0], self.forms[at].again) for at in members)
@@ -393,9 +387,9 @@ class _Chooser:
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program
         program = streamed(program, set(lowered.copied.values()))
-        return _Point(cut, kernels, lowered, program, forms, plan(program, engine=packing_engine))
+        return RowsPoint(cut, kernels, lowered, program, forms, plan(program, engine=packing_engine))
 
-    def _recorded(self, point: _Point) -> RowsPointRecord:
+    def _recorded(self, point: RowsPoint) -> RowsPointRecord:
         calls = self.whole.program.steps
         chains = [
             tuple(

@@ -419,8 +419,10 @@ class Build:
             return self._run_fused(form, facts, last)
         assert isinstance(form, IRModule)
         if has_loops(form):
-            what = "a form that was lowered already is not computed in strips"
-            raise UsageError(what, hint="give the model's file, or leave out strips")
+            raise UsageError(
+                "a form that was lowered already is not computed in strips",
+                hint="give the model's file, or leave out strips",
+            )
         limit = None if rows.max_ram is None else rows.max_ram.amount
         owners = [member.owner for member in self.members.takers]
         search = StripsSearch(asked, form, owners, limit, self._context.options.io != "arena")
@@ -438,8 +440,8 @@ class Build:
             return form, facts
         if self._rows_asked.inputs and has_control(form):
             names = " and ".join(map(repr, self._rows_asked.inputs))
-            what = f"input {names} cannot be given row by row: the model has branches or loops"
-            raise RequirementError(what, where=self.name, hint=HINT)
+            reason = f"input {names} cannot be given row by row: the model has branches or loops"
+            raise RequirementError(reason, where=self.name, hint=HINT)
         if not self._rows_asked.any or has_control(form):
             return form, facts
         return self._run_by_rows(fused, fused_facts, form, facts)
@@ -469,14 +471,14 @@ class Build:
             calls = kernels_of(main, result.buffers_of, program)
             return Lowered(*with_streams(program, calls, inputs, main, result.buffers_of), result)
 
-        choice = choose_rows(self._rows_asked, lowered)
-        program, unblocked, after = choice.program, choice.lowered.program, choice.lowered.facts
+        point, record = choose_rows(self._rows_asked, lowered)
+        program, unblocked, after = point.program, point.lowered.program, point.lowered.facts
         if not context.reuse:  # every value is whole, as each call runs all its rows
-            unblocked, after = lower(choice.by_rows, context)
-            program = formed(unblocked, choice.forms)
-        elif choice.by_rows and context.observer is not _observe_nothing:
-            lower(choice.by_rows, context)
-        return program, replace(after, rows=choice.record, unblocked=unblocked)
+            unblocked, after = lower(point.by_rows, context)
+            program = formed(unblocked, point.forms)
+        elif point.by_rows and context.observer is not _observe_nothing:
+            lower(point.by_rows, context)
+        return program, replace(after, rows=record, unblocked=unblocked)
 
     @property
     def matches(self) -> Matches:
