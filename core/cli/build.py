@@ -76,7 +76,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="print the time of each stage and pass, and how often each rewrite rule was tried and applied",
     )
-    parser.add_argument(
+    output.add_argument(
         "--trace-hooks",
         action="store_true",
         help="print each call of a plugin's hook on stderr: plugin, hook, arguments and result in short, milliseconds",

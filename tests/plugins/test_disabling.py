@@ -69,10 +69,7 @@ def test_a_setting_that_there_is_not(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.uma]\ndisable_plugins = []\n")
     with pytest.raises(UsageError, match="'disable_plugins', which there is not") as caught:
         host().names()
-    keys = (
-        "costs, disable-plugins, hybrid, io, max-cycles, max-ram, max-rom, partition, plan, requantize, "
-        "require-plugins, targets"
-    )
+    keys = "allow, costs, disable-plugins, io, max-cycles, max-ram, max-rom, partition, plan, require-plugins, targets"
     assert caught.value.hint == f"did you mean 'disable-plugins'? there are {keys}"
 
 

@@ -61,7 +61,7 @@ def test_an_honest_plugin_has_no_finding_and_its_clauses_are_counted(tmp_path: P
 
 @pytest.mark.soak
 def test_a_mistake_is_found_named_shrunk_and_repeated(tmp_path: Path) -> None:
-    edit = ("layer.py", "records = np.stack([found.bias,", "records = np.stack([found.bias + 1,")
+    edit = ("layer.py", "records = np.stack([layer.bias,", "records = np.stack([layer.bias + 1,")
     subject, result = checked(tmp_path, DENSE, edit, layers=6)
     assert {finding.part for finding in result.findings} == {"lowering"}
     finding = result.findings[0]
@@ -84,7 +84,7 @@ def test_what_was_found_is_written_and_repeated(tmp_path: Path) -> None:
     x = Var("x", TensorType((2, 8), "int8"))
     product = call("qnn.dense", x, const(np.ones((8, 8), np.int8)))
     body = call("qnn.requantize", product, scale=FixedPoint((2**30,), (0,), "up"), dtype="int8")
-    edit = ("layer.py", "records = np.stack([found.bias,", "records = np.stack([found.bias + 2,")
+    edit = ("layer.py", "records = np.stack([layer.bias,", "records = np.stack([layer.bias + 2,")
     wrong, honest = (
         subject_of(planted(tmp_path / name, "uma_matrix_unit", edits), "uma-matrix-unit", tmp_path / "found")
         for name, edits in (("wrong", [edit]), ("honest", []))
@@ -151,7 +151,7 @@ MISTAKES: dict[str, tuple[Part, list[Edit]]] = {
     ),
     "zero point": (
         "lowering",
-        [("layer.py", "output_zero_point=found.output_zero_point", "output_zero_point=-found.output_zero_point")],
+        [("layer.py", "output_zero_point=layer.output_zero_point", "output_zero_point=-layer.output_zero_point")],
     ),
     "an attribute opened and ignored": (
         "pattern",

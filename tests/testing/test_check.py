@@ -283,8 +283,8 @@ class TestC:
     def test_a_lowering_that_counts_its_calls_is_found(self, tmp_path: Path) -> None:
         edit = (
             "layer.py",
-            "records = np.stack([found.bias,",
-            "CALLS.append(1)\n    records = np.stack([found.bias + len(CALLS),",
+            "records = np.stack([layer.bias,",
+            "CALLS.append(1)\n    records = np.stack([layer.bias + len(CALLS),",
         )
         told = found(tmp_path, edit, ("layer.py", "__all__ = ", "CALLS: list[int] = []\n\n__all__ = "), only=["c"])
         assert [(one.part, one.check) for one in told] == [("lowering", "c.repeated")]

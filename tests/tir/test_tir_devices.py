@@ -461,7 +461,10 @@ def within(line: str) -> str:
         ("m = memory(§1.5)", "expected a whole number"),
         ("m = memory(8, align(§x))", "expected a whole number"),
         ("m = memory(8, name=§3)", "expected a string"),
-        ("m = memory(8, size=§3)", "unknown argument 'size'; there is copy_in, copy_out, start_in, start_out, name"),
+        (
+            "m = memory(8, size=§3)",
+            "unknown argument 'size'; there is copy_in, copy_out, start_in, start_out, ports, name",
+        ),
         ("m = §memory(8, align(3))", "memory 'm' has alignment 3"),
         ('m = §memory(8, copy_in="f(")', "copy_in of memory 'm'"),
         ("m = memory(8)\n§m = memory(8)", "'m' is defined twice"),

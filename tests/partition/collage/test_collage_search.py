@@ -260,10 +260,10 @@ def test_unions_touch_are_convex_and_within_what_is_allowed() -> None:
     # Siblings that use the same value touch each other; {0, 3} has a path outside of it, {0, 1, 3} too.
     whole = unions(diamond, ones, most=100)
     assert whole.is_whole
-    assert list(whole.found) == [1, 2, 4, 8, 3, 5, 6, 10, 12, 7, 14, 15]
-    assert all(sum(parts) == ops for ops, parts in whole.found.items())
-    assert list(unions(diamond, ones, most=100, most_ops=2).found) == [1, 2, 4, 8, 3, 5, 6, 10, 12]
-    assert list(unions(diamond, ones, most=100, most_parts=1).found) == ones
+    assert list(whole.sets) == [1, 2, 4, 8, 3, 5, 6, 10, 12, 7, 14, 15]
+    assert all(sum(parts) == ops for ops, parts in whole.sets.items())
+    assert list(unions(diamond, ones, most=100, most_ops=2).sets) == [1, 2, 4, 8, 3, 5, 6, 10, 12]
+    assert list(unions(diamond, ones, most=100, most_parts=1).sets) == ones
 
     def small(parts: tuple[int, ...]) -> Excess | None:
         return Excess("nbytes", 9, 8, True) if 8 in parts else None
@@ -271,16 +271,16 @@ def test_unions_touch_are_convex_and_within_what_is_allowed() -> None:
     def even(parts: tuple[int, ...]) -> Excess | None:
         return Excess("outputs", 2, 1, False) if len(parts) == 3 else None
 
-    assert list(unions(diamond, ones, most=100, excess=small).found) == [1, 2, 4, 8, 3, 5, 6, 7]
-    assert list(unions(diamond, ones, most=100, excess=even).found) == [1, 2, 4, 8, 3, 5, 6, 10, 12, 15]
+    assert list(unions(diamond, ones, most=100, excess=small).sets) == [1, 2, 4, 8, 3, 5, 6, 7]
+    assert list(unions(diamond, ones, most=100, excess=even).sets) == [1, 2, 4, 8, 3, 5, 6, 10, 12, 15]
     first = unions(diamond, ones, most=6)
-    assert (len(first.found), first.is_whole) == (6, False)
+    assert (len(first.sets), first.is_whole) == (6, False)
 
 
 def test_matches_that_wait_for_each_other_are_no_union() -> None:
     uses = ((), (0,), (1,), (0, 2))  # the last op is with the first one, around those between
     around, between = 0b1001, 0b0110
     given = CoverProblem(uses, ((),) * 4, ())
-    assert set(unions(given, [around, between], most=100).found) == {between}
-    found = unions(given, [around, between, 0b0011, 0b1100], most=100).found
+    assert set(unions(given, [around, between], most=100).sets) == {between}
+    found = unions(given, [around, between, 0b0011, 0b1100], most=100).sets
     assert found[0b1111] == (0b0011, 0b1100)
