@@ -107,7 +107,7 @@ def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...] | int,
 
     is_largest = name == "max"
     numbers = np.where(np.isnan(data), data.dtype.type(-np.inf if is_largest else np.inf), data)
-    result: np.ndarray = (numbers.max if is_largest else numbers.min)(axis=axes, keepdims=keepdims)
+    result: np.ndarray = (np.max if is_largest else np.min)(numbers, axis=axes, keepdims=keepdims)
     return result
 
 
