@@ -70,7 +70,7 @@ def _place_reference(name: str) -> Callable[..., np.ndarray]:
 
         axis = attrs.axis
         if data.dtype.kind == "f":
-            best = extremum_of_floats(name[3:], data, axis, keepdims=True)
+            best = extremum_of_floats(name[3:], data, (axis,), keepdims=True)
         else:
             best = getattr(data, name[3:])(axis, keepdims=True)
         is_best = data == best

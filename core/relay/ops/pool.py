@@ -127,7 +127,7 @@ def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:
 
 def _max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     if is_float(data.dtype.name):
-        return extremum_of_floats("max", window_parts(attrs, data, float("-inf")), 0, keepdims=False)
+        return extremum_of_floats("max", window_parts(attrs, data, float("-inf")), (0,), keepdims=False)
     result: np.ndarray = window_parts(attrs, data, bounds(data.dtype.name)[0]).max(axis=0)
     return result
 

@@ -101,7 +101,7 @@ def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple
     return data[tuple(full)], tuple(inner.values())
 
 
-def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...] | int, keepdims: bool) -> np.ndarray:
+def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Return the largest (``max``) or smallest (``min``) number over axes; where all are NaN, -inf or inf."""
     import numpy as np
 
