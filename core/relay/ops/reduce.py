@@ -107,8 +107,8 @@ def extremum_of_floats(name: str, data: np.ndarray, axes: tuple[int, ...], keepd
 
     is_largest = name == "max"
     numbers = np.where(np.isnan(data), data.dtype.type(-np.inf if is_largest else np.inf), data)
-    result: np.ndarray = (np.max if is_largest else np.min)(numbers, axis=axes, keepdims=keepdims)
-    return result
+    extremum: Callable[..., np.ndarray] = np.max if is_largest else np.min
+    return extremum(numbers, axis=axes, keepdims=keepdims)
 
 
 def _folded(fold: Callable[..., te.Reduction], name: str) -> Callable[..., te.Tensor]:
