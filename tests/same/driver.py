@@ -48,11 +48,18 @@ SPELLINGS = (Spelling("uma.support.opt_ins", {"--requantize": ("--allow",), "fix
 """All renamed words. Requests have the old ones."""
 
 
+def _has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its package is missing
+        return False
+
+
 def spell(arguments: Iterable[str], spellings: Sequence[Spelling] = SPELLINGS) -> list[str]:
     """Return the arguments in the words of the tree that is installed here."""
     words: dict[str, Sequence[str]] = {}
     for spelling in spellings:
-        if importlib.util.find_spec(spelling.module) is not None:
+        if _has_module(spelling.module):
             words.update(spelling.words)
     return [new for word in arguments for new in words.get(word, (word,))]
 
