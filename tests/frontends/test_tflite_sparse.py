@@ -12,6 +12,7 @@ from tests._support.tflite_sparse_cases import sparse
 
 from uma.errors import ModelError
 from uma.frontends.tflite import from_tflite
+from uma.frontends.tflite.sparse import Sparsity, densified
 from uma.relay.evaluate import evaluate
 
 ARRAY = np.array([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 0], [0, 0, 4, 5]], np.float32)
@@ -85,3 +86,7 @@ def test_densify_of_a_value_that_is_computed() -> None:
     b.op("DENSIFY", [x], [y])
     with pytest.raises(ModelError, match="its data is not known at import"):
         from_tflite(b.finish(y))
+
+
+def test_a_scalar() -> None:
+    assert densified(np.array([3], np.int8), (), Sparsity((), (), ())).tolist() == 3

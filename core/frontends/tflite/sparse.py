@@ -84,7 +84,7 @@ def densified(values: np.ndarray, shape: tuple[int, ...], sparsity: Sparsity) ->
     if len(parents) != len(values):
         raise ModelError(f"its sparse form has {len(parents)} elements, and {len(values)} are stored")
     dense = np.zeros(shape, values.dtype)
-    dense[tuple(places[dim] for dim in range(rank))] = values
+    dense[tuple(places[dim] for dim in range(rank))] = values if rank else values[0]
     return dense
 
 
