@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 from ..errors import InternalError, ModelError
 from ..support.interning import Node
@@ -51,6 +51,7 @@ __all__ = [
     "Scale",
     "Specials",
     "Text",
+    "define_op",
     "get_op",
     "known_ops",
     "register_op",
@@ -531,6 +532,20 @@ def register_op(op: Op) -> Op:
         raise InternalError(f"op {op.name!r} is declared twice")
     _OPS[op.name] = op
     return op
+
+
+_OpFields = ParamSpec("_OpFields")
+
+
+def _registering(constructor: Callable[_OpFields, Op]) -> Callable[_OpFields, Op]:
+    def define(*args: _OpFields.args, **kwargs: _OpFields.kwargs) -> Op:
+        return register_op(constructor(*args, **kwargs))
+
+    return define
+
+
+define_op = _registering(Op)
+"""Create an `Op` from its fields, and register it."""
 
 
 def registered_ops() -> Mapping[str, Op]:

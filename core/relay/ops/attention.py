@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Imm
 from ...tir.form.symbolic_dims import Dim, upper_bounds
-from ..op import Attr, Attrs, Op, Real, Specials, register_op
+from ..op import Attr, Attrs, Real, Specials, define_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float
 from .reduce import falling_exp
@@ -102,20 +102,18 @@ def _effort(attrs: Attrs, out: TensorType, *types: TensorType) -> int:
     return 4 * math.prod(upper_bounds(_scores_shape(*types[:2])))
 
 
-register_op(
-    Op(
-        name="nn.attention",
-        doc="matmul(softmax(q kT * scale + mask), v), for floats, with kT the keys with their last two dimensions "
-        "swapped, the softmax over the keys (Vaswani et al., 2017). The operands are queries q (..., m, d), keys k "
-        "(..., n, d), values v (..., n, c) and, where there is one, the mask, which is added.",
-        inputs=("*data",),
-        attrs=(Attr("scale", Real, "of the products of queries and keys", default=1.0),),
-        infer=_infer,
-        reference=_reference,
-        compute=_compute,
-        kind="opaque",
-        specials=Specials("kept", "a query all of whose scores are -inf is NaN, as by softmax"),
-        macs=_macs,
-        effort=_effort,
-    )
+define_op(
+    name="nn.attention",
+    doc="matmul(softmax(q kT * scale + mask), v), for floats, with kT the keys with their last two dimensions "
+    "swapped, the softmax over the keys (Vaswani et al., 2017). The operands are queries q (..., m, d), keys k "
+    "(..., n, d), values v (..., n, c) and, where there is one, the mask, which is added.",
+    inputs=("*data",),
+    attrs=(Attr("scale", Real, "of the products of queries and keys", default=1.0),),
+    infer=_infer,
+    reference=_reference,
+    compute=_compute,
+    kind="opaque",
+    specials=Specials("kept", "a query all of whose scores are -inf is NaN, as by softmax"),
+    macs=_macs,
+    effort=_effort,
 )

@@ -27,7 +27,7 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
-from ..op import Attr, Attrs, Boolean, Choice, Int, Op, Specials, register_op
+from ..op import Attr, Attrs, Boolean, Choice, Int, Specials, define_op
 from ..types import TensorType, TupleType
 from .common import normalise_axis, require_elements
 from .reduce import IGNORES_NAN, extremum_of_floats
@@ -113,24 +113,22 @@ def _place_compute(extremum: Callable[..., te.Reduction], name: str) -> Callable
 _ONNX = "depends on positions and on the CPU: elements before a NaN may be forgotten"
 
 for _name, _fold, _extreme in (("argmax", te.max, "largest"), ("argmin", te.min, "smallest")):
-    register_op(
-        Op(
-            name=_name,
-            doc=f"The place of the {_extreme} element along an axis: the first, or the last, where there are several. "
-            "NaN is ignored; where all are NaN it is 0.",
-            inputs=("data",),
-            attrs=(
-                _AXIS,
-                Attr("keepdims", Boolean, "keep the axis, with extent 1", default=False),
-                Attr("select_last", Boolean, "of several equal ones the last", default=False),
-                _DTYPE,
-            ),
-            infer=_infer_place,
-            reference=_place_reference(_name),
-            compute=_place_compute(_fold, _name),
-            kind="opaque",
-            specials=replace(IGNORES_NAN, onnx=_ONNX, tflite=""),
-        )
+    define_op(
+        name=_name,
+        doc=f"The place of the {_extreme} element along an axis: the first, or the last, where there are several. "
+        "NaN is ignored; where all are NaN it is 0.",
+        inputs=("data",),
+        attrs=(
+            _AXIS,
+            Attr("keepdims", Boolean, "keep the axis, with extent 1", default=False),
+            Attr("select_last", Boolean, "of several equal ones the last", default=False),
+            _DTYPE,
+        ),
+        infer=_infer_place,
+        reference=_place_reference(_name),
+        compute=_place_compute(_fold, _name),
+        kind="opaque",
+        specials=replace(IGNORES_NAN, onnx=_ONNX, tflite=""),
     )
 
 
@@ -228,23 +226,21 @@ def _topk_loops(attrs: Attrs, out: TupleType, data: TensorType) -> PrimFunc:
     return PrimFunc(params, Block("first", loops))
 
 
-register_op(
-    Op(
-        name="topk",
-        doc="The k largest, or smallest, elements along an axis, in order, and their places: of equal ones that of the "
-        "lower place is first. NaN is larger than all numbers, and equal to NaN.",
-        inputs=("data",),
-        attrs=(
-            Attr("k", Int, "how many"),
-            Attr("axis", Int, "the axis", default=-1),
-            Attr("largest", Boolean, "the largest first, else the smallest", default=True),
-            _DTYPE,
-        ),
-        infer=_infer_topk,
-        reference=_topk_reference,
-        compute=_topk_compute,
-        loops=_topk_loops,
-        kind="opaque",
-        specials=Specials("largest", "of several NaN that of the lower place is first", tflite="sorted by chance"),
-    )
+define_op(
+    name="topk",
+    doc="The k largest, or smallest, elements along an axis, in order, and their places: of equal ones that of the "
+    "lower place is first. NaN is larger than all numbers, and equal to NaN.",
+    inputs=("data",),
+    attrs=(
+        Attr("k", Int, "how many"),
+        Attr("axis", Int, "the axis", default=-1),
+        Attr("largest", Boolean, "the largest first, else the smallest", default=True),
+        _DTYPE,
+    ),
+    infer=_infer_topk,
+    reference=_topk_reference,
+    compute=_topk_compute,
+    loops=_topk_loops,
+    kind="opaque",
+    specials=Specials("largest", "of several NaN that of the lower place is first", tflite="sorted by chance"),
 )

@@ -12,7 +12,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
 from ...tir.form.nodes import Expr, Imm, Select
 from ...tir.form.symbolic_dims import Dim, upper_bounds
-from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Int, Ints, Op, Specials, define_op
 from ..types import TensorType
 from .common import Types, all_of, bounds_conditions, require_float, require_integers, windows
 from .qnn import check_zero_point
@@ -297,21 +297,19 @@ def _declare(rank: int, quantised: bool) -> Op:
     doc = f"{rank}-D convolution of {data} data with a {weight} weight; output o is in group o // (out / groups)."
     if quantised:
         doc += " sum((data - input_zero_point) * (weight - kernel_zero_point)) in int32; padded taps add nothing."
-    return register_op(
-        Op(
-            name=f"{'qnn' if quantised else 'nn'}.conv{rank}d",
-            doc=doc,
-            inputs=("data", "weight"),
-            attrs=_attrs(rank, quantised),
-            infer=_infer_quantised if quantised else _infer_float,
-            reference=_reference,
-            compute=_compute,
-            kind="reduction",
-            specials=None if quantised else Specials("kept"),
-            value_range=_value_range if quantised else None,
-            macs=_macs,
-            effort=_effort,
-        )
+    return define_op(
+        name=f"{'qnn' if quantised else 'nn'}.conv{rank}d",
+        doc=doc,
+        inputs=("data", "weight"),
+        attrs=_attrs(rank, quantised),
+        infer=_infer_quantised if quantised else _infer_float,
+        reference=_reference,
+        compute=_compute,
+        kind="reduction",
+        specials=None if quantised else Specials("kept"),
+        value_range=_value_range if quantised else None,
+        macs=_macs,
+        effort=_effort,
     )
 
 

@@ -24,7 +24,7 @@ from ...tir.form.nodes import (
     const,
     seq,
 )
-from ..op import Attr, Attrs, Boolean, Int, Op, Specials, register_op
+from ..op import Attr, Attrs, Boolean, Int, Specials, define_op
 from ..types import TensorType
 from .axis_ops import numbers, with_place
 from .common import normalise_axis
@@ -149,21 +149,19 @@ def _place(at: Expr, extent: int, attrs: Attrs) -> Expr:
 
 
 for _name, _op, _total in (("cumsum", "add", "sum"), ("cumprod", "mul", "product")):
-    register_op(
-        Op(
-            name=_name,
-            doc=f"The {_total} of what stands before each element along an axis, and of itself. Integers wrap around.",
-            inputs=("data",),
-            attrs=(
-                Attr("axis", Int, "the axis"),
-                Attr("exclusive", Boolean, "without the element itself", default=False),
-                Attr("reverse", Boolean, "of what stands behind each element", default=False),
-            ),
-            infer=_infer_running,
-            reference=_running_reference(_name),
-            compute=_running_compute(_op, _name),
-            loops=_running_loops(_op),
-            kind="opaque",
-            specials=Specials("kept", "and so are all behind it"),
-        )
+    define_op(
+        name=_name,
+        doc=f"The {_total} of what stands before each element along an axis, and of itself. Integers wrap around.",
+        inputs=("data",),
+        attrs=(
+            Attr("axis", Int, "the axis"),
+            Attr("exclusive", Boolean, "without the element itself", default=False),
+            Attr("reverse", Boolean, "of what stands behind each element", default=False),
+        ),
+        infer=_infer_running,
+        reference=_running_reference(_name),
+        compute=_running_compute(_op, _name),
+        loops=_running_loops(_op),
+        kind="opaque",
+        specials=Specials("kept", "and so are all behind it"),
     )

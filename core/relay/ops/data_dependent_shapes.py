@@ -30,7 +30,7 @@ from ...tir.form.nodes import (
 from ...tir.form.nodes import Expr as Scalar
 from ...tir.form.symbolic_dims import Extent, OpenExtentError, bounds_of, is_open, upper_bounds
 from ...tir.te.symbolic_loops import with_symbols
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Op, Specials, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Int, Specials, define_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axis
 
@@ -75,21 +75,19 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
     return None if data is None else Bounds(data.low, data.high)
 
 
-register_op(
-    Op(
-        name="take_first",
-        doc="The first elements of the data along an axis, as many as a run computes: ``extent`` is an open extent of "
-        "which the count is the value. All calls with one extent receive the same count.",
-        inputs=("data", "count"),
-        attrs=(Attr("axis", Int, "the axis"), Attr("extent", Int, "the extent of the result along the axis")),
-        infer=_infer_take_first,
-        reference=_take_first_reference,
-        compute=_take_first_compute,
-        kind="opaque",
-        specials=Specials("moved"),
-        stored=True,
-        value_range=_same_range,
-    )
+define_op(
+    name="take_first",
+    doc="The first elements of the data along an axis, as many as a run computes: ``extent`` is an open extent of "
+    "which the count is the value. All calls with one extent receive the same count.",
+    inputs=("data", "count"),
+    attrs=(Attr("axis", Int, "the axis"), Attr("extent", Int, "the extent of the result along the axis")),
+    infer=_infer_take_first,
+    reference=_take_first_reference,
+    compute=_take_first_compute,
+    kind="opaque",
+    specials=Specials("moved"),
+    stored=True,
+    value_range=_same_range,
 )
 
 
@@ -161,20 +159,18 @@ def _differs(value: Scalar) -> Scalar:
     return value if value.dtype == "bool" else value.not_equal(Imm(0, value.dtype))
 
 
-register_op(
-    Op(
-        name="nonzero",
-        doc="Where data is not zero: places, in row-major order, one column each, behind which there are zeros, and "
-        "how many there are. ONNX's NonZero, with `take_first`.",
-        inputs=("data",),
-        infer=_infer_nonzero,
-        reference=_nonzero_reference,
-        compute=None,
-        loops=_nonzero_loops,
-        open_loops=True,
-        kind="opaque",
-        specials=Specials("unequal", "NaN is not zero"),
-    )
+define_op(
+    name="nonzero",
+    doc="Where data is not zero: places, in row-major order, one column each, behind which there are zeros, and "
+    "how many there are. ONNX's NonZero, with `take_first`.",
+    inputs=("data",),
+    infer=_infer_nonzero,
+    reference=_nonzero_reference,
+    compute=None,
+    loops=_nonzero_loops,
+    open_loops=True,
+    kind="opaque",
+    specials=Specials("unequal", "NaN is not zero"),
 )
 
 
@@ -346,26 +342,24 @@ def _nms_effort(attrs: Attrs, out: TupleType, boxes: TensorType, scores: TensorT
     return 10 * STEP_OPERATIONS * batch * classes * number * min(number, bounds_of(attrs.limit)[1])
 
 
-register_op(
-    Op(
-        name="nn.non_max_suppression",
-        doc="Boxes by falling score, of equal ones the first, without those that overlap one that was taken by more "
-        "than ``overlap``: the quotient of what both cover and what one of them covers. A box is given by two opposite "
-        "corners (y, x, y, x), or by its center and extents (x, y, width, height). Of each batch and class at most "
-        "``most`` are taken, of scores above ``score`` where that is no NaN. Rows (batch, class, box), behind which "
-        "there are zeros, and how many. ONNX's NonMaxSuppression, with `take_first`.",
-        inputs=("boxes", "scores", "most", "overlap", "score"),
-        attrs=(
-            Attr("limit", Int, "of the boxes of one batch and class, for memory"),
-            Attr("center", Boolean, "boxes are given by their centers", default=False),
-        ),
-        infer=_infer_nms,
-        reference=_nms_reference,
-        compute=None,
-        loops=_nms_loops,
-        open_loops=True,
-        kind="opaque",
-        specials=Specials("smallest", "scores; such a box is taken last, and not where there is a threshold"),
-        effort=_nms_effort,
-    )
+define_op(
+    name="nn.non_max_suppression",
+    doc="Boxes by falling score, of equal ones the first, without those that overlap one that was taken by more "
+    "than ``overlap``: the quotient of what both cover and what one of them covers. A box is given by two opposite "
+    "corners (y, x, y, x), or by its center and extents (x, y, width, height). Of each batch and class at most "
+    "``most`` are taken, of scores above ``score`` where that is no NaN. Rows (batch, class, box), behind which "
+    "there are zeros, and how many. ONNX's NonMaxSuppression, with `take_first`.",
+    inputs=("boxes", "scores", "most", "overlap", "score"),
+    attrs=(
+        Attr("limit", Int, "of the boxes of one batch and class, for memory"),
+        Attr("center", Boolean, "boxes are given by their centers", default=False),
+    ),
+    infer=_infer_nms,
+    reference=_nms_reference,
+    compute=None,
+    loops=_nms_loops,
+    open_loops=True,
+    kind="opaque",
+    specials=Specials("smallest", "scores; such a box is taken last, and not where there is a threshold"),
+    effort=_nms_effort,
 )

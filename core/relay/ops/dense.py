@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Expr, Load
 from ...tir.form.symbolic_dims import Dim
-from ..op import Attr, Attrs, Bounds, Int, Op, Specials, register_op
+from ..op import Attr, Attrs, Bounds, Int, Specials, define_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, require_float, require_integers
 from .conv import CONV_INTEGERS, product_sum_bounds, without_zero_point
@@ -162,20 +162,18 @@ def _declare(
     floats = "Both are of one float dtype, which the result has."
     integers = "Both are int8, uint8 or int16, the result is int32; zero points are numbers of these dtypes."
     infer.__doc__ = f"{floats if value_range is None else integers} {shape.__doc__}"
-    register_op(
-        Op(
-            name=name,
-            doc=doc,
-            inputs=inputs,
-            attrs=() if value_range is None else _ZERO_POINTS,
-            infer=infer,
-            reference=reference,
-            compute=compute,
-            kind="reduction",
-            specials=None if name.startswith("qnn") else Specials("kept"),
-            value_range=value_range,
-            macs=macs,
-        )
+    define_op(
+        name=name,
+        doc=doc,
+        inputs=inputs,
+        attrs=() if value_range is None else _ZERO_POINTS,
+        infer=infer,
+        reference=reference,
+        compute=compute,
+        kind="reduction",
+        specials=None if name.startswith("qnn") else Specials("kept"),
+        value_range=value_range,
+        macs=macs,
     )
 
 

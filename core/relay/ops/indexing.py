@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Expr, Imm, Select, const, maximum, minimum
 from ...tir.form.symbolic_dims import may_be_empty
-from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Specials, register_op
+from ..op import Attr, Attrs, Bounds, Int, Ints, Specials, define_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axis, require_elements, require_integers
 from .elementwise_table import broadcast_load
@@ -56,19 +56,17 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
     return None if data is None else Bounds(data.low, data.high)
 
 
-register_op(
-    Op(
-        name="take",
-        doc="What stands in the data at indices along an axis. Indices below 0 count from the end, as numpy's do; what "
-        "is still outside is taken from the nearest end.",
-        inputs=("data", "indices"),
-        attrs=(Attr("axis", Int, "the axis"),),
-        infer=_infer_take,
-        reference=_take_reference,
-        compute=_take_compute,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="take",
+    doc="What stands in the data at indices along an axis. Indices below 0 count from the end, as numpy's do; what "
+    "is still outside is taken from the nearest end.",
+    inputs=("data", "indices"),
+    attrs=(Attr("axis", Int, "the axis"),),
+    infer=_infer_take,
+    reference=_take_reference,
+    compute=_take_compute,
+    kind="injective",
+    value_range=_same_range,
 )
 
 
@@ -107,22 +105,20 @@ def _place(places: tuple[int, ...], extent: int, name: str) -> Callable[[Expr], 
     return lambda index: minimum(maximum(table[index], first), last)
 
 
-register_op(
-    Op(
-        name="nn.resize_nearest",
-        doc="An image of another height and width: element (y, x) is that of row rows[y] and column columns[x] of the "
-        "data. TFLite's RESIZE_NEAREST_NEIGHBOR, ONNX's Resize of mode nearest.",
-        inputs=("data",),
-        attrs=(
-            Attr("rows", Ints(), "the row of the data for each row of the result"),
-            Attr("columns", Ints(), "the column of the data for each column of the result"),
-        ),
-        infer=_infer_resize,
-        reference=_resize_reference,
-        compute=_resize_compute,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="nn.resize_nearest",
+    doc="An image of another height and width: element (y, x) is that of row rows[y] and column columns[x] of the "
+    "data. TFLite's RESIZE_NEAREST_NEIGHBOR, ONNX's Resize of mode nearest.",
+    inputs=("data",),
+    attrs=(
+        Attr("rows", Ints(), "the row of the data for each row of the result"),
+        Attr("columns", Ints(), "the column of the data for each column of the result"),
+    ),
+    infer=_infer_resize,
+    reference=_resize_reference,
+    compute=_resize_compute,
+    kind="injective",
+    value_range=_same_range,
 )
 
 
@@ -143,18 +139,16 @@ def _broadcast_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Ten
     return te.compute(out.shape, lambda *i: broadcast_load(data, i), "broadcast_to")
 
 
-register_op(
-    Op(
-        name="broadcast_to",
-        doc="The data, repeated along dimensions of extent 1 and new ones, as numpy's broadcasting does.",
-        inputs=("data",),
-        attrs=(Attr("shape", Ints(), "extents of the result"),),
-        infer=_infer_broadcast,
-        reference=_broadcast_reference,
-        compute=_broadcast_compute,
-        kind="broadcast",
-        specials=Specials("moved"),
-        stored=True,
-        value_range=_same_range,
-    )
+define_op(
+    name="broadcast_to",
+    doc="The data, repeated along dimensions of extent 1 and new ones, as numpy's broadcasting does.",
+    inputs=("data",),
+    attrs=(Attr("shape", Ints(), "extents of the result"),),
+    infer=_infer_broadcast,
+    reference=_broadcast_reference,
+    compute=_broadcast_compute,
+    kind="broadcast",
+    specials=Specials("moved"),
+    stored=True,
+    value_range=_same_range,
 )

@@ -10,7 +10,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import INDEX, Call, Expr, Imm
 from ...tir.form.symbolic_dims import bounds_of, may_be_empty
-from ..op import Attr, Attrs, Ints, Op, Real, Specials, register_op
+from ..op import Attr, Attrs, Ints, Real, Specials, define_op
 from ..types import TensorType
 from .common import as_float, normalise_axes, require_float
 
@@ -125,32 +125,28 @@ _ATTRS = (
     Attr("epsilon", Real, "added to what the root is taken of", default=1e-5),
 )
 
-register_op(
-    Op(
-        name="nn.layer_norm",
-        doc="(data - mean) / sqrt(variance + epsilon), for floats: mean, and mean of squared deviations from it, over "
-        "axes. Scale and bias are a product and a sum of their own.",
-        inputs=("data",),
-        attrs=_ATTRS,
-        infer=_infer,
-        reference=_reference,
-        compute=_compute,
-        kind="opaque",
-        specials=Specials("kept", "all that is normalised together; an infinity makes NaN"),
-    )
+define_op(
+    name="nn.layer_norm",
+    doc="(data - mean) / sqrt(variance + epsilon), for floats: mean, and mean of squared deviations from it, over "
+    "axes. Scale and bias are a product and a sum of their own.",
+    inputs=("data",),
+    attrs=_ATTRS,
+    infer=_infer,
+    reference=_reference,
+    compute=_compute,
+    kind="opaque",
+    specials=Specials("kept", "all that is normalised together; an infinity makes NaN"),
 )
 
-register_op(
-    Op(
-        name="nn.rms_norm",
-        doc="data / sqrt(mean of squares + epsilon), for floats, the mean over axes (Zhang and Sennrich, 2019). "
-        "A scale is a product of its own.",
-        inputs=("data",),
-        attrs=_ATTRS,
-        infer=_infer,
-        reference=_rms_reference,
-        compute=_rms_compute,
-        kind="opaque",
-        specials=Specials("kept", "all that is normalised together"),
-    )
+define_op(
+    name="nn.rms_norm",
+    doc="data / sqrt(mean of squares + epsilon), for floats, the mean over axes (Zhang and Sennrich, 2019). "
+    "A scale is a product of its own.",
+    inputs=("data",),
+    attrs=_ATTRS,
+    infer=_infer,
+    reference=_rms_reference,
+    compute=_rms_compute,
+    kind="opaque",
+    specials=Specials("kept", "all that is normalised together"),
 )

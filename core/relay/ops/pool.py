@@ -11,7 +11,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds, is_float
 from ...tir.form.nodes import Expr, maximum, minimum
 from ...tir.form.symbolic_dims import bounds_of, upper_bounds
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Op, Specials, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Bounds, Ints, Specials, define_op
 from ..types import TensorType
 from .common import Types, all_of, as_float, bounds_conditions, require_float, windows
 from .reduce import IGNORES_NAN, extremum_of_floats
@@ -168,38 +168,34 @@ def _average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tenso
 
 
 for _rank in (1, 2, 3):
-    register_op(
-        Op(
-            name=f"nn.max_pool{_rank}d",
-            doc="The largest element under each window; padding is never the largest. NaN is ignored, and -inf is the "
-            "largest where all are NaN.",
-            inputs=("data",),
-            attrs=pool_attrs(_rank),
-            infer=_infer_max,
-            reference=_max_reference,
-            compute=_max_compute,
-            kind="reduction",
-            specials=IGNORES_NAN,
-            value_range=_same_range,
-            effort=pool_effort,
-        )
+    define_op(
+        name=f"nn.max_pool{_rank}d",
+        doc="The largest element under each window; padding is never the largest. NaN is ignored, and -inf is the "
+        "largest where all are NaN.",
+        inputs=("data",),
+        attrs=pool_attrs(_rank),
+        infer=_infer_max,
+        reference=_max_reference,
+        compute=_max_compute,
+        kind="reduction",
+        specials=IGNORES_NAN,
+        value_range=_same_range,
+        effort=pool_effort,
     )
-    register_op(
-        Op(
-            name=f"nn.avg_pool{_rank}d",
-            doc="The mean under each window, for floats. Padding counts only with count_include_pad.",
-            inputs=("data",),
-            attrs=(
-                *pool_attrs(_rank),
-                Attr("count_include_pad", Boolean, "divide by the window's size at the borders too", neutral=False),
-            ),
-            infer=_infer_average,
-            reference=_average_reference,
-            compute=_average_compute,
-            kind="reduction",
-            specials=Specials("kept"),
-            effort=pool_effort,
-        )
+    define_op(
+        name=f"nn.avg_pool{_rank}d",
+        doc="The mean under each window, for floats. Padding counts only with count_include_pad.",
+        inputs=("data",),
+        attrs=(
+            *pool_attrs(_rank),
+            Attr("count_include_pad", Boolean, "divide by the window's size at the borders too", neutral=False),
+        ),
+        infer=_infer_average,
+        reference=_average_reference,
+        compute=_average_compute,
+        kind="reduction",
+        specials=Specials("kept"),
+        effort=pool_effort,
     )
 
 
@@ -261,31 +257,27 @@ def _global_average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> t
     return te.compute(out.shape, lambda *i: total[i] / as_float(count, out.dtype), "global_avg")
 
 
-register_op(
-    Op(
-        name="nn.global_max_pool",
-        doc=(
-            "The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels). NaN is "
-            "ignored, and -inf is the largest where all are NaN."
-        ),
-        inputs=("data",),
-        infer=_infer_global_max,
-        reference=_global_max_reference,
-        compute=_global_max_compute,
-        kind="reduction",
-        specials=IGNORES_NAN,
-        value_range=_same_range,
-    )
+define_op(
+    name="nn.global_max_pool",
+    doc=(
+        "The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels). NaN is "
+        "ignored, and -inf is the largest where all are NaN."
+    ),
+    inputs=("data",),
+    infer=_infer_global_max,
+    reference=_global_max_reference,
+    compute=_global_max_compute,
+    kind="reduction",
+    specials=IGNORES_NAN,
+    value_range=_same_range,
 )
-register_op(
-    Op(
-        name="nn.global_avg_pool",
-        doc="The mean of each channel, for floats: (batch, spatial..., channels) to (batch, 1..., channels).",
-        inputs=("data",),
-        infer=_infer_global_average,
-        reference=_global_average_reference,
-        compute=_global_average_compute,
-        kind="reduction",
-        specials=Specials("kept"),
-    )
+define_op(
+    name="nn.global_avg_pool",
+    doc="The mean of each channel, for floats: (batch, spatial..., channels) to (batch, 1..., channels).",
+    inputs=("data",),
+    infer=_infer_global_average,
+    reference=_global_average_reference,
+    compute=_global_average_compute,
+    kind="reduction",
+    specials=Specials("kept"),
 )

@@ -13,7 +13,7 @@ from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
 from ...tir.form.scalar_semantics import round_float32
 from ..fixed_point import scale_array
 from ..float_requantisation import FloatForm
-from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Op, Scale, Specials, register_op
+from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Scale, Specials, define_op
 from ..types import TensorType
 from .common import Types, normalise_axis, require_integers
 from .qnn_scale import (
@@ -166,29 +166,27 @@ def _quantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tens
     return te.compute(out.shape, at, "quantize")
 
 
-register_op(
-    Op(
-        name="qnn.quantize",
-        doc=(
-            "saturate(round(data / scale) + zero_point), divided in float32; NaN gives the least value. TFLite's "
-            "QUANTIZE rounds half away from zero, ONNX's QuantizeLinear half to even."
-        ),
-        inputs=("data",),
-        attrs=(
-            *_PARAMETERS,
-            Attr("rounding", Choice("away", "even"), "where halves go"),
-            Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
-        ),
-        infer=_infer_quantize,
-        reference=_quantize_reference,
-        compute=_quantize_compute,
-        kind="elementwise",
-        specials=Specials(
-            "replaced",
-            "the least value for NaN, the limits of the type for infinities",
-            tflite="undefined in C for infinities: depends on the CPU",
-        ),
-    )
+define_op(
+    name="qnn.quantize",
+    doc=(
+        "saturate(round(data / scale) + zero_point), divided in float32; NaN gives the least value. TFLite's "
+        "QUANTIZE rounds half away from zero, ONNX's QuantizeLinear half to even."
+    ),
+    inputs=("data",),
+    attrs=(
+        *_PARAMETERS,
+        Attr("rounding", Choice("away", "even"), "where halves go"),
+        Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
+    ),
+    infer=_infer_quantize,
+    reference=_quantize_reference,
+    compute=_quantize_compute,
+    kind="elementwise",
+    specials=Specials(
+        "replaced",
+        "the least value for NaN, the limits of the type for infinities",
+        tflite="undefined in C for infinities: depends on the CPU",
+    ),
 )
 
 # --- dequantize ------------------------------------------------------------------------------------------------------
@@ -226,17 +224,15 @@ def _dequantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
     return te.compute(out.shape, at, "dequantize")
 
 
-register_op(
-    Op(
-        name="qnn.dequantize",
-        doc="float32(data - zero_point) * scale. The same in TFLite's DEQUANTIZE and ONNX's DequantizeLinear.",
-        inputs=("data",),
-        attrs=_PARAMETERS,
-        infer=_infer_dequantize,
-        reference=_dequantize_reference,
-        compute=_dequantize_compute,
-        kind="elementwise",
-    )
+define_op(
+    name="qnn.dequantize",
+    doc="float32(data - zero_point) * scale. The same in TFLite's DEQUANTIZE and ONNX's DequantizeLinear.",
+    inputs=("data",),
+    attrs=_PARAMETERS,
+    infer=_infer_dequantize,
+    reference=_dequantize_reference,
+    compute=_dequantize_compute,
+    kind="elementwise",
 )
 
 # --- requantize ------------------------------------------------------------------------------------------------------
@@ -305,33 +301,31 @@ def _requantize_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds)
     return Bounds(*ends)
 
 
-register_op(
-    Op(
-        name="qnn.requantize",
-        doc=(
-            "saturate(scaled(data - input_zero_point) + output_zero_point), the difference in int32, scaled and "
-            "rounded as ``scale`` says: see FixedPoint and FloatScale. With a ``form`` it is what that makes of "
-            "data: see FloatForm."
+define_op(
+    name="qnn.requantize",
+    doc=(
+        "saturate(scaled(data - input_zero_point) + output_zero_point), the difference in int32, scaled and "
+        "rounded as ``scale`` says: see FixedPoint and FloatScale. With a ``form`` it is what that makes of "
+        "data: see FloatForm."
+    ),
+    inputs=("data",),
+    attrs=(
+        Attr("scale", Scale, "one for all, or one per channel"),
+        Attr("input_zero_point", Int, "subtracted first", neutral=0),
+        Attr("output_zero_point", Int, "added last", neutral=0),
+        Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
+        Attr("axis", Int, "the dimension of the channels", default=-1),
+        form_attr(FloatForm),
+        Attr(
+            "narrow",
+            Boolean,
+            "whether what is scaled is proven to be smaller than 2**30 in size: fewer operations do then",
+            neutral=False,
         ),
-        inputs=("data",),
-        attrs=(
-            Attr("scale", Scale, "one for all, or one per channel"),
-            Attr("input_zero_point", Int, "subtracted first", neutral=0),
-            Attr("output_zero_point", Int, "added last", neutral=0),
-            Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
-            Attr("axis", Int, "the dimension of the channels", default=-1),
-            form_attr(FloatForm),
-            Attr(
-                "narrow",
-                Boolean,
-                "whether what is scaled is proven to be smaller than 2**30 in size: fewer operations do then",
-                neutral=False,
-            ),
-        ),
-        infer=_infer_requantize,
-        reference=_requantize_reference,
-        compute=_requantize_compute,
-        kind="elementwise",
-        value_range=_requantize_range,
-    )
+    ),
+    infer=_infer_requantize,
+    reference=_requantize_reference,
+    compute=_requantize_compute,
+    kind="elementwise",
+    value_range=_requantize_range,
 )

@@ -13,7 +13,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr, Select
 from ..fixed_point import quantize_multiplier, scale_array
-from ..op import Attr, Attrs, Bounds, FixedPoint, Int, Op, Real, Scale, register_op
+from ..op import Attr, Attrs, Bounds, FixedPoint, Int, Real, Scale, define_op
 from ..types import TensorType
 from .common import Types, require_integers
 from .int16_activations import SIGMOID_INT16, TANH_INT16, Int16Curve
@@ -180,21 +180,19 @@ def _declare(name: str, doc: str, apply: Apply, infer: Callable[..., TensorType]
         table = te.constant(apply(attrs, np.arange(low, high + 1).astype(out.dtype)), "table")
         return te.compute(out.shape, lambda *i: table[data[i].astype("int32") - low], name)
 
-    register_op(
-        Op(
-            name=f"qnn.{name}",
-            doc=doc,
-            inputs=("data",),
-            attrs=(
-                Attr("input_scale", Real, "scale of the data"),
-                Attr("output_scale", Real, "scale of the result"),
-                *_ZERO_POINTS,
-            ),
-            infer=infer,
-            reference=reference,
-            compute=compute,
-            kind="elementwise",
-        )
+    define_op(
+        name=f"qnn.{name}",
+        doc=doc,
+        inputs=("data",),
+        attrs=(
+            Attr("input_scale", Real, "scale of the data"),
+            Attr("output_scale", Real, "scale of the result"),
+            *_ZERO_POINTS,
+        ),
+        infer=infer,
+        reference=reference,
+        compute=compute,
+        kind="elementwise",
     )
 
 
@@ -308,40 +306,36 @@ def _abs_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bou
     return Bounds(*(min(max(value + attrs.output_zero_point, low), high) for value in scaled))
 
 
-register_op(
-    Op(
-        name="qnn.leaky_relu",
-        doc=(
-            "saturate(scale(x) + output_zero_point) of x = data - input_zero_point that is not negative, with "
-            "negative_scale of one that is. Scales are fixed points. With rounding ``double`` it is TFLite's reference "
-            "LEAKY_RELU."
-        ),
-        inputs=("data",),
-        attrs=(
-            Attr("scale", Scale, "of what is not negative"),
-            Attr("negative_scale", Scale, "of what is negative"),
-            *_ZERO_POINTS,
-        ),
-        infer=_infer_scaled,
-        reference=_leaky_relu_reference,
-        compute=_leaky_relu_compute,
-        kind="elementwise",
-    )
+define_op(
+    name="qnn.leaky_relu",
+    doc=(
+        "saturate(scale(x) + output_zero_point) of x = data - input_zero_point that is not negative, with "
+        "negative_scale of one that is. Scales are fixed points. With rounding ``double`` it is TFLite's reference "
+        "LEAKY_RELU."
+    ),
+    inputs=("data",),
+    attrs=(
+        Attr("scale", Scale, "of what is not negative"),
+        Attr("negative_scale", Scale, "of what is negative"),
+        *_ZERO_POINTS,
+    ),
+    infer=_infer_scaled,
+    reference=_leaky_relu_reference,
+    compute=_leaky_relu_compute,
+    kind="elementwise",
 )
 
-register_op(
-    Op(
-        name="qnn.abs",
-        doc=(
-            "saturate(scale(|data - input_zero_point|) + output_zero_point), the scale one fixed point. With rounding "
-            "``double`` it is TFLite's reference ABS."
-        ),
-        inputs=("data",),
-        attrs=(Attr("scale", Scale, "of the size"), *_ZERO_POINTS),
-        infer=_infer_scaled,
-        reference=_abs_reference,
-        compute=_abs_compute,
-        kind="elementwise",
-        value_range=_abs_range,
-    )
+define_op(
+    name="qnn.abs",
+    doc=(
+        "saturate(scale(|data - input_zero_point|) + output_zero_point), the scale one fixed point. With rounding "
+        "``double`` it is TFLite's reference ABS."
+    ),
+    inputs=("data",),
+    attrs=(Attr("scale", Scale, "of the size"), *_ZERO_POINTS),
+    infer=_infer_scaled,
+    reference=_abs_reference,
+    compute=_abs_compute,
+    kind="elementwise",
+    value_range=_abs_range,
 )

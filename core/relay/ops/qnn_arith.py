@@ -10,7 +10,7 @@ from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr
 from ..fixed_point import scale_array
 from ..float_requantisation import SumForm
-from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Scale, define_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axes, require_integers, same_dtype
 from .elementwise_table import broadcast_load
@@ -120,30 +120,28 @@ def _declare_sum(name: str, sign: int) -> None:
 
         return te.compute(out.shape, at, name)
 
-    register_op(
-        Op(
-            name=f"qnn.{name}",
-            doc=(
-                f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) "
-                "with a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
-                "left_shift 20 (of int16 15) and rounding ``double`` it is TFLite's reference "
-                f"{'ADD' if sign > 0 else 'SUB'}. With "
-                "a ``form`` it is what that makes of lhs and rhs: see SumForm."
-            ),
-            inputs=("lhs", "rhs"),
-            attrs=(
-                Attr("lhs_scale", Scale, "of the left operand, below 1"),
-                Attr("rhs_scale", Scale, "of the right operand, below 1"),
-                Attr("output_scale", Scale, "of the result"),
-                Attr("left_shift", Int, "bits gained before the operands are scaled, 0 .. 20; of int16 0 .. 15"),
-                *_ZERO_POINTS,
-                form_attr(SumForm),
-            ),
-            infer=_infer_sum,
-            reference=reference,
-            compute=compute,
-            kind="broadcast",
-        )
+    define_op(
+        name=f"qnn.{name}",
+        doc=(
+            f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) "
+            "with a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
+            "left_shift 20 (of int16 15) and rounding ``double`` it is TFLite's reference "
+            f"{'ADD' if sign > 0 else 'SUB'}. With "
+            "a ``form`` it is what that makes of lhs and rhs: see SumForm."
+        ),
+        inputs=("lhs", "rhs"),
+        attrs=(
+            Attr("lhs_scale", Scale, "of the left operand, below 1"),
+            Attr("rhs_scale", Scale, "of the right operand, below 1"),
+            Attr("output_scale", Scale, "of the result"),
+            Attr("left_shift", Int, "bits gained before the operands are scaled, 0 .. 20; of int16 0 .. 15"),
+            *_ZERO_POINTS,
+            form_attr(SumForm),
+        ),
+        infer=_infer_sum,
+        reference=reference,
+        compute=compute,
+        kind="broadcast",
     )
 
 
@@ -168,20 +166,18 @@ def _multiply_compute(attrs: Attrs, out: TensorType, lhs: te.Tensor, rhs: te.Ten
     return te.compute(out.shape, at, "multiply")
 
 
-register_op(
-    Op(
-        name="qnn.multiply",
-        doc=(
-            "saturate(scale((lhs - lhs_zero_point) * (rhs - rhs_zero_point)) + output_zero_point), the scale one fixed "
-            "point. With rounding ``double`` it is TFLite's reference MUL."
-        ),
-        inputs=("lhs", "rhs"),
-        attrs=(Attr("scale", Scale, "of the product"), *_ZERO_POINTS),
-        infer=_infer,
-        reference=_multiply_reference,
-        compute=_multiply_compute,
-        kind="broadcast",
-    )
+define_op(
+    name="qnn.multiply",
+    doc=(
+        "saturate(scale((lhs - lhs_zero_point) * (rhs - rhs_zero_point)) + output_zero_point), the scale one fixed "
+        "point. With rounding ``double`` it is TFLite's reference MUL."
+    ),
+    inputs=("lhs", "rhs"),
+    attrs=(Attr("scale", Scale, "of the product"), *_ZERO_POINTS),
+    infer=_infer,
+    reference=_multiply_reference,
+    compute=_multiply_compute,
+    kind="broadcast",
 )
 
 # --- sum -------------------------------------------------------------------------------------------------------------
@@ -221,20 +217,18 @@ def _axes_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bo
     return sum_bounds(out, types, Bounds(data.low - attrs.input_zero_point, data.high - attrs.input_zero_point))
 
 
-register_op(
-    Op(
-        name="qnn.sum",
-        doc="Sum over axes of data - input_zero_point in int32, to be requantised. TFLite's SUM and MEAN begin so.",
-        inputs=("data",),
-        attrs=(
-            Attr("axis", Ints(), "axes to reduce; () is all of them"),
-            Attr("keepdims", Boolean, "keep the reduced axes, with extent 1", default=False),
-            Attr("input_zero_point", Int, "subtracted from every element", neutral=0),
-        ),
-        infer=_infer_axes,
-        reference=_axes_reference,
-        compute=_axes_compute,
-        kind="reduction",
-        value_range=_axes_range,
-    )
+define_op(
+    name="qnn.sum",
+    doc="Sum over axes of data - input_zero_point in int32, to be requantised. TFLite's SUM and MEAN begin so.",
+    inputs=("data",),
+    attrs=(
+        Attr("axis", Ints(), "axes to reduce; () is all of them"),
+        Attr("keepdims", Boolean, "keep the reduced axes, with extent 1", default=False),
+        Attr("input_zero_point", Int, "subtracted from every element", neutral=0),
+    ),
+    infer=_infer_axes,
+    reference=_axes_reference,
+    compute=_axes_compute,
+    kind="reduction",
+    value_range=_axes_range,
 )

@@ -9,7 +9,7 @@ from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr, Select, maximum, minimum
 from ..fixed_point import quantize_multiplier, scale_array
-from ..op import Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
+from ..op import Attr, Attrs, FixedPoint, Int, Scale, define_op
 from ..types import TensorType
 from .common import require_integers
 from .gemmlowp import ARRAYS, LOOPS, ROOT_STEPS, away, inverse_root, log, root_begin, root_end, root_step, scaled
@@ -111,20 +111,18 @@ def _log_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "log_softmax")
 
 
-register_op(
-    Op(
-        name="qnn.log_softmax",
-        doc=(
-            "x - max - log(sum(exp(x - max))) over the last dimension, with x = data * s, to a result of scale 1/16 "
-            "and zero point 127. ``scale`` is s * 2**26. TFLite's reference LOG_SOFTMAX of int8, in fixed points."
-        ),
-        inputs=("data",),
-        attrs=(Attr("scale", Scale, "the data's scale, times 2**26, at least 1/2"),),
-        infer=_infer_log,
-        reference=_log_reference,
-        compute=_log_compute,
-        kind="opaque",
-    )
+define_op(
+    name="qnn.log_softmax",
+    doc=(
+        "x - max - log(sum(exp(x - max))) over the last dimension, with x = data * s, to a result of scale 1/16 "
+        "and zero point 127. ``scale`` is s * 2**26. TFLite's reference LOG_SOFTMAX of int8, in fixed points."
+    ),
+    inputs=("data",),
+    attrs=(Attr("scale", Scale, "the data's scale, times 2**26, at least 1/2"),),
+    infer=_infer_log,
+    reference=_log_reference,
+    compute=_log_compute,
+    kind="opaque",
 )
 
 # --- vectors of length 1 ---------------------------------------------------------------------------------------------
@@ -192,18 +190,16 @@ def _unit_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "l2_normalize")
 
 
-register_op(
-    Op(
-        name="qnn.l2_normalize",
-        doc=(
-            "x / sqrt(sum(x * x)) over the last dimension, with x = data - input_zero_point, to a result of scale "
-            "1/128 and zero point 0, of uint8 128. TFLite's reference L2_NORMALIZATION, in fixed points."
-        ),
-        inputs=("data",),
-        attrs=(Attr("input_zero_point", Int, "subtracted from every element", neutral=0),),
-        infer=_infer_unit,
-        reference=_unit_reference,
-        compute=_unit_compute,
-        kind="opaque",
-    )
+define_op(
+    name="qnn.l2_normalize",
+    doc=(
+        "x / sqrt(sum(x * x)) over the last dimension, with x = data - input_zero_point, to a result of scale "
+        "1/128 and zero point 0, of uint8 128. TFLite's reference L2_NORMALIZATION, in fixed points."
+    ),
+    inputs=("data",),
+    attrs=(Attr("input_zero_point", Int, "subtracted from every element", neutral=0),),
+    infer=_infer_unit,
+    reference=_unit_reference,
+    compute=_unit_compute,
+    kind="opaque",
 )

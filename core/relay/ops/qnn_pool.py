@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bits, bounds
 from ...tir.form.nodes import Bin, Expr, Select, const
-from ..op import Attr, Attrs, Boolean, Bounds, Choice, Int, Op, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, Choice, Int, define_op
 from ..types import TensorType
 from .common import Types, require_integers
 from .pool import pool_attrs, pool_effort, pool_shape, pool_sum, tap_count, window_parts
@@ -90,28 +90,26 @@ def _range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bounds:
 
 
 for _rank in (1, 2):
-    register_op(
-        Op(
-            name=f"qnn.avg_pool{_rank}d",
-            doc=(
-                "zero_point + round(mean(data - zero_point)) of the elements under each window, in exact arithmetic. "
-                "Padding does not count, or, with count_include_pad, counts as the zero point. Scale and zero point "
-                "stay as they are. TFLite's reference AVERAGE_POOL_2D rounds half away from zero, whatever the zero "
-                "point; an average pool between ONNX's DequantizeLinear and QuantizeLinear half to even."
-            ),
-            inputs=("data",),
-            attrs=(
-                *pool_attrs(_rank),
-                # Neutral, as there was no other: patterns that say nothing of it take what they always took.
-                Attr("rounding", Choice("away", "even"), "where halves go", neutral="away"),
-                Attr("zero_point", Int, "what halves are told from", neutral=0),
-                Attr("count_include_pad", Boolean, "divide by the window's size at the borders too", neutral=False),
-            ),
-            infer=_infer,
-            reference=_reference,
-            compute=_compute,
-            kind="reduction",
-            value_range=_range,
-            effort=pool_effort,
-        )
+    define_op(
+        name=f"qnn.avg_pool{_rank}d",
+        doc=(
+            "zero_point + round(mean(data - zero_point)) of the elements under each window, in exact arithmetic. "
+            "Padding does not count, or, with count_include_pad, counts as the zero point. Scale and zero point "
+            "stay as they are. TFLite's reference AVERAGE_POOL_2D rounds half away from zero, whatever the zero "
+            "point; an average pool between ONNX's DequantizeLinear and QuantizeLinear half to even."
+        ),
+        inputs=("data",),
+        attrs=(
+            *pool_attrs(_rank),
+            # Neutral, as there was no other: patterns that say nothing of it take what they always took.
+            Attr("rounding", Choice("away", "even"), "where halves go", neutral="away"),
+            Attr("zero_point", Int, "what halves are told from", neutral=0),
+            Attr("count_include_pad", Boolean, "divide by the window's size at the borders too", neutral=False),
+        ),
+        infer=_infer,
+        reference=_reference,
+        compute=_compute,
+        kind="reduction",
+        value_range=_range,
+        effort=pool_effort,
     )

@@ -25,7 +25,7 @@ from ...tir.form.nodes import (
     seq,
 )
 from ..fixed_point import scale_array
-from ..op import STEP_OPERATIONS, Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, FixedPoint, Int, Scale, define_op
 from ..types import TensorType, TupleType
 from .common import require_integers
 from .gemmlowp import ARRAYS, LOOPS, Numbers, product
@@ -228,29 +228,27 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     return PrimFunc(tuple(params), whole)
 
 
-register_op(
-    Op(
-        name="qnn.lstm",
-        doc=(
-            "A long short-term memory: i, o, f, n = saturate(gates + scale(bias + h * weight)) of 3 integer bits; c = "
-            "sigmoid(f) * c + sigmoid(i) * tanh(n), within cell_clip; h = saturate(hidden_scale(sigmoid(o) * tanh(c)) "
-            "+ output_zero_point). TFLite's integer LSTM, whose sigmoid and tanh are gemmlowp's of 16 bits."
-        ),
-        inputs=("gates", "weight", "bias", "hidden", "cell"),
-        attrs=(
-            Attr("scale", Scale, "of the sums of each of the four gates, or of all"),
-            Attr("hidden_scale", Scale, "of the products that are the outputs"),
-            Attr("cell_exponent", Int, "that of the scale of the cell, -15 .. -11"),
-            Attr("cell_clip", Int, "what the cell is kept within, in its own scale; 0 for nothing", neutral=0),
-            Attr("output_zero_point", Int, "added to the outputs", neutral=0),
-        ),
-        infer=_infer,
-        reference=_reference,
-        compute=None,
-        loops=_loops,
-        kind="opaque",
-        macs=lambda attrs, out, gates, *others: gates.size * (gates.shape[2] // 4),
-        # Some hundred calls of numpy for each step, most of them for sigmoids and hyperbolic tangents.
-        effort=lambda attrs, out, gates, *others: 100 * STEP_OPERATIONS * gates.shape[0],
-    )
+define_op(
+    name="qnn.lstm",
+    doc=(
+        "A long short-term memory: i, o, f, n = saturate(gates + scale(bias + h * weight)) of 3 integer bits; c = "
+        "sigmoid(f) * c + sigmoid(i) * tanh(n), within cell_clip; h = saturate(hidden_scale(sigmoid(o) * tanh(c)) "
+        "+ output_zero_point). TFLite's integer LSTM, whose sigmoid and tanh are gemmlowp's of 16 bits."
+    ),
+    inputs=("gates", "weight", "bias", "hidden", "cell"),
+    attrs=(
+        Attr("scale", Scale, "of the sums of each of the four gates, or of all"),
+        Attr("hidden_scale", Scale, "of the products that are the outputs"),
+        Attr("cell_exponent", Int, "that of the scale of the cell, -15 .. -11"),
+        Attr("cell_clip", Int, "what the cell is kept within, in its own scale; 0 for nothing", neutral=0),
+        Attr("output_zero_point", Int, "added to the outputs", neutral=0),
+    ),
+    infer=_infer,
+    reference=_reference,
+    compute=None,
+    loops=_loops,
+    kind="opaque",
+    macs=lambda attrs, out, gates, *others: gates.size * (gates.shape[2] // 4),
+    # Some hundred calls of numpy for each step, most of them for sigmoids and hyperbolic tangents.
+    effort=lambda attrs, out, gates, *others: 100 * STEP_OPERATIONS * gates.shape[0],
 )

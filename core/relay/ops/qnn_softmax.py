@@ -13,7 +13,7 @@ from ...tir import te
 from ...tir.form.dtype import bits, bounds
 from ...tir.form.nodes import Call, Expr, const, maximum, minimum
 from ..fixed_point import scale_array
-from ..op import Attr, Attrs, Boolean, FixedPoint, Op, Scale, register_op
+from ..op import Attr, Attrs, Boolean, FixedPoint, Scale, define_op
 from ..types import TensorType
 from . import int16_softmax
 from .common import require_integers
@@ -186,24 +186,22 @@ def _high(a: Expr, b: Expr) -> Expr:
     return ((a.astype("int64") * b.astype("int64") + (1 << 30)) >> 31).astype("int32")
 
 
-register_op(
-    Op(
-        name="qnn.softmax",
-        doc=(
-            "exp(x) / sum(exp(x)) over the last dimension, with x = data * s, to a result of scale 1/256 and the least "
-            "value of the dtype as zero point. ``scale`` is s * 2**26. TFLite's reference SOFTMAX in fixed point, from "
-            "gemmlowp's ``exp_on_negative_values`` and ``one_over_one_plus_x_for_x_in_0_1``. Of int16 the result has "
-            "the scale 2**-15 and the zero point 0, ``scale`` is s * 6553.5, and both functions are tables with lines "
-            "between."
-        ),
-        inputs=("data",),
-        attrs=(
-            Attr("scale", Scale, "the data's scale times beta, times 2**26, at least 1/2; of int16 times 6553.5"),
-            Attr("wide", Boolean, "a result of int16, of scale 1/65536 and zero point -32768", neutral=False),
-        ),
-        infer=_infer,
-        reference=_reference,
-        compute=_compute,
-        kind="opaque",
-    )
+define_op(
+    name="qnn.softmax",
+    doc=(
+        "exp(x) / sum(exp(x)) over the last dimension, with x = data * s, to a result of scale 1/256 and the least "
+        "value of the dtype as zero point. ``scale`` is s * 2**26. TFLite's reference SOFTMAX in fixed point, from "
+        "gemmlowp's ``exp_on_negative_values`` and ``one_over_one_plus_x_for_x_in_0_1``. Of int16 the result has "
+        "the scale 2**-15 and the zero point 0, ``scale`` is s * 6553.5, and both functions are tables with lines "
+        "between."
+    ),
+    inputs=("data",),
+    attrs=(
+        Attr("scale", Scale, "the data's scale times beta, times 2**26, at least 1/2; of int16 times 6553.5"),
+        Attr("wide", Boolean, "a result of int16, of scale 1/65536 and zero point -32768", neutral=False),
+    ),
+    infer=_infer,
+    reference=_reference,
+    compute=_compute,
+    kind="opaque",
 )

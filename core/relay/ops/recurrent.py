@@ -35,7 +35,7 @@ from ...tir.form.nodes import (
 )
 from ...tir.form.symbolic_dims import Dim, Extent, OpenExtentError, symbols_of, upper_bounds
 from ...tir.form.visit import substitute
-from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Op, Real, Specials, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Boolean, Choice, Real, Specials, define_op
 from ..types import TensorType, TupleType
 from .activation import sigmoid, stable_sigmoid
 from .common import require_float, require_integers
@@ -430,22 +430,20 @@ def _declare(
     loops: Callable[..., PrimFunc],
     count: int,
 ) -> None:
-    register_op(
-        Op(
-            name=name,
-            doc=f"{doc} {_ALL}",
-            inputs=("gates", "weight", *inputs, "lengths"),
-            attrs=attrs,
-            infer=infer,
-            reference=reference,
-            compute=None,
-            loops=loops,
-            open_loops=True,
-            kind="opaque",
-            specials=Specials("kept", "a step and all steps behind it"),
-            macs=_macs(count),
-            effort=_effort,
-        )
+    define_op(
+        name=name,
+        doc=f"{doc} {_ALL}",
+        inputs=("gates", "weight", *inputs, "lengths"),
+        attrs=attrs,
+        infer=infer,
+        reference=reference,
+        compute=None,
+        loops=loops,
+        open_loops=True,
+        kind="opaque",
+        specials=Specials("kept", "a step and all steps behind it"),
+        macs=_macs(count),
+        effort=_effort,
     )
 
 

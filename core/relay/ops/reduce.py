@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.nodes import Call, Expr, Imm
-from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, Specials, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Specials, define_op
 from ..types import TensorType
 from .common import Types, as_float, normalise_axes, normalise_axis, require_elements, require_float
 
@@ -149,19 +149,17 @@ def _declare(
     value_range: Callable[..., Bounds | None] | None = None,
     specials: Specials | None = None,
 ) -> None:
-    register_op(
-        Op(
-            name=name,
-            doc=doc,
-            inputs=("data",),
-            attrs=_AXES,
-            infer=infer,
-            reference=_reference(name),
-            compute=compute,
-            kind="reduction",
-            value_range=value_range,
-            specials=specials or Specials("kept"),
-        )
+    define_op(
+        name=name,
+        doc=doc,
+        inputs=("data",),
+        attrs=_AXES,
+        infer=infer,
+        reference=_reference(name),
+        compute=compute,
+        kind="reduction",
+        value_range=value_range,
+        specials=specials or Specials("kept"),
     )
 
 
@@ -251,18 +249,16 @@ def _log_softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.T
 def _declare_softmax(
     name: str, doc: str, reference: Callable[..., np.ndarray], compute: Callable[..., te.Tensor]
 ) -> None:
-    register_op(
-        Op(
-            name=name,
-            doc=doc,
-            inputs=("data",),
-            attrs=(Attr("axis", Int, "the axis that sums to 1", default=-1),),
-            infer=_infer_softmax,
-            reference=reference,
-            compute=compute,
-            kind="opaque",
-            specials=Specials("kept", "all along the axis; so where one is inf, or all are -inf"),
-        )
+    define_op(
+        name=name,
+        doc=doc,
+        inputs=("data",),
+        attrs=(Attr("axis", Int, "the axis that sums to 1", default=-1),),
+        infer=_infer_softmax,
+        reference=reference,
+        compute=compute,
+        kind="opaque",
+        specials=Specials("kept", "all along the axis; so where one is inf, or all are -inf"),
     )
 
 

@@ -11,7 +11,7 @@ from ...tir.form.dtype import bounds, is_float
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
 from ...tir.form.symbolic_dims import upper_bounds
 from ...tir.te.stage_planning import identity_of
-from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Op, Specials, register_op
+from ..op import STEP_OPERATIONS, Attr, Attrs, Bounds, Choice, Int, Specials, define_op
 from ..types import TensorType
 from .common import Types, all_of, normalise_axis, require_integers, same_dtype
 
@@ -120,28 +120,26 @@ def _range(
     return Bounds(min(data.low, updates.low), max(data.high, updates.high))
 
 
-register_op(
-    Op(
-        name="scatter",
-        doc="The data, changed at the indices along an axis: replaced by updates, of several of one element by the "
-        "last, or added to them, multiplied by them, or the smaller or larger of both. Indices below 0 count from the "
-        "end; what is still outside changes nothing. Elements beside the updates stay.",
-        inputs=("data", "indices", "updates"),
-        attrs=(
-            Attr("axis", Int, "the axis"),
-            Attr("reduction", Choice("update", "add", "mul", "min", "max"), "what an update does", default="update"),
-        ),
-        infer=_infer,
-        reference=_reference,
-        compute=_compute,
-        kind="opaque",
-        specials=Specials(
-            "moved",
-            "sums and products keep it; minima and maxima ignore updates that are NaN, and data that is NaN where a "
-            "number updates it",
-            onnx="depends on the order of the updates",
-        ),
-        effort=_effort,
-        value_range=_range,
-    )
+define_op(
+    name="scatter",
+    doc="The data, changed at the indices along an axis: replaced by updates, of several of one element by the "
+    "last, or added to them, multiplied by them, or the smaller or larger of both. Indices below 0 count from the "
+    "end; what is still outside changes nothing. Elements beside the updates stay.",
+    inputs=("data", "indices", "updates"),
+    attrs=(
+        Attr("axis", Int, "the axis"),
+        Attr("reduction", Choice("update", "add", "mul", "min", "max"), "what an update does", default="update"),
+    ),
+    infer=_infer,
+    reference=_reference,
+    compute=_compute,
+    kind="opaque",
+    specials=Specials(
+        "moved",
+        "sums and products keep it; minima and maxima ignore updates that are NaN, and data that is NaN where a "
+        "number updates it",
+        onnx="depends on the order of the updates",
+    ),
+    effort=_effort,
+    value_range=_range,
 )

@@ -13,7 +13,7 @@ from ...tir.form.dtype import bounds, is_float
 from ...tir.form.nodes import Expr, Imm, Var, const
 from ...tir.form.scalar_semantics import round_float32
 from ...tir.form.symbolic_dims import Extent, OpenExtentError, equal, is_open
-from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
+from ..op import Attr, Attrs, Bounds, Int, Ints, Real, Text, define_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axes, normalise_axis, same_dtype
 
@@ -76,18 +76,16 @@ def _relabel(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "reshape")
 
 
-register_op(
-    Op(
-        name="reshape",
-        doc="The same elements, in row-major order, under another shape.",
-        inputs=("data",),
-        attrs=(Attr("newshape", Ints(), "extents, all positive"),),
-        infer=_infer_reshape,
-        reference=_reshape_reference,
-        compute=_relabel,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="reshape",
+    doc="The same elements, in row-major order, under another shape.",
+    inputs=("data",),
+    attrs=(Attr("newshape", Ints(), "extents, all positive"),),
+    infer=_infer_reshape,
+    reference=_reshape_reference,
+    compute=_relabel,
+    kind="injective",
+    value_range=_same_range,
 )
 
 
@@ -108,18 +106,16 @@ def _squeeze_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return data.squeeze(attrs.axis or None)
 
 
-register_op(
-    Op(
-        name="squeeze",
-        doc="Without axes of extent 1.",
-        inputs=("data",),
-        attrs=(Attr("axis", Ints(), "axes to drop; () is all of extent 1"),),
-        infer=_infer_squeeze,
-        reference=_squeeze_reference,
-        compute=_relabel,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="squeeze",
+    doc="Without axes of extent 1.",
+    inputs=("data",),
+    attrs=(Attr("axis", Ints(), "axes to drop; () is all of extent 1"),),
+    infer=_infer_squeeze,
+    reference=_squeeze_reference,
+    compute=_relabel,
+    kind="injective",
+    value_range=_same_range,
 )
 
 # --- transpose, layout_transform -------------------------------------------------------------------------------------
@@ -145,18 +141,16 @@ def _transpose_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Ten
     return _permute(out, data, attrs.axes)
 
 
-register_op(
-    Op(
-        name="transpose",
-        doc="Dimension d of the result is dimension axes[d] of the data.",
-        inputs=("data",),
-        attrs=(Attr("axes", Ints(), "a permutation"),),
-        infer=_infer_transpose,
-        reference=_transpose_reference,
-        compute=_transpose_compute,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="transpose",
+    doc="Dimension d of the result is dimension axes[d] of the data.",
+    inputs=("data",),
+    attrs=(Attr("axes", Ints(), "a permutation"),),
+    infer=_infer_transpose,
+    reference=_transpose_reference,
+    compute=_transpose_compute,
+    kind="injective",
+    value_range=_same_range,
 )
 
 
@@ -188,21 +182,19 @@ def _layout_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor
     return _permute(out, data, layout_axes(attrs))
 
 
-register_op(
-    Op(
-        name="layout_transform",
-        doc="The data's dimensions, named by src_layout, in the order of dst_layout: NCHW to NHWC.",
-        inputs=("data",),
-        attrs=(
-            Attr("src_layout", Text, "one letter per dimension of the data"),
-            Attr("dst_layout", Text, "the same letters in the order of the result"),
-        ),
-        infer=_infer_layout,
-        reference=_layout_reference,
-        compute=_layout_compute,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="layout_transform",
+    doc="The data's dimensions, named by src_layout, in the order of dst_layout: NCHW to NHWC.",
+    inputs=("data",),
+    attrs=(
+        Attr("src_layout", Text, "one letter per dimension of the data"),
+        Attr("dst_layout", Text, "the same letters in the order of the result"),
+    ),
+    infer=_infer_layout,
+    reference=_layout_reference,
+    compute=_layout_compute,
+    kind="injective",
+    value_range=_same_range,
 )
 
 # --- concatenate, split, strided_slice -------------------------------------------------------------------------------
@@ -245,18 +237,16 @@ def _concatenate_range(attrs: Attrs, out: TensorType, types: Types, *data: Bound
     return Bounds(min(b.low for b in ranges), max(b.high for b in ranges)) if len(ranges) == len(data) else None
 
 
-register_op(
-    Op(
-        name="concatenate",
-        doc="The tensors one after the other along an axis.",
-        inputs=("*data",),
-        attrs=(Attr("axis", Int, "the axis"),),
-        infer=_infer_concatenate,
-        reference=_concatenate_reference,
-        compute=_concatenate_compute,
-        kind="injective",
-        value_range=_concatenate_range,
-    )
+define_op(
+    name="concatenate",
+    doc="The tensors one after the other along an axis.",
+    inputs=("*data",),
+    attrs=(Attr("axis", Int, "the axis"),),
+    infer=_infer_concatenate,
+    reference=_concatenate_reference,
+    compute=_concatenate_compute,
+    kind="injective",
+    value_range=_concatenate_range,
 )
 
 
@@ -285,17 +275,15 @@ def _split_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Te
     return tuple(part(start, field.shape) for start, field in zip((0, *attrs.indices), out.fields, strict=True))
 
 
-register_op(
-    Op(
-        name="split",
-        doc="Parts of the data along an axis, cut before the given indices; gives a tuple.",
-        inputs=("data",),
-        attrs=(Attr("indices", Ints(), "where parts after the first begin, rising"), Attr("axis", Int, "the axis")),
-        infer=_infer_split,
-        reference=_split_reference,
-        compute=_split_compute,
-        kind="injective",
-    )
+define_op(
+    name="split",
+    doc="Parts of the data along an axis, cut before the given indices; gives a tuple.",
+    inputs=("data",),
+    attrs=(Attr("indices", Ints(), "where parts after the first begin, rising"), Attr("axis", Int, "the axis")),
+    infer=_infer_split,
+    reference=_split_reference,
+    compute=_split_compute,
+    kind="injective",
 )
 
 
@@ -333,22 +321,20 @@ def _slice_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "slice")
 
 
-register_op(
-    Op(
-        name="strided_slice",
-        doc="Elements begin, begin + stride, ... before end, in every dimension; all within the data.",
-        inputs=("data",),
-        attrs=(
-            Attr("begin", Ints(), "first index per dimension, counted from the front"),
-            Attr("end", Ints(), "index behind the last; -1 is before the first, for negative strides"),
-            Attr("strides", Ints(), "steps, positive or negative"),
-        ),
-        infer=_infer_slice,
-        reference=_slice_reference,
-        compute=_slice_compute,
-        kind="injective",
-        value_range=_same_range,
-    )
+define_op(
+    name="strided_slice",
+    doc="Elements begin, begin + stride, ... before end, in every dimension; all within the data.",
+    inputs=("data",),
+    attrs=(
+        Attr("begin", Ints(), "first index per dimension, counted from the front"),
+        Attr("end", Ints(), "index behind the last; -1 is before the first, for negative strides"),
+        Attr("strides", Ints(), "steps, positive or negative"),
+    ),
+    infer=_infer_slice,
+    reference=_slice_reference,
+    compute=_slice_compute,
+    kind="injective",
+    value_range=_same_range,
 )
 
 # --- pad -------------------------------------------------------------------------------------------------------------
@@ -403,19 +389,17 @@ def _pad_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None)
     return Bounds(min(data.low, value), max(data.high, value))
 
 
-register_op(
-    Op(
-        name="nn.pad",
-        doc="The data with a constant around it.",
-        inputs=("data",),
-        attrs=(
-            Attr("pad_width", Ints(), "elements before each dimension, then after each"),
-            Attr("pad_value", Real, "the constant", neutral=0.0),
-        ),
-        infer=_infer_pad,
-        reference=_pad_reference,
-        compute=_pad_compute,
-        kind="injective",
-        value_range=_pad_range,
-    )
+define_op(
+    name="nn.pad",
+    doc="The data with a constant around it.",
+    inputs=("data",),
+    attrs=(
+        Attr("pad_width", Ints(), "elements before each dimension, then after each"),
+        Attr("pad_value", Real, "the constant", neutral=0.0),
+    ),
+    infer=_infer_pad,
+    reference=_pad_reference,
+    compute=_pad_compute,
+    kind="injective",
+    value_range=_pad_range,
 )
