@@ -6,15 +6,13 @@ than the one that sorts and filters its tables, which is known by its digest.
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import resources
 from xml.etree.ElementTree import Element
 
 from ...support.formatting import format_percent
-from ...support.html import element, html_of
+from ...support.html import Section, element, page, row, style_sheet
 from ...targets.values import shorten
 from ..memory import point_cells
 from .charts import Bar, axis, bar_chart, lane_cell, lanes_rem, memory_map
@@ -32,7 +30,7 @@ _LINKED = 250
 
 def as_page(report: ReportRecord) -> str:
     """The text of the file."""
-    return "<!DOCTYPE html>\n" + html_of(_Page(report).whole()) + "\n"
+    return _Page(report).whole()
 
 
 @functools.cache
@@ -57,65 +55,29 @@ class _Page:
             },
         }
 
-    def whole(self) -> Element:
-        style, script = _own_file("page.css"), _own_file("page.js")
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        allowed = (
-            "default-src 'none'",
-            "style-src 'unsafe-inline'",
-            f"script-src 'sha256-{digest}'",
-            "base-uri 'none'",
+    def whole(self) -> str:
+        sections = (
+            Section("memory", "Memory", self._memory()),
+            Section("layers", "Layers", self._bars()),
+            Section("graph", "Graph", self._graph()),
+            Section("steps", "Steps", self._steps()),
+            Section("build", "Targets and versions", self._build()),
         )
-        policy = "; ".join((*allowed, "form-action 'none'"))
-        sections: list[tuple[str, str, Sequence[Element | None]]] = [
-            ("memory", "Memory", self._memory()),
-            ("layers", "Layers", self._bars()),
-            ("graph", "Graph", self._graph()),
-            ("steps", "Steps", self._steps()),
-            ("build", "Targets and versions", self._build()),
-        ]
-        links = [element("a", {"href": f"#{key}"}, title) for key, title, _ in sections]
-        panels = [
-            element(
-                "section",
-                {"id": key, "aria-labelledby": f"{key}-title"},
-                element("h2", {"id": f"{key}-title"}, title),
-                *body,
-            )
-            for key, title, body in sections
-        ]
-        # The two texts are the page's own, and are not to be touched: `element` would.
-        styled, scripted = element("style"), element("script")
-        styled.text, scripted.text = style, script
-        head = element(
-            "head",
-            None,
-            element("meta", {"charset": "utf-8"}),
-            element("meta", {"http-equiv": "Content-Security-Policy", "content": policy}),
-            element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-            element("title", None, f"{self.report.name}: UMA report"),
-            styled,
-        )
-        nav = element("nav", {"aria-label": "Sections"}, element("div", None, *links))
-        body = element("body", None, self._head(), nav, element("main", None, *panels), self._foot(), scripted)
-        return element("html", {"lang": "en"}, head, body)
+        version = self.report.uma_version
+        footer = f"Made by UMA {version}. The same as data: uma report with -o report.json, .csv or .md."
+        css, script = _own_file("page.css"), _own_file("page.js")
+        return page(f"{self.report.name}: UMA report", css, self._head(), sections, footer, script)
 
-    def _head(self) -> Element:
+    def _head(self) -> list[Element]:
         report = self.report
         targets = ", ".join(target.target for target in report.targets)
         lead = [element("li", None, sentence) for sentence in report.summary]
-        return element(
-            "header",
-            None,
-            element(
-                "div",
-                None,
-                element("p", {"class": "kicker"}, "UMA report · ", shorten(targets, 120)),
-                element("h1", None, name_of(report.name)),
-                element("ul", {"class": "lead"}, *lead),
-                element("div", {"class": "tiles"}, *self._tiles()),
-            ),
-        )
+        return [
+            element("p", {"class": "kicker"}, "UMA report · ", shorten(targets, 120)),
+            element("h1", None, name_of(report.name)),
+            element("ul", {"class": "lead"}, *lead),
+            element("div", {"class": "tiles"}, *self._tiles()),
+        ]
 
     def _tiles(self) -> list[Element]:
         report, size = self.report, self.report.footprint
@@ -194,9 +156,7 @@ class _Page:
         )
         said = f"{len(bars)} ways to run layers row by row, from {cells[0][0]} to {cells[-1][0]} bytes of RAM"
         lines = [
-            element(
-                "tr",
-                None,
+            row(
                 *(element("td", {"class": "num"}, one) for one in cell[:3]),
                 *(element("td", None, one) for one in cell[3:]),
             )
@@ -216,11 +176,9 @@ class _Page:
         capacity = "" if memory.capacity_bytes is None else f" of {memory.capacity_bytes:,}"
         alive = sorted((one for one in memory.placed if one.at_peak), key=lambda one: -one.bytes)
         rows = [
-            element(
-                "tr",
-                None,
+            row(
                 element("td", {"class": "name"}, self._swatch(one.target), name_of(one.layer)),
-                element("td", None, one.role),
+                one.role,
                 number(one.offset),
                 number(one.bytes),
                 element("td", {"class": "num"}, f"{one.first_step} to {one.last_step}"),
@@ -258,8 +216,7 @@ class _Page:
             for at, name in enumerate(charts)
         ]
         rules = "".join(f"section:has(#{one}:checked) .{one}{{display:block}}" for one in key.values())
-        style = element("style")
-        style.text = rules
+        style = style_sheet(rules)
         drawn = []
         for name, (bars, write) in charts.items():
             highest = max(bars, key=lambda bar: bar.value)
@@ -316,11 +273,11 @@ class _Page:
             "outputs": max((one.output_bytes for one in report.layers), default=0) or 1,
         }
         body = []
-        for layer, row in zip(report.layers, rows, strict=True):
+        for layer, lane_row in zip(report.layers, rows, strict=True):
             colour = self.colour_of.get(layer.targets[0], "c0")
             why = [element("small", {"class": "why"}, f"not {one.target}: {one.reason}") for one in layer.why]
             cells = [
-                lane_cell(row, width, colour),
+                lane_cell(lane_row, width, colour),
                 element(
                     "td",
                     {"class": "name"},
@@ -342,7 +299,7 @@ class _Page:
             cells += (
                 [number(layer.cycles, None if layer.cycles is None else f"{layer.cycles:,.0f}")] if has_cycles else []
             )
-            body.append(element("tr", {"id": f"layer-{layer.number}"}, *cells))
+            body.append(row(*cells, key=f"layer-{layer.number}"))
         head = ["", "layer", "on", "MACs", "weight bytes", "output bytes", "output"]
         head += ["us"] * has_time + ["cycles"] * has_cycles
         widths = [lanes_rem(width), 16, 8, 8, 8, 8, 11] + [7] * (has_time + has_cycles)
@@ -363,11 +320,9 @@ class _Page:
 
     def _reasons(self) -> list[Element]:
         rows = [
-            element(
-                "tr",
-                None,
+            row(
                 element("td", {"class": "not"}, "not ", self._chip(one.target)),
-                element("td", None, one.reason),
+                one.reason,
                 number(one.layers),
                 number(one.macs),
             )
@@ -401,7 +356,7 @@ class _Page:
             cells += [number(step.time_us, hundredths(step.time_us))] if has_time else []
             cells += [number(step.cycles)] if has_cycles else []
             cells += [number(step.times)] if has_turns else []
-            rows.append(element("tr", {"id": f"step-{step.number}"}, *cells))
+            rows.append(row(*cells, key=f"step-{step.number}"))
         head = ["step", "layer", "on", "MACs", "bytes", "constants"] + ["us"] * has_time + ["cycles"] * has_cycles
         head += ["times"] * has_turns
         widths = [5, 20, 8, 8, 8, 8] + [7] * (has_time + has_cycles + has_turns)
@@ -417,11 +372,9 @@ class _Page:
         report = self.report
         rows = [self._target_row(target) for target in report.targets]
         tensors = [
-            element(
-                "tr",
-                None,
+            row(
                 element("td", {"class": "name"}, name_of(one.name)),
-                element("td", None, one.role),
+                one.role,
                 element("td", {"class": "mono"}, f"{one.dtype}[{'×'.join(map(str, one.shape))}]"),
                 element("td", {"class": "mono"}, one.quantisation or ""),
             )
@@ -430,11 +383,9 @@ class _Page:
         parts = [table("target-table", ["label", "target", "runs", "ops", "MACs", "cycles"], rows, numbers=(3, 4, 5))]
         if report.regions:
             regions = [
-                element(
-                    "tr",
-                    None,
-                    element("td", None, element("code", None, one.name)),
-                    element("td", None, self._chip(one.target)),
+                row(
+                    element("code", None, one.name),
+                    self._chip(one.target),
                     element("td", {"class": "name"}, name_of(", ".join(one.layers), 200)),
                     number(one.cycles, None if one.cycles is None else f"{one.cycles:,.0f}"),
                     number(one.counted_cycles),
@@ -455,20 +406,14 @@ class _Page:
 
     def _target_row(self, target: TargetRow) -> Element:
         cycles = None if target.cycles is None else f"{target.cycles:,.0f}{'' if target.counted else ' estimated'}"
-        return element(
-            "tr",
-            None,
-            element("td", None, self._chip(target.label)),
+        return row(
+            self._chip(target.label),
             element("td", {"class": "mono"}, target.target),
-            element("td", None, "as host" if target.is_host else "as accelerator"),
+            "as host" if target.is_host else "as accelerator",
             number(target.ops),
             number(target.macs),
             number(target.cycles, cycles),
         )
-
-    def _foot(self) -> Element:
-        text = f"Made by UMA {self.report.uma_version}. The same as data: uma report with -o report.json, .csv or .md."
-        return element("footer", None, text)
 
 
 def _title(layer: LayerRow) -> str:
