@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import InternalError
 from .constants import relocated_buffers
@@ -10,8 +12,8 @@ from .control_flow import blocks, has_control, live_after
 from .line_buffer_verifier import check_rows
 from .memory_plan import Plan
 from .overlap_verifier import overlap_fault
-from .program import Buffer, Call, Program, Rows, Wait, arguments
-from .race_check import Event, MemoryAccess, find_races
+from .program import Buffer, Call, Program, Rows, arguments
+from .race_check import MemoryAccess, find_races, step_events
 from .row_schedule import positions_in_rows
 
 __all__ = ["verify_plan"]
@@ -32,76 +34,95 @@ def verify_plan(program: Program, plan: Plan) -> None:
     buffers = {buffer.name: buffer for buffer in program.buffers if buffer.in_arena}
     states = {buffer.name: buffer for buffer in program.states}
     _check_places(program, plan, buffers | states)
-    state_memory = _Memory()
-    for name, buffer in states.items():
-        clash = state_memory.add(name, plan.offsets[name], buffer.nbytes)
-        if clash is not None:
-            raise InternalError(f"state {name!r} overlaps state {clash!r}", where=f"program {program.name!r}")
+    _check_together(program, plan, program.states)
     _check_constants(program, plan)
     _check_order(program, plan)
-    memory = {pool: _Memory() for pool in plan.pool_bytes}
-    inputs = [buffer for buffer in program.placed if buffer.role == "input"]
-    for buffer in inputs:
-        clash = memory[buffer.pool].add(buffer.name, plan.offsets[buffer.name], buffer.nbytes)
-        if clash is not None:
-            what = f"input {buffer.name!r} overlaps input {clash!r}: the caller writes both before the run"
-            raise InternalError(what, where=f"program {program.name!r}")
+    _check_together(program, plan, [buffer for buffer in program.placed if buffer.role == "input"])
     if has_control(program):
         _check_ways(program, plan, buffers)
-        return
-    inner = positions_in_rows(program)
-    ends = {block.begin: block.end for block in blocks(program.steps) if block.is_rows}
-    last = {name: position for position, step in program.calls for name in step.args if name in buffers}
-    last |= {buffer.name: len(program.steps) for buffer in program.placed if buffer.role == "output"}
-    dying: list[list[str]] = [[] for _ in program.steps]
-    for name, position in last.items():
-        if position < len(program.steps):
-            dying[inner.get(position, position)].append(name)
-    live = {buffer.name for buffer in inputs if buffer.name in last}
-    for buffer in inputs:
-        if buffer.name not in live:
-            memory[buffer.pool].remove(plan.offsets[buffer.name])
-    for position, step in enumerate(program.steps):
-        if isinstance(step, Rows):
-            used = {name for at, call in program.calls if inner.get(at) == position for name in call.args}
-            before = live | (states.keys() & used)
-            for name in dying[position]:
-                if name in live:
-                    memory[buffers[name].pool].remove(plan.offsets[name])
-            live.difference_update(dying[position])
-            new = [name for name in buffers if name in used and name not in live and last[name] > ends[position]]
-            for name in new:
-                clash = memory[buffers[name].pool].add(name, plan.offsets[name], buffers[name].nbytes)
-                if clash is not None:
-                    where = f"program {program.name!r}, step {position} (rows)"
-                    raise InternalError(f"{name!r} overlaps {clash!r}, which is live too", where=where)
-            live.update(new)
-            check_rows(program, plan, position, before, live)
-            continue
-        if not isinstance(step, Call) or position in inner:
-            continue
-        where = f"program {program.name!r}, step {position} ({step.function})"
-        new = [name for name in step.args if name in buffers and name not in live]
-        # An output takes over from inputs that die, in place or by a distance; all else must find its memory free while
-        # the inputs are live.
+    else:
+        _LiveMemory(program, plan, buffers).check()
+
+
+def _check_together(program: Program, plan: Plan, buffers: Iterable[Buffer]) -> None:
+    """Check that buffers which are all live before the first step do not overlap."""
+    memory = defaultdict[str, _Memory](_Memory)
+    for buffer in buffers:
+        clash = memory[buffer.pool].add(buffer.name, plan.offsets[buffer.name], buffer.nbytes)
+        if clash is not None:
+            why = ": the caller writes both before the run" if buffer.role == "input" else ""
+            what = f"{buffer.role} {buffer.name!r} overlaps {buffer.role} {clash!r}{why}"
+            raise InternalError(what, where=f"program {program.name!r}")
+
+
+class _LiveMemory:
+    """What is live from step to step, in a program without branches and loops."""
+
+    def __init__(self, program: Program, plan: Plan, buffers: Mapping[str, Buffer]) -> None:
+        self.program, self.plan, self.buffers = program, plan, buffers
+        self.memory = {pool: _Memory() for pool in plan.pool_bytes}
+        self.inner = positions_in_rows(program)
+        self.ends = {block.begin: block.end for block in blocks(program.steps) if block.is_rows}
+        self.last = {name: position for position, step in program.calls for name in step.args if name in buffers}
+        self.last |= {buffer.name: len(program.steps) for buffer in program.placed if buffer.role == "output"}
+        self.dying: list[list[str]] = [[] for _ in program.steps]
+        for name, position in self.last.items():
+            if position < len(program.steps):
+                self.dying[self.inner.get(position, position)].append(name)
+        self.live = {buffer.name for buffer in program.placed if buffer.role == "input" and buffer.name in self.last}
+        for name in self.live:
+            self.memory[buffers[name].pool].add(name, plan.offsets[name], buffers[name].nbytes)
+
+    def check(self) -> None:
+        """Raise InternalError where a step needs memory that something live is in."""
+        for position, step in enumerate(self.program.steps):
+            if isinstance(step, Rows):
+                self.check_rows(position)
+            elif isinstance(step, Call) and position not in self.inner:
+                self.check_call(position, step)
+
+    def check_rows(self, position: int) -> None:
+        used = {name for at, call in self.program.calls if self.inner.get(at) == position for name in call.args}
+        before = self.live | ({buffer.name for buffer in self.program.states} & used)
+        self.end(name for name in self.dying[position] if name in self.live)
+        self.live.difference_update(self.dying[position])
+        new = [name for name in self.buffers if name in used and name not in self.live]
+        self.begin([name for name in new if self.last[name] > self.ends[position]], f"step {position} (rows)")
+        check_rows(self.program, self.plan, position, before, self.live)
+
+    def check_call(self, position: int, step: Call) -> None:
+        """Check one call: an output takes over from inputs that die, in place or by a distance; all else must find its
+        memory free while the inputs are live."""
+        where = f"step {position} ({step.function})"
+        new = [name for name in step.args if name in self.buffers and name not in self.live]
         replaced: dict[str, None] = {}
         for name in new:
-            for other in memory[buffers[name].pool].overlapping(plan.offsets[name], buffers[name].nbytes):
-                fault = _clash(program, plan, step, buffers[name], buffers[other], last[other] == position)
+            buffer = self.buffers[name]
+            for other in self.memory[buffer.pool].overlapping(self.plan.offsets[name], buffer.nbytes):
+                dies = self.last[other] == position
+                fault = _clash(self.program, self.plan, step, buffer, self.buffers[other], dies)
                 if fault:
-                    raise InternalError(fault, where=where)
+                    raise InternalError(fault, where=f"program {self.program.name!r}, {where}")
                 replaced[other] = None
-        for other in replaced:
-            memory[buffers[other].pool].remove(plan.offsets[other])
-        for name in new:
-            clash = memory[buffers[name].pool].add(name, plan.offsets[name], buffers[name].nbytes)
+        self.end(replaced)
+        self.begin(new, where)
+        self.end(name for name in self.dying[position] if name not in replaced)
+        self.live.difference_update(self.dying[position])
+
+    def begin(self, names: Sequence[str], where: str) -> None:
+        """Make buffers live."""
+        for name in names:
+            buffer = self.buffers[name]
+            clash = self.memory[buffer.pool].add(name, self.plan.offsets[name], buffer.nbytes)
             if clash is not None:
+                where = f"program {self.program.name!r}, {where}"
                 raise InternalError(f"{name!r} overlaps {clash!r}, which is live too", where=where)
-        live.update(new)
-        for name in dying[position]:
-            if name not in replaced:
-                memory[buffers[name].pool].remove(plan.offsets[name])
-            live.discard(name)
+        self.live.update(names)
+
+    def end(self, names: Iterable[str]) -> None:
+        """Make the memory of buffers free."""
+        for name in names:
+            self.memory[self.buffers[name].pool].remove(self.plan.offsets[name])
 
 
 def _check_ways(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
@@ -189,23 +210,7 @@ def _check_order(program: Program, plan: Plan) -> None:
         space = f"the array {name}" if low is None else f"the pool {buffers[name].pool}"
         return MemoryAccess(name, space, low or 0, (low or 0) + buffers[name].nbytes, writes)
 
-    rows = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
-    events = [
-        Event("wait", step.device, step.queue, step.pending)
-        if isinstance(step, Wait)
-        else Event("branch", is_barrier=position not in rows)
-        if not isinstance(step, Call)
-        else Event(
-            step.function,
-            step.device,
-            step.queue,
-            None,
-            tuple(
-                touch(n, p.role in ("output", "workspace")) for p, n in arguments(program, step) if p.role != "constant"
-            ),
-        )
-        for position, step in enumerate(program.steps)
-    ]
+    events = step_events(program, touch)
     depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
     for position, what in find_races(events, depths):
         raise InternalError(what, where=f"program {program.name!r}, step {position} ({events[position].name})")

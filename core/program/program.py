@@ -212,7 +212,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class If:
+class _ControlStep:
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+@dataclass(frozen=True)
+class If(_ControlStep):
     """One step: the steps behind it, up to its `Else` or its `End`, are for where a value is true; those between its
     `Else` and its `End` for where it is not.
 
@@ -223,20 +229,15 @@ class If:
 
     condition: str
     layers: tuple[str, ...] = ()
-    device: ClassVar[None] = None
-    queue: ClassVar[None] = None
 
 
 @dataclass(frozen=True)
-class Else:
+class Else(_ControlStep):
     """One step: see `If`."""
 
-    device: ClassVar[None] = None
-    queue: ClassVar[None] = None
-
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(_ControlStep):
     """One step: the steps behind it, up to its `End`, are repeated as long as a value is true before them.
 
     Args:
@@ -246,25 +247,17 @@ class Loop:
 
     condition: str
     layers: tuple[str, ...] = ()
-    device: ClassVar[None] = None
-    queue: ClassVar[None] = None
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(_ControlStep):
     """One step: the calls behind it, up to its `End`, run row by row. The last of them pulls the rows that it needs
     from those that make them, and these pull theirs; what is made once runs once for each row."""
 
-    device: ClassVar[None] = None
-    queue: ClassVar[None] = None
-
 
 @dataclass(frozen=True)
-class End:
+class End(_ControlStep):
     """One step: the end of an `If`, a `Loop` or `Rows`."""
-
-    device: ClassVar[None] = None
-    queue: ClassVar[None] = None
 
 
 Step = Call | Wait | If | Else | Loop | Rows | End

@@ -7,10 +7,13 @@ that covers it; so whatever else happens in between must not touch what it write
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Event", "MemoryAccess", "find_races"]
+from .control_flow import blocks
+from .program import Call, Program, Wait, arguments
+
+__all__ = ["Event", "MemoryAccess", "find_races", "step_events"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,27 @@ class Event:
     is_barrier: bool = False
 
 
+def step_events(program: Program, touch: Callable[[str, bool], MemoryAccess]) -> list[Event]:
+    """Return an event for each step of ``program``.
+
+    Args:
+        program: the program.
+        touch: returns the memory of a buffer, by its name, with whether it is written.
+    """
+    events = []
+    rows_ends = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Wait):
+            events.append(Event("wait", step.device, step.queue, step.pending))
+        elif isinstance(step, Call):
+            pairs = [(param.role, name) for param, name in arguments(program, step) if param.role != "constant"]
+            touches = tuple(touch(name, role in ("output", "workspace")) for role, name in pairs)
+            events.append(Event(step.function, step.device, step.queue, None, touches))
+        else:
+            events.append(Event("branch", is_barrier=position not in rows_ends))
+    return events
+
+
 def find_races(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -> Iterator[tuple[int, str]]:
     """What is wrong with an order of steps, each with the position of the later of the two steps.
 
@@ -65,26 +89,8 @@ def find_races(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -
                 flying[key].popleft()
             continue
         for queue, launches in flying.items():
-            if event.is_barrier and launches:
-                busy = f"step {launches[-1]} ({events[launches[-1]].name}) on queue {queue[1]!r} of {queue[0]!r}"
-                yield position, f"a branch or a loop begins or ends while {busy} may go on: a wait is missing"
-            if queue == key:
-                continue
-            if event.queue is None and event.device == queue[0] and launches:
-                busy = f"step {launches[-1]} ({events[launches[-1]].name}) on its queue {queue[1]!r}"
-                yield position, f"device {event.device!r} may still be at {busy}: a wait is missing"
-            for other in launches:
-                clash = _clash(events[other], event)
-                if clash is not None:
-                    early, late = clash
-                    does, did = ("writes" if one.writes else "reads" for one in (late, early))
-                    started = f"step {other} ({events[other].name}) on queue {queue[1]!r} of {queue[0]!r}"
-                    same = f" the memory of {early.what!r}," if early.what != late.what else ""
-                    yield (
-                        position,
-                        f"{does} {late.what!r},{same} which {started} may still {did[:-1]}: a wait is missing",
-                    )
-                    break
+            if launches:
+                yield from ((position, what) for what in _queue_races(events, event, queue, launches))
         if event.queue is not None:
             if len(flying[key]) == depths[key]:
                 yield (
@@ -96,6 +102,30 @@ def find_races(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -
         if launches:
             started = f"step {launches[-1]} ({events[launches[-1]].name})"
             yield launches[-1], f"queue {name!r} of {device!r} is never waited for after {started}"
+
+
+def _queue_races(
+    events: Sequence[Event], event: Event, queue: tuple[str, str], launches: Sequence[int]
+) -> Iterator[str]:
+    """Return the conflicts of an event with the unfinished launches of one queue."""
+    device, name = queue
+    last = f"step {launches[-1]} ({events[launches[-1]].name})"
+    if event.is_barrier:
+        busy = f"{last} on queue {name!r} of {device!r}"
+        yield f"a branch or a loop begins or ends while {busy} may go on: a wait is missing"
+    if (event.device or "", event.queue or "") == queue:
+        return
+    if event.queue is None and event.device == device:
+        yield f"device {event.device!r} may still be at {last} on its queue {name!r}: a wait is missing"
+    for position in launches:
+        clash = _clash(events[position], event)
+        if clash is not None:
+            early, late = clash
+            does, did = ("writes" if one.writes else "reads" for one in (late, early))
+            started = f"step {position} ({events[position].name}) on queue {name!r} of {device!r}"
+            same = f" the memory of {early.what!r}," if early.what != late.what else ""
+            yield f"{does} {late.what!r},{same} which {started} may still {did[:-1]}: a wait is missing"
+            return
 
 
 def _clash(early: Event, late: Event) -> tuple[MemoryAccess, MemoryAccess] | None:

@@ -29,8 +29,8 @@ from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.form.nodes import Memory, Param, PrimFunc
 from ..tir.form.scalar_semantics import round_float32
-from ..tir.form.symbolic_dims import Symbol, bounds_of, format_extents, symbols_of, upper_bounds
-from .control_flow import blocks, condition_uses, flow_faults, has_control, shape_faults
+from ..tir.form.symbolic_dims import Dim, Symbol, bounds_of, format_extents, symbols_of, upper_bounds
+from .control_flow import condition_uses, flow_faults, has_control, shape_faults
 from .program import (
     CALLER_POOL,
     ROLES,
@@ -47,7 +47,7 @@ from .program import (
     drives_device,
     parameters,
 )
-from .race_check import Event, MemoryAccess, find_races
+from .race_check import MemoryAccess, find_races, step_events
 from .row_schedule import is_over, positions_in_rows, row_faults
 from .streamed_inputs import stream_faults
 
@@ -138,48 +138,14 @@ def _own_faults(program: Program) -> Iterator[Violation]:
         yield Violation("the program's model is no SHA-256 in hexadecimal digits")
     if not any(buffer.role == "output" for buffer in program.buffers):
         yield Violation("a program without an output computes nothing")
-    by_name: dict[str, Buffer] = {}
-    for position, buffer in enumerate(program.buffers):
-        if buffer.name in by_name:
-            yield Violation(f"two buffers are called {buffer.name!r}", buffer=position)
-        by_name[buffer.name] = buffer
-        for what in _buffer_faults(buffer):
-            yield Violation(what, buffer=position)
-    tensors: dict[tuple[Role, str], Buffer] = {}
-    for position, buffer in enumerate(program.buffers):
-        key = buffer.role, buffer.tensor or buffer.name
-        if buffer.role in ("input", "output", "state") and tensors.setdefault(key, buffer) is not buffer:
-            yield Violation(f"two {buffer.role}s are called {key[1]!r}", buffer=position)
+    by_name = {buffer.name: buffer for buffer in program.buffers}
+    yield from _table_faults(program)
     yield from map(Violation, _symbol_faults(program, by_name))
     for name in program.functions:
         if not _is_name(name):
             yield Violation(f"{name!r} is not a name for a function", function=name)
-    queues = {(queue.device, queue.name): queue for queue in program.queues}
-    for queue in program.queues:
-        if not (_is_name(queue.device) and _is_name(queue.name)):
-            yield Violation(f"{queue.name!r} of {queue.device!r} is not a name for a queue")
-        if queues[queue.device, queue.name] is not queue:
-            yield Violation(f"two queues of {queue.device!r} are called {queue.name!r}")
-        if not 1 <= queue.depth <= _MAX_EXTENT:
-            yield Violation(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
-    shapes = list(shape_faults(program.steps))
-    inner = {} if shapes else positions_in_rows(program)
-    for position, step in enumerate(program.steps):
-        if step.queue is not None and (step.device, step.queue) not in queues:
-            yield Violation(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
-        elif isinstance(step, Wait) and not 0 <= step.pending < queues[step.device, step.queue].depth:
-            yield Violation(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
-        if isinstance(step, Call):
-            for what in _call_faults(program, step, by_name, position in inner):
-                yield Violation(what, step=position)
-    yield from (Violation(what, step=position) for position, what in shapes)
-    for position, name in condition_uses(program.steps):
-        condition = by_name.get(name)
-        if condition is None:
-            yield Violation(f"there is no buffer {name!r}", step=position)
-        elif condition.dtype != "bool" or condition.size != 1 or condition.role == "workspace":
-            what = f"{condition.role} {name!r} of {condition.size} {condition.dtype} is no condition, which is one bool"
-            yield Violation(what, step=position)
+    yield from map(Violation, _queue_table_faults(program))
+    yield from _step_faults(program, by_name)
     started = {(step.device, step.queue) for _, step in program.calls}
     for queue in program.queues:
         if (queue.device, queue.name) not in started:
@@ -188,6 +154,56 @@ def _own_faults(program: Program) -> Iterator[Violation]:
     for name in program.functions:
         if name not in called:
             yield Violation(f"no step calls function {name!r}", function=name)
+
+
+def _table_faults(program: Program) -> Iterator[Violation]:
+    """What is wrong with buffers."""
+    names: set[str] = set()
+    for position, buffer in enumerate(program.buffers):
+        if buffer.name in names:
+            yield Violation(f"two buffers are called {buffer.name!r}", buffer=position)
+        names.add(buffer.name)
+        yield from (Violation(what, buffer=position) for what in _buffer_faults(buffer))
+    tensors: dict[tuple[Role, str], Buffer] = {}
+    for position, buffer in enumerate(program.buffers):
+        key = buffer.role, buffer.tensor or buffer.name
+        if buffer.role in ("input", "output", "state") and tensors.setdefault(key, buffer) is not buffer:
+            yield Violation(f"two {buffer.role}s are called {key[1]!r}", buffer=position)
+
+
+def _queue_table_faults(program: Program) -> Iterator[str]:
+    """What is wrong with queues."""
+    queues = {(queue.device, queue.name): queue for queue in program.queues}
+    for queue in program.queues:
+        if not (_is_name(queue.device) and _is_name(queue.name)):
+            yield f"{queue.name!r} of {queue.device!r} is not a name for a queue"
+        if queues[queue.device, queue.name] is not queue:
+            yield f"two queues of {queue.device!r} are called {queue.name!r}"
+        if not 1 <= queue.depth <= _MAX_EXTENT:
+            yield f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches"
+
+
+def _step_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[Violation]:
+    """What is wrong with calls, waits, and the conditions of branches and loops."""
+    depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
+    shapes = list(shape_faults(program.steps))
+    inner = {} if shapes else positions_in_rows(program)
+    for position, step in enumerate(program.steps):
+        if step.queue is not None and (step.device, step.queue) not in depths:
+            yield Violation(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
+        elif isinstance(step, Wait) and not 0 <= step.pending < depths[step.device, step.queue]:
+            yield Violation(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
+        if isinstance(step, Call):
+            in_rows = position in inner
+            yield from (Violation(what, step=position) for what in _call_faults(program, step, buffers, in_rows))
+    yield from (Violation(what, step=position) for position, what in shapes)
+    for position, name in condition_uses(program.steps):
+        condition = buffers.get(name)
+        if condition is None:
+            yield Violation(f"there is no buffer {name!r}", step=position)
+        elif condition.dtype != "bool" or condition.size != 1 or condition.role == "workspace":
+            what = f"{condition.role} {name!r} of {condition.size} {condition.dtype} is no condition, which is one bool"
+            yield Violation(what, step=position)
 
 
 def _symbol_faults(program: Program, named: Mapping[str, Buffer]) -> Iterator[str]:
@@ -213,47 +229,66 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"{name!r} is not a name for a buffer"
     if buffer.role not in ROLES:
         yield f"buffer {name!r} has unknown role {buffer.role!r}"
-    if buffer.pool.count(".") > 1 or not all(map(_is_name, buffer.pool.split("."))):
-        yield f"buffer {name!r}: {buffer.pool!r} is not a name for a pool"
-    elif buffer.in_scratch and buffer.role != "workspace":
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
-    elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}; {STATE_POOL!r} is that of all states"
-    elif buffer.pool == ROWS_POOL and (buffer.role != "input" or buffer.extents is not None):
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, which is that of inputs of fixed extents"
-    elif buffer.pool == CALLER_POOL and not buffer.is_port:
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, which is that of inputs and outputs"
+    yield from _pool_faults(buffer)
     if buffer.dtype not in DTYPES:
         yield f"buffer {name!r} has unknown dtype {buffer.dtype!r}"
         return
     if not all(0 < extent <= _MAX_EXTENT for extent in buffer.shape) or buffer.nbytes > _MAX_BYTES:
         yield f"buffer {name!r} has shape {buffer.shape}; extents are 1 to {_MAX_EXTENT}"
-    smallest = itemsize(buffer.dtype)
-    if not smallest <= buffer.alignment <= _MAX_ALIGNMENT or buffer.alignment & (buffer.alignment - 1):
-        range_ = f"powers of two from {smallest} to {_MAX_ALIGNMENT}"
-        yield f"buffer {name!r} has alignment {buffer.alignment}; {buffer.dtype} takes {range_}"
-    elif buffer.is_given and buffer.alignment > smallest:
-        yield (
-            f"{buffer.role} {name!r} asks for alignment {buffer.alignment}, "
-            f"but a caller's {buffer.dtype} array may start at any multiple of {smallest}"
-        )
-    if buffer.role in ("constant", "state") and buffer.data is None:
-        yield f"{buffer.role} {name!r} has no data"
-    elif buffer.data is not None and buffer.role not in ("constant", "state"):
-        yield f"{buffer.role} {name!r} has data, which only constants and states have"
-    elif buffer.data is not None and len(buffer.data) != buffer.nbytes:
-        yield f"{buffer.role} {name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
+    yield from _alignment_faults(buffer)
+    yield from _data_faults(buffer)
     if buffer.quantisation is not None:
         yield from _quantisation_faults(buffer, buffer.quantisation)
     if buffer.extents is not None:
-        if buffer.role not in ("input", "output"):
-            yield f"{buffer.role} {name!r} has open extents, which only inputs and outputs have"
-        least = 0 if any(symbol.low == 0 for symbol in symbols_of(buffer.extents)) else 1
-        if (
-            upper_bounds(buffer.extents) != buffer.shape
-            or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < least
-        ):
-            yield f"{buffer.role} {name!r} has shape {buffer.shape}, and extents {format_extents(buffer.extents)}"
+        yield from _extent_faults(buffer, buffer.extents)
+
+
+def _pool_faults(buffer: Buffer) -> Iterator[str]:
+    name = buffer.name
+    if buffer.pool.count(".") > 1 or not all(map(_is_name, buffer.pool.split("."))):
+        yield f"buffer {name!r}: {buffer.pool!r} is not a name for a pool"
+        return
+    place = f"{buffer.role} {name!r} is in pool {buffer.pool!r}"
+    if buffer.in_scratch and buffer.role != "workspace":
+        yield f"{place}, where workspaces can be"
+    elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
+        yield f"{place}; {STATE_POOL!r} is that of all states"
+    elif buffer.pool == ROWS_POOL and (buffer.role != "input" or buffer.extents is not None):
+        yield f"{place}, which is that of inputs of fixed extents"
+    elif buffer.pool == CALLER_POOL and not buffer.is_port:
+        yield f"{place}, which is that of inputs and outputs"
+
+
+def _alignment_faults(buffer: Buffer) -> Iterator[str]:
+    smallest = itemsize(buffer.dtype)
+    if not smallest <= buffer.alignment <= _MAX_ALIGNMENT or buffer.alignment & (buffer.alignment - 1):
+        range_ = f"powers of two from {smallest} to {_MAX_ALIGNMENT}"
+        yield f"buffer {buffer.name!r} has alignment {buffer.alignment}; {buffer.dtype} takes {range_}"
+    elif buffer.is_given and buffer.alignment > smallest:
+        yield (
+            f"{buffer.role} {buffer.name!r} asks for alignment {buffer.alignment}, "
+            f"but a caller's {buffer.dtype} array may start at any multiple of {smallest}"
+        )
+
+
+def _data_faults(buffer: Buffer) -> Iterator[str]:
+    has_data = buffer.role in ("constant", "state")
+    if buffer.data is None:
+        if has_data:
+            yield f"{buffer.role} {buffer.name!r} has no data"
+    elif not has_data:
+        yield f"{buffer.role} {buffer.name!r} has data, which only constants and states have"
+    elif len(buffer.data) != buffer.nbytes:
+        yield f"{buffer.role} {buffer.name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
+
+
+def _extent_faults(buffer: Buffer, extents: tuple[Dim, ...]) -> Iterator[str]:
+    if buffer.role not in ("input", "output"):
+        yield f"{buffer.role} {buffer.name!r} has open extents, which only inputs and outputs have"
+    least = 0 if any(symbol.low == 0 for symbol in symbols_of(extents)) else 1
+    lowest = min((bounds_of(extent)[0] for extent in extents), default=1)
+    if upper_bounds(extents) != buffer.shape or lowest < least:
+        yield f"{buffer.role} {buffer.name!r} has shape {buffer.shape}, and extents {format_extents(extents)}"
 
 
 def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator[str]:
@@ -272,12 +307,29 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer], in
     if function is None:
         yield f"there is no function {step.function!r}"
         return
+    yield from _target_faults(step, function)
+    if len(step.args) != len(parameters(function)):
+        yield f"{step.function!r} takes {len(parameters(function))} buffers, not {len(step.args)}"
+        return
+    for param, name in arguments(program, step):
+        if name in buffers:
+            yield from _argument_faults(step, function, param, buffers[name], in_rows)
+        else:
+            yield f"there is no buffer {name!r}"
+    for blob in function.blobs if isinstance(function, Extern) else ():
+        position = [param.buffer.name for param in parameters(function)].index(blob.name)
+        passed_blob = step.args[position]
+        if passed_blob in buffers and buffers[passed_blob].data != blob.data:
+            yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
+
+
+def _target_faults(step: Call, function: Kernel) -> Iterator[str]:
+    """What is wrong with a call's function, device, host and queue."""
     if not function.buffers("output"):
         yield f"{step.function!r} writes nothing"
-    if step.device is not None and not _is_name(step.device):
-        yield f"{step.device!r} is not a label of a device"
-    if step.host is not None and not _is_name(step.host):
-        yield f"{step.host!r} is not a label of a host"
+    for noun, label in (("device", step.device), ("host", step.host)):
+        if label is not None and not _is_name(label):
+            yield f"{label!r} is not a label of a {noun}"
     if step.host is not None and step.device is not None:
         yield f"{step.function!r} is for device {step.device!r}, and host {step.host!r} drives none"
     if drives_device(function) != (step.device is not None):
@@ -285,36 +337,27 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer], in
     queue = function.queue if isinstance(function, Extern) else None
     if step.queue != queue:
         yield f"{step.function!r} is for {'no queue' if queue is None else f'queue {queue!r}'}, not {step.queue!r}"
-    if len(step.args) != len(parameters(function)):
-        yield f"{step.function!r} takes {len(parameters(function))} buffers, not {len(step.args)}"
-        return
-    memories = {memory.name: memory for memory in function.memories}
-    for param, name in arguments(program, step):
-        if name not in buffers:
-            yield f"there is no buffer {name!r}"
-            continue
-        buffer, asked = buffers[name], param.buffer
-        passed = f"buffer {name!r}, passed as {param.role} {asked.name!r},"
-        if buffer.role not in _MAY_BE_PASSED_AS[param.role]:
-            yield f"{passed} is {'an' if buffer.role[0] in 'aeiou' else 'a'} {buffer.role}"
-        if buffer.dtype != asked.dtype:
-            yield f"{passed} is {buffer.dtype}, not {asked.dtype}"
-        elif buffer.nbytes != asked.nbytes:
-            yield from (
-                _size_faults(function, param, buffer, passed) if in_rows else (_size_fault(passed, buffer, param),)
-            )
-        memory = memories.get(asked.scope)
-        alignment = asked.alignment if memory is None else max(asked.alignment, memory.alignment)
-        if buffer.alignment < alignment:
-            yield f"{passed} has alignment {buffer.alignment}, less than {alignment}"
-        pool = None if memory is None else f"{step.device}.{memory.name}"
-        if buffer.in_arena and (buffer.pool != pool if pool else buffer.in_scratch):
-            yield f"{passed} is in pool {buffer.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
-    for blob in function.blobs if isinstance(function, Extern) else ():
-        position = [param.buffer.name for param in parameters(function)].index(blob.name)
-        passed_blob = step.args[position]
-        if passed_blob in buffers and buffers[passed_blob].data != blob.data:
-            yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
+
+
+def _argument_faults(step: Call, function: Kernel, param: Param, buffer: Buffer, in_rows: bool) -> Iterator[str]:
+    """What is wrong with a buffer that is passed for ``param``."""
+    expected = param.buffer
+    passed = f"buffer {buffer.name!r}, passed as {param.role} {expected.name!r},"
+    if buffer.role not in _MAY_BE_PASSED_AS[param.role]:
+        yield f"{passed} is {'an' if buffer.role[0] in 'aeiou' else 'a'} {buffer.role}"
+    if buffer.dtype != expected.dtype:
+        yield f"{passed} is {buffer.dtype}, not {expected.dtype}"
+    elif buffer.nbytes != expected.nbytes and in_rows:
+        yield from _size_faults(function, param, buffer, passed)
+    elif buffer.nbytes != expected.nbytes:
+        yield _size_fault(passed, buffer, param)
+    memory = next((memory for memory in function.memories if memory.name == expected.scope), None)
+    alignment = expected.alignment if memory is None else max(expected.alignment, memory.alignment)
+    if buffer.alignment < alignment:
+        yield f"{passed} has alignment {buffer.alignment}, less than {alignment}"
+    pool = None if memory is None else f"{step.device}.{memory.name}"
+    if buffer.in_arena and (buffer.pool != pool if pool else buffer.in_scratch):
+        yield f"{passed} is in pool {buffer.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
 
 
 def _size_fault(passed: str, buffer: Buffer, param: Param) -> str:
@@ -384,17 +427,27 @@ def _flow_faults(program: Program) -> Iterator[Violation]:
                     f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position
                 )
             writer.setdefault(name, position)
-    known: dict[tuple[str | None, str], Memory] = {}
-    for position, step in program.calls:
-        for memory in program.functions[step.function].memories:
-            if known.setdefault((step.device, memory.name), memory) is not memory:
-                what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
-                yield Violation(what, step=position)
+    yield from _memory_faults(program)
+    yield from _unused_faults(program, writer, used)
+
+
+def _unused_faults(program: Program, writer: Mapping[str, int], used: Mapping[str, int]) -> Iterator[Violation]:
+    """Outputs that no step writes, and other buffers that no step uses."""
     for position, buffer in enumerate(program.buffers):
         if buffer.role == "output" and buffer.name not in writer:
             yield Violation(f"no step writes output {buffer.name!r}", buffer=position)
         elif buffer.role not in ("input", "output", "state") and buffer.name not in used:
             yield Violation(f"no step uses {buffer.role} {buffer.name!r}", buffer=position)
+
+
+def _memory_faults(program: Program) -> Iterator[Violation]:
+    """Memories of one device and name that differ."""
+    memories: dict[tuple[str | None, str], Memory] = {}
+    for position, step in program.calls:
+        for memory in program.functions[step.function].memories:
+            if memories.setdefault((step.device, memory.name), memory) is not memory:
+                what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
+                yield Violation(what, step=position)
 
 
 def _queue_faults(program: Program) -> Iterator[Violation]:
@@ -412,21 +465,7 @@ def _queue_faults(program: Program) -> Iterator[Violation]:
             if param.buffer.name in relocated and uses[name] > 1:
                 yield Violation(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
     sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
-    events = []
-    rows_ends = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
-    for position, one in enumerate(program.steps):
-        if isinstance(one, Wait):
-            events.append(Event("wait", one.device, one.queue, one.pending))
-            continue
-        if not isinstance(one, Call):
-            events.append(Event("branch", is_barrier=position not in rows_ends))
-            continue
-        touches = [
-            MemoryAccess(name, name, 0, sizes[name], param.role in ("output", "workspace"))
-            for param, name in arguments(program, one)
-            if param.role != "constant"
-        ]
-        events.append(Event(one.function, one.device, one.queue, None, tuple(touches)))
+    events = step_events(program, lambda name, writes: MemoryAccess(name, name, 0, sizes[name], writes))
     depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
     for position, what in find_races(events, depths):
         yield Violation(what, step=position)
