@@ -85,14 +85,18 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
             if _twice(getattr(row, field) for row in rows):
                 yield f"{role} have one {field} twice"
     yield from _open_problems(record)
-    hosts = [host.label for host in record.compile.hosts]
-    if _twice(hosts):
-        yield "hosts have one label twice"
-    labels = [device.label for device in record.devices]
-    if _twice(labels):
-        yield "devices have one label twice"
+    for noun, holders in (("hosts", record.compile.hosts), ("devices", record.devices)):
+        if _twice(holder.label for holder in holders):
+            yield f"{noun} have one label twice"
     for device in record.devices:
         yield from _device_problems(device)
+    yield from _call_problems(record)
+    yield from _buffer_problems(record)
+
+
+def _call_problems(record: ArtifactRecord) -> Iterator[str]:
+    hosts = [host.label for host in record.compile.hosts]
+    labels = [device.label for device in record.devices]
     for position, call in enumerate(record.calls):
         if not position <= call.finished_step < len(record.calls):
             yield f"call {position} has finished in step {call.finished_step} of {len(record.calls)}"
@@ -104,7 +108,6 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
         yield "branches and loops among the calls do not begin and end as they should"
     if idle := set(labels).difference(call.device for call in record.calls if call.device is not None):
         yield f"no call is for the device {min(idle)!r}"
-    yield from _buffer_problems(record)
 
 
 def _open_problems(record: ArtifactRecord) -> Iterator[str]:
@@ -125,6 +128,11 @@ def _open_problems(record: ArtifactRecord) -> Iterator[str]:
         for symbol in symbols_of(extents):
             if symbols.setdefault(symbol.name, symbol) is not symbol:
                 yield f"extent {symbol.name!r} has other bounds in {row.name!r}"
+    yield from _held_problems(record, symbols)
+
+
+def _held_problems(record: ArtifactRecord, symbols: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the inputs and outputs that hold open extents."""
     held = [row.holds for row in (*record.inputs, *record.outputs) if row.holds is not None]
     if sorted(held) != sorted(symbols):
         yield f"inputs and outputs hold the extents {sorted(held)}, and there are {sorted(symbols)}"

@@ -18,7 +18,8 @@ __all__ = ["TargetCode"]
 
 _COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
-_SOURCES = (".c", ".h", ".S")
+_FILES = (("sources", str, (".c", ".h", ".S")), ("objects", bytes, (".o",)), ("headers", str, (".h",)))
+"""Fields of `TargetCode` that hold files by name: the type of the contents, and the endings of the names."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class TargetCode:
     clock_hz: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_compiler()
+        self._check_machine()
+        self._check_functions()
+
+    def _check_compiler(self) -> None:
         cflags: object = self.cflags
         if not isinstance(cflags, (tuple, list)):
             raise PluginError("TargetCode.cflags must be a tuple of strings", hint='write ("-O3",), not "-O3"')
@@ -81,6 +87,8 @@ class TargetCode:
         cc: object = self.cc
         if cc is not None and not (isinstance(cc, str) and _COMPILER.fullmatch(cc)):
             raise PluginError(f"TargetCode.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
+
+    def _check_machine(self) -> None:
         for name in ("machine", "runner"):
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -97,22 +105,21 @@ class TargetCode:
                 find_runner(self.runner, machine)
         except UsageError as error:
             raise PluginError(f"TargetCode: {error.what}", hint=error.hint) from error
+
+    def _check_functions(self) -> None:
         self._check_texts("symbols", self.symbols, str)
         for name, symbol in self.symbols.items():
             if not _SYMBOL.fullmatch(symbol):
                 raise PluginError(f"TargetCode.symbols: {shown(symbol)}, of {name!r}, is no symbol of C")
         if twice := _twice(self.symbols):
             raise PluginError(f"TargetCode.symbols has {twice!r} twice", hint="each function has a symbol of its own")
-        self._check_texts("sources", self.sources, str)
-        self._check_texts("objects", self.objects, bytes)
-        self._check_texts("headers", self.headers, str)
-        for names, endings in ((self.sources, _SOURCES), (self.objects, (".o",)), (self.headers, (".h",))):
-            for name in names:
+        for attribute, content, _ in _FILES:
+            self._check_texts(attribute, getattr(self, attribute), content)
+        for attribute, _, endings in _FILES:
+            for name in getattr(self, attribute):
                 if not (FILE_NAME.fullmatch(name) and name.endswith(endings)):
-                    raise PluginError(
-                        f"TargetCode: {shown(name)} is no name for a file here",
-                        hint=f"names end in {', '.join(endings)}",
-                    )
+                    hint = f"names end in {', '.join(endings)}"
+                    raise PluginError(f"TargetCode: {shown(name)} is no name for a file here", hint=hint)
         libraries: object = self.libraries
         if not (isinstance(libraries, (tuple, list)) and all(isinstance(one, Library) for one in libraries)):
             raise PluginError("TargetCode.libraries must be a tuple of Library")

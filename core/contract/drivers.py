@@ -416,6 +416,24 @@ class Runtime:
         for name, made in implementations.items():
             if not isinstance(name, str) or not isinstance(made, Implementation):
                 raise PluginError(f"Runtime.implementations: {shown(name)} is {shown(made)}, not an Implementation")
+        self._check_numbers()
+        for name, kind in _TABLES.items():
+            rows: object = getattr(self, name)
+            if not isinstance(rows, (tuple, list)) or not all(isinstance(row, kind) for row in rows):
+                raise PluginError(f"Runtime.{name} is {shown(rows)}, not a tuple of {kind.__name__}")
+            names = [row.name for row in rows]
+            if len(set(names)) != len(names):
+                raise PluginError(f"Runtime.{name} has two of one name")
+            object.__setattr__(self, name, tuple(rows))
+        offsets = [register.offset for register in self.registers]
+        if len(set(offsets)) != len(offsets):
+            raise PluginError("Runtime.registers has two of one offset")
+        object.__setattr__(self, "implementations", MappingProxyType(dict(self.implementations)))
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
+        object.__setattr__(self, "counters", tuple(self.counters))
+
+    def _check_numbers(self) -> None:
         for number in self.parameters:
             if type(number) is not int or not -(2**63) <= number < 2**63:
                 raise PluginError(f"Runtime.parameters: {shown(number)} is no 64-bit integer")
@@ -431,21 +449,6 @@ class Runtime:
         for counter in () if self.clock is None else self.clock.counters:
             if counter not in self.counters:
                 raise PluginError(f"Runtime.clock is of counter {counter!r}, which Runtime.counters does not have")
-        for name, kind in _TABLES.items():
-            given: object = getattr(self, name)
-            if not isinstance(given, (tuple, list)) or not all(isinstance(one, kind) for one in given):
-                raise PluginError(f"Runtime.{name} is {shown(given)}, not a tuple of {kind.__name__}")
-            names = [one.name for one in given]
-            if len(set(names)) != len(names):
-                raise PluginError(f"Runtime.{name} has two of one name")
-            object.__setattr__(self, name, tuple(given))
-        offsets = [register.offset for register in self.registers]
-        if len(set(offsets)) != len(offsets):
-            raise PluginError("Runtime.registers has two of one offset")
-        object.__setattr__(self, "implementations", MappingProxyType(dict(self.implementations)))
-        object.__setattr__(self, "parameters", tuple(self.parameters))
-        object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
-        object.__setattr__(self, "counters", tuple(self.counters))
 
     def _check_driverless(self) -> None:
         """What only a driver can serve."""

@@ -184,12 +184,21 @@ class _Sequencer:
             return (where[expr.tuple][expr.index],)
         if is_view(expr) and isinstance(expr, relay.Call):
             return where[expr.args[0]]
+        if isinstance(expr, relay.Call):
+            return self._call(expr, where, label, layers)
+        raise self._not_lowered(expr)
+
+    def _not_lowered(self, expr: relay.Expr) -> InternalError:
+        return InternalError(f"{expr!r} was not lowered", where=", ".join(self.module.spans[expr]) or None)
+
+    def _call(self, expr: relay.Call, where: Where, label: str | None, layers: tuple[str, ...]) -> tuple[str, ...]:
+        """The buffers that hold the results of a call, after its steps."""
         layers_here = self.module.spans[expr]
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.If):
+        if isinstance(expr.op, relay.If):
             return self._branch(expr.op, [where[arg][0] for arg in expr.args], layers_here)
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Loop):
+        if isinstance(expr.op, relay.Loop):
             return self._loop(expr.op, [where[arg][0] for arg in expr.args], layers_here)
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
+        if isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
             if not isinstance(function, relay.Function):
                 args = [where[arg][0] for arg in expr.args]
@@ -201,7 +210,7 @@ class _Sequencer:
             if inner is not None and label is None:
                 params = zip(function.params, expr.args, strict=True)
                 return self._walk(function, {param: where[arg] for param, arg in params}, inner, layers_here)
-        raise InternalError(f"{expr!r} was not lowered", where=", ".join(layers_here) or None)
+        raise self._not_lowered(expr)
 
     def _branch(self, branch: relay.If, args: Sequence[str], layers: tuple[str, ...]) -> tuple[str, ...]:
         """The buffers of what one of two functions gives, after the steps of both."""

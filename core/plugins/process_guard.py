@@ -107,6 +107,11 @@ class _State:
             changed.append(f"the resource limits ({', '.join(limits)})")
         if timers := self._put_back_timers():
             changed.append(f"the interval timers ({', '.join(timers)})")
+        return changed + self._put_back_interpreter()
+
+    def _put_back_interpreter(self) -> list[str]:
+        """Set the state of Python and numpy back and return what had changed."""
+        changed = []
         if not self._modules.items() <= sys.modules.items():
             modules = [name for name, module in self._modules.items() if sys.modules.get(name, self) is not module]
             sys.modules.update((name, self._modules[name]) for name in modules)

@@ -335,8 +335,8 @@ def _block_faults(program: Program, buffers: Mapping[str, Buffer], begin: int, e
     if not inner:
         yield begin, "rows of no call"
     hosts = dict.fromkeys(step.host for _, step in inner)
-    made: dict[str, tuple[int, RowParam | None]] = {}
-    given: dict[str, int] = {}
+    makers: dict[str, tuple[int, RowParam | None]] = {}
+    readers: dict[str, int] = {}
     outside = {name: at for at, step in reversed(program.calls) if not begin < at < end for name in step.args}
     for position, step in inner:
         function = program.functions[step.function]
@@ -344,10 +344,8 @@ def _block_faults(program: Program, buffers: Mapping[str, Buffer], begin: int, e
             yield position, f"{step.function!r} is within rows, and is no function of rows"
             return
         if len(hosts) > 1:
-            yield (
-                position,
-                f"rows are of several hosts: {', '.join('the first' if one is None else repr(one) for one in hosts)}",
-            )
+            labels = ", ".join("the first" if one is None else repr(one) for one in hosts)
+            yield position, f"rows are of several hosts: {labels}"
             return
         for param, name in arguments(program, step):
             rows = function.rows.of(param.buffer.name)
@@ -355,27 +353,38 @@ def _block_faults(program: Program, buffers: Mapping[str, Buffer], begin: int, e
             if param.role == "output" and buffers[name].role == "state":
                 yield position, f"state {name!r} is written within rows"
             if param.role == "input":
-                if name not in made:
-                    given.setdefault(name, position)
-                maker, by = made.get(name, (position, None))
-                if name not in made and partial:
-                    yield position, f"{name!r} holds too few rows, and no call of the same rows makes them"
-                elif rows is not None and by is not None and rows.height != by.height:
-                    what = f"{name!r} has {by.height} rows for step {maker}, which makes them, and {rows.height} here"
+                if name not in makers:
+                    readers.setdefault(name, position)
+                what = _read_fault(name, rows, makers.get(name), partial)
+                if what is not None:
                     yield position, what
-                elif by is not None and rows is None and partial:
-                    yield position, f"{name!r} holds too few rows, and is read whole"
             elif param.role == "output":
-                if name in given:
-                    yield position, f"{name!r}, which step {given[name]} of the same rows reads, is written behind it"
-                if name in made and not is_over(program, step, name):
-                    what = f"{name!r}, made by step {made[name][0]}, is written again, and not row by row as it is read"
-                    yield position, what
-                made[name] = position, rows
+                if name in readers:
+                    yield position, f"{name!r}, which step {readers[name]} of the same rows reads, is written behind it"
+                if name in makers and not is_over(program, step, name):
+                    maker = makers[name][0]
+                    yield (
+                        position,
+                        f"{name!r}, made by step {maker}, is written again, and not row by row as it is read",
+                    )
+                makers[name] = position, rows
                 if partial and name in outside:
                     held, whole = buffers[name].nbytes, param.buffer.nbytes
                     what = f"{name!r} holds {held} of {whole} bytes, and is used by step {outside[name]} too"
                     yield position, what
+
+
+def _read_fault(
+    name: str, rows: RowParam | None, maker: tuple[int, RowParam | None] | None, partial: bool
+) -> str | None:
+    """What is wrong with how a call within rows reads a buffer, whose maker is a step of the same rows."""
+    if maker is None:
+        return f"{name!r} holds too few rows, and no call of the same rows makes them" if partial else None
+    position, by = maker
+    if rows is not None and by is not None and rows.height != by.height:
+        return f"{name!r} has {by.height} rows for step {position}, which makes them, and {rows.height} here"
+    is_read_whole = by is not None and rows is None and partial
+    return f"{name!r} holds too few rows, and is read whole" if is_read_whole else None
 
 
 def is_over(program: Program, step: Call, name: str) -> bool:

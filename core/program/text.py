@@ -209,7 +209,10 @@ class _Parser:
             raise self.error(
                 heads[1] if heads else module, f"expected one definition with '@program', found {len(heads)}"
             )
-        head = heads[0]
+        return self.checked(heads[0], functions, nodes)
+
+    def checked(self, head: ast.FunctionDef, functions: Mapping[str, Kernel], nodes: Mapping[str, ast.AST]) -> Program:
+        """Return the program that ``head`` describes, or raise the first fault at the node that has it."""
         if any([head.args.args, head.args.posonlyargs, head.args.kwonlyargs, head.args.vararg, head.args.kwarg]):
             raise self.error(head, "a program has no parameters: its inputs are buffers")
         buffers: list[Buffer] = []

@@ -51,35 +51,36 @@ def place_waits(
     flying: dict[tuple[str, str], list[_Accesses]] = {}
 
     def wait(queue: tuple[str, str], pending: int) -> None:
-        steps.append(Wait(*queue, pending))
-        del flying[queue][: len(flying[queue]) - pending]
+        launches = flying[queue]
+        if pending < len(launches):
+            steps.append(Wait(*queue, pending))
+            del launches[: len(launches) - pending]
 
     for call in calls:
         if not isinstance(call, Call):
-            for queue, launches in flying.items():
-                if launches:
-                    wait(queue, 0)
+            for queue in flying:
+                wait(queue, 0)
             steps.append(call)
             continue
         accesses = _Accesses.from_call(call, functions[call.function])
-        call_queue = (call.device or "", call.queue or "")
         for queue, launches in flying.items():
-            if queue == call_queue:
-                pending = depths[queue] - 1
-            elif call.queue is None and call.device == queue[0]:
-                pending = 0  # what is not started on a queue has the device to itself
-            else:
-                last = [position for position, launch in enumerate(launches) if launch.before(accesses)]
-                pending = len(launches) - 1 - last[-1] if last else len(launches)
-            if pending < len(launches):
-                wait(queue, pending)
+            wait(queue, _pending(call, accesses, queue, launches, depths[queue]))
         steps.append(call)
         if call.queue is not None:
-            flying.setdefault(call_queue, []).append(accesses)
-    for queue, launches in flying.items():
-        if launches:
-            wait(queue, 0)
+            flying.setdefault((call.device or "", call.queue), []).append(accesses)
+    for queue in flying:
+        wait(queue, 0)
     return tuple(steps)
+
+
+def _pending(call: Call, accesses: _Accesses, queue: tuple[str, str], launches: Sequence[_Accesses], depth: int) -> int:
+    """Return how many launches of ``queue`` may be unfinished when ``call`` begins."""
+    if queue == (call.device or "", call.queue or ""):
+        return depth - 1
+    if call.queue is None and call.device == queue[0]:
+        return 0  # a call that is not started on a queue has the device to itself
+    last = max((position for position, launch in enumerate(launches) if launch.before(accesses)), default=-1)
+    return len(launches) - 1 - last
 
 
 def finish_positions(program: Program) -> list[int]:

@@ -363,20 +363,29 @@ class _Parser:
         if isinstance(node, ast.Tuple):
             return Tuple([self.expr(field, names) for field in node.elts])
         if isinstance(node, ast.Subscript):
-            index = self.value(node.slice)
-            if type(index) is not int:
-                raise self.source.error(node.slice, "expected the index of a field")
-            if isinstance(node.value, ast.Subscript):
-                raise self.source.error(node.value, "a field is no tuple")
-            return TupleGetItem(self.expr(node.value, names), index)
+            return self.field(node, names)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            inner = self.expr(node.left, names) if isinstance(node.left, ast.Call) else None
-            label = self.value(node.right)
-            if not isinstance(inner, Call) or not isinstance(label, str):
-                raise self.source.error(node, "expected a call and the label that it is pinned to", "cast(x) @ 'npu'")
-            return inner.pinned(label)
-        if not isinstance(node, ast.Call):
-            raise self.source.error(node, "expected a call, a name, a tuple or a field")
+            return self.pinned(node, names)
+        if isinstance(node, ast.Call):
+            return self.call(node, names)
+        raise self.source.error(node, "expected a call, a name, a tuple or a field")
+
+    def field(self, node: ast.Subscript, names: Mapping[str, Expr]) -> Expr:
+        index = self.value(node.slice)
+        if type(index) is not int:
+            raise self.source.error(node.slice, "expected the index of a field")
+        if isinstance(node.value, ast.Subscript):
+            raise self.source.error(node.value, "a field is no tuple")
+        return TupleGetItem(self.expr(node.value, names), index)
+
+    def pinned(self, node: ast.BinOp, names: Mapping[str, Expr]) -> Expr:
+        inner = self.expr(node.left, names) if isinstance(node.left, ast.Call) else None
+        label = self.value(node.right)
+        if not isinstance(inner, Call) or not isinstance(label, str):
+            raise self.source.error(node, "expected a call and the label that it is pinned to", "cast(x) @ 'npu'")
+        return inner.pinned(label)
+
+    def call(self, node: ast.Call, names: Mapping[str, Expr]) -> Expr:
         if isinstance(node.func, ast.Call) and called(node.func) in ("If", "Loop"):
             if node.keywords:
                 raise self.source.error(node, "control flow takes no attributes")

@@ -35,16 +35,15 @@ def _first_error(value: object, schema: dict[str, Any], path: str) -> str | None
         return f"{at} is {_show(value)}, expected {schema['const']!r}"
     if "enum" in schema and not any(_same(value, choice) for choice in schema["enum"]):
         return f"{at} is {_show(value)}, expected one of {', '.join(map(str, schema['enum']))}"
-    if "type" in schema:
-        kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        if not any(_is(value, kind) for kind in kinds):
-            return f"{at} is {_show(value)}, expected {' or '.join(kinds)}"
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        return f"{at} is {_show(value)}, expected {' or '.join(kinds)}"
     if isinstance(value, str) and "pattern" in schema and not re.fullmatch(schema["pattern"], value):
         return f"{at} is {_show(value)}, which does not match {schema['pattern']}"
     if isinstance(value, int | float):
-        if "minimum" in schema and value < schema["minimum"]:
+        if value < schema.get("minimum", -math.inf):
             return f"{at} is {_show(value)}, expected at least {schema['minimum']}"
-        if "maximum" in schema and value > schema["maximum"]:
+        if value > schema.get("maximum", math.inf):
             return f"{at} is {_show(value)}, expected at most {schema['maximum']}"
     if isinstance(value, list):
         return _first_list_error(value, schema, path)

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import re
 import types
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["fingerprint", "first_difference"]
@@ -62,22 +63,24 @@ def _tell_parts(value: Any, path: str, lines: list[str], seen: dict[int, str], d
             _tell(item, f"{path}[{index}]", lines, seen, depth)
     elif isinstance(value, (types.FunctionType, types.MethodType)):
         lines.append(f"{path} = function {value.__module__}.{value.__qualname__}")
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            try:
-                content = cell.cell_contents
-            except ValueError:  # not yet filled
-                continue
+        for name, content in _closure(value):
             _tell(content, f"{path}.{name}", lines, seen, depth)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         lines.append(f"{path} = {type(value).__qualname__}")
-        for field in dataclasses.fields(value):
-            if hasattr(value, field.name):
-                _tell(getattr(value, field.name), f"{path}.{field.name}", lines, seen, depth)
+        for name in (field.name for field in dataclasses.fields(value) if hasattr(value, field.name)):
+            _tell(getattr(value, name), f"{path}.{name}", lines, seen, depth)
     elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
         digest = hashlib.sha256(value.tobytes()).hexdigest()[:16]
         lines.append(f"{path} = {value.dtype}{list(getattr(value, 'shape', ()))} {digest}")
     else:
         lines.append(f"{path} = {_text(_ADDRESS.sub('', repr(value)))}")
+
+
+def _closure(function: types.FunctionType | types.MethodType) -> Iterator[tuple[str, Any]]:
+    """The variables that a function uses of the functions around it, those that have a value."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not yet filled
+            yield name, cell.cell_contents
 
 
 def _text(value: str | bytes) -> str:

@@ -10,7 +10,7 @@ for what the interpreter of models with a table of steps calls, which is known b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -86,9 +86,39 @@ def stacks_below(objects: Iterable[Measured], function: str) -> dict[str, int]:
             calls.setdefault((number, base), set()).update(map(_base, called))
             if is_shared:
                 shared[base] = number, base
-    start = shared.get(function)
-    if start is None:
+    if function not in shared:
         return {}
+    graph = _call_graph(calls, shared, shared[function])
+    depths = _depths(graph, frames)
+    return {name: depth for (_, name), depth in depths.items()}
+
+
+def _depths(
+    graph: Mapping[tuple[int, str], set[tuple[int, str]]], frames: Mapping[tuple[int, str], int | None]
+) -> dict[tuple[int, str], int]:
+    """Return the bytes of stack that each function and its callees need; nothing if one has no known frame."""
+    depths: dict[tuple[int, str], int] = {}
+    try:
+        for caller in TopologicalSorter(graph).static_order():
+            frame = frames.get(caller)
+            if frame is None:
+                return {}
+            depths[caller] = frame + max((depths[called] for called in graph[caller]), default=0)
+    except CycleError:
+        return {}
+    return depths
+
+
+def _call_graph(
+    calls: Mapping[tuple[int, str], set[str]], shared: Mapping[str, tuple[int, str]], start: tuple[int, str]
+) -> dict[tuple[int, str], set[tuple[int, str]]]:
+    """Return the functions that ``start`` leads to, each an object's number and a name, with those that each calls.
+
+    Args:
+        calls: names of the functions that each function calls.
+        shared: by name the functions that other objects may call.
+        start: a function.
+    """
     graph: dict[tuple[int, str], set[tuple[int, str]]] = {}
     waiting = [start]
     while waiting:
@@ -101,16 +131,7 @@ def stacks_below(objects: Iterable[Measured], function: str) -> dict[str, int]:
             others |= {one for one in calls if one[1].startswith(_INTERPRETED)}
         graph[caller] = (local_calls | others) - {caller}
         waiting.extend(graph[caller])
-    depths: dict[tuple[int, str], int] = {}
-    try:
-        for caller in TopologicalSorter(graph).static_order():
-            frame = frames.get(caller)
-            if frame is None:
-                return {}
-            depths[caller] = frame + max((depths[called] for called in graph[caller]), default=0)
-    except CycleError:
-        return {}
-    return {name: depth for (_, name), depth in depths.items()}
+    return graph
 
 
 def _base(name: str) -> str:

@@ -3,10 +3,10 @@ bits, multiples of a power of two, limits of few bits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...relay.expr import Constant, Expr, Var, const
+from ...relay.expr import Call, Constant, Expr, Var, const
 from ...relay.op import ROUNDINGS, FixedPoint, FloatScale, Op
 from ...tir.form.dtype import is_integer
 from .layer import Layer, calls_in
@@ -25,28 +25,37 @@ _POWERS = range(-16, 2)
 def fitting(layer: Layer, rng: np.random.Generator) -> Iterator[Mutation]:
     """Changes of a layer, each of which meets what some machine asks for."""
     calls = calls_in(layer.function.body)
-    neutral: dict[int, dict[str, Any]] = {}
-    zeros: dict[int, dict[str, Any]] = {}
-    for number, call in enumerate(calls):
-        for attr in call.op.attrs if isinstance(call.op, Op) else ():
-            if repr(attr.neutral) != "MISSING":
-                neutral.setdefault(number, {})[attr.name] = attr.neutral
-                if attr.name.endswith("zero_point"):
-                    zeros.setdefault(number, {})[attr.name] = 0
+    neutral = _neutral(calls)
+    points = {number: [name for name in attrs if name.endswith("zero_point")] for number, attrs in neutral.items()}
+    zeros: dict[int, dict[str, Any]] = {number: dict.fromkeys(names, 0) for number, names in points.items() if names}
     yield changed("zero points", "all zero points are 0", "attribute", zeros)
     yield changed("neutral", "all attributes are neutral", "attribute", neutral)
     for number, call in enumerate(calls):
         if call.op_name == "qnn.requantize":
             yield from _scales(number)
         if call.op_name == "clip":
-            for bits in (*_BITS, 8):
-                high = float(2 ** (bits - 1) - 1)
-                for low in (-high - 1, -high, 0.0):
-                    limits = {number: {"a_min": low, "a_max": high}}
-                    yield changed(f"{number}.a_min", f"clip to {low} .. {high}", "attribute", limits)
+            yield from _clips(number)
     for place, leaf in leaves_of(layer.function.body).items():
         if isinstance(leaf, Constant) and is_integer(leaf.dtype):
             yield from _numbers(leaf_text(calls, place), place, leaf, rng)
+
+
+def _neutral(calls: Sequence[Call]) -> dict[int, dict[str, Any]]:
+    """The attributes of each call that have a neutral value, with that."""
+    neutral: dict[int, dict[str, Any]] = {}
+    for number, call in enumerate(calls):
+        for attr in call.op.attrs if isinstance(call.op, Op) else ():
+            if repr(attr.neutral) != "MISSING":
+                neutral.setdefault(number, {})[attr.name] = attr.neutral
+    return neutral
+
+
+def _clips(number: int) -> Iterator[Mutation]:
+    for bits in (*_BITS, 8):
+        high = float(2 ** (bits - 1) - 1)
+        for low in (-high - 1, -high, 0.0):
+            limits = {number: {"a_min": low, "a_max": high}}
+            yield changed(f"{number}.a_min", f"clip to {low} .. {high}", "attribute", limits)
 
 
 def _scales(number: int) -> Iterator[Mutation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -289,35 +290,42 @@ def _uses(
                 return changed.replace_body(Tuple([*changed.results, inner_calls[number]]), text)
 
             yield Mutation(f"{number} used outside", text, apply, "use")
-    variables = [(place, leaf) for place, leaf in leaves.items() if isinstance(leaf, Var)]
-    for at, (place, leaf) in enumerate(variables):
-        for other, first in variables[:at]:
-            if first.type is leaf.type:
-                text = f"{leaf_text(calls, place)} is {leaf_text(calls, other)} as well"
-
-                def same(
-                    changed: Layer, place: OperandPosition = place, other: OperandPosition = other, text: str = text
-                ) -> Layer | None:
-                    leaves_now = leaves_of(changed.function.body)
-                    old, new = leaves_now.get(place), leaves_now.get(other)
-                    if old is None or new is None or old is new or old.type is not new.type:
-                        return None
-                    return changed.replace_body(substitute(changed.function.body, {old: new}), text)
-
-                yield Mutation(f"{place.call}.{place.operand} same", text, same, "use")
+    variables = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, Var)}
+    for place in variables:
+        yield from _same_operands(calls, variables, place)
         if len(variables) > 1:
-            text = f"{leaf_text(calls, place)} is a constant"
-            seed = int(rng.integers(1 << 30))
+            yield _constant_operand(calls, place, int(rng.integers(1 << 30)))
 
-            def fixed(
-                changed: Layer, place: OperandPosition = place, text: str = text, seed: int = seed
-            ) -> Layer | None:
-                import numpy as np
 
-                old = leaves_of(changed.function.body).get(place)
-                if not isinstance(old, Var) or len(changed.function.params) < 2:
+def _same_operands(
+    calls: Sequence[Call], variables: dict[OperandPosition, Var], place: OperandPosition
+) -> Iterator[Mutation]:
+    """One tensor as the operand at ``place`` and as one before it."""
+    for other in itertools.takewhile(lambda one: one != place, variables):
+        if variables[other].type is variables[place].type:
+            text = f"{leaf_text(calls, place)} is {leaf_text(calls, other)} as well"
+
+            def apply(changed: Layer, other: OperandPosition = other, text: str = text) -> Layer | None:
+                leaves_now = leaves_of(changed.function.body)
+                old, new = leaves_now.get(place), leaves_now.get(other)
+                if old is None or new is None or old is new or old.type is not new.type:
                     return None
-                data = random_array(np.random.default_rng(seed), old.shape, old.dtype)
-                return changed.replace_body(substitute(changed.function.body, {old: const(data)}), text)
+                return changed.replace_body(substitute(changed.function.body, {old: new}), text)
 
-            yield Mutation(f"{place.call}.{place.operand} constant", text, fixed, "use")
+            yield Mutation(f"{place.call}.{place.operand} same", text, apply, "use")
+
+
+def _constant_operand(calls: Sequence[Call], place: OperandPosition, seed: int) -> Mutation:
+    """The operand at ``place`` as a constant."""
+    text = f"{leaf_text(calls, place)} is a constant"
+
+    def apply(changed: Layer) -> Layer | None:
+        import numpy as np
+
+        old = leaves_of(changed.function.body).get(place)
+        if not isinstance(old, Var) or len(changed.function.params) < 2:
+            return None
+        data = random_array(np.random.default_rng(seed), old.shape, old.dtype)
+        return changed.replace_body(substitute(changed.function.body, {old: const(data)}), text)
+
+    return Mutation(f"{place.call}.{place.operand} constant", text, apply, "use")

@@ -52,18 +52,8 @@ def measure(layer: Layer) -> tuple[int, ...]:
 def reductions(layer: Layer) -> Iterator[Layer]:
     """Smaller layers, those that are much smaller first."""
     body = layer.function.body
-    results = layer.results
-    if len(results) > 1:
-        for result in results:
-            yield layer.replace_body(result)
-        for at in range(len(results)):
-            yield layer.replace_body(Tuple([*results[:at], *results[at + 1 :]]))
-    calls = calls_in(body)
-    for call in calls:
-        for arg in call.args:
-            if arg.type is call.type and not isinstance(arg, Constant):
-                yield layer.replace_body(substitute(body, {call: arg}))
-    leaves = leaves_of(body)
+    yield from _parts(layer)
+    calls, leaves = calls_in(body), leaves_of(body)
     for most in (1, 2):
         changed: dict[object, Expr] = {}
         for place, leaf in leaves.items():
@@ -74,18 +64,37 @@ def reductions(layer: Layer) -> Iterator[Layer]:
     for number, attrs in _neutral(calls).items():
         for name, value in attrs.items():
             yield from _rebuilt(layer, Changes({number: {name: value}}))
-    for divisor in (0, 2, 1):
-        for place, leaf in leaves.items():
-            for at, extent in enumerate(leaf.shape):
-                to = 1 if divisor == 0 else max(1, extent // 2) if divisor == 2 else extent - 1
-                if 0 < to < extent:
-                    shape = (*leaf.shape[:at], to, *leaf.shape[at + 1 :])
-                    yield from _rebuilt(layer, Changes(leaves={place: fitted(leaf, shape)}))
+    yield from _shorter(layer)
     for place, leaf in leaves.items():
         if isinstance(leaf, Constant) and leaf.tensor.size > 1:
             for number in (0, 1):
                 constant = const((leaf.data * 0 + number).astype(leaf.data.dtype))
                 yield from _rebuilt(layer, Changes(leaves={place: constant}))
+
+
+def _parts(layer: Layer) -> Iterator[Layer]:
+    """Layers with fewer results, or without one of the calls."""
+    body, results = layer.function.body, layer.results
+    if len(results) > 1:
+        for result in results:
+            yield layer.replace_body(result)
+        for at in range(len(results)):
+            yield layer.replace_body(Tuple([*results[:at], *results[at + 1 :]]))
+    for call in calls_in(body):
+        for arg in call.args:
+            if arg.type is call.type and not isinstance(arg, Constant):
+                yield layer.replace_body(substitute(body, {call: arg}))
+
+
+def _shorter(layer: Layer) -> Iterator[Layer]:
+    """Layers in which one dimension of an operand is 1, half as long, or shorter by 1."""
+    for divisor in (0, 2, 1):
+        for place, leaf in leaves_of(layer.function.body).items():
+            for at, extent in enumerate(leaf.shape):
+                to = 1 if divisor == 0 else max(1, extent // 2) if divisor == 2 else extent - 1
+                if 0 < to < extent:
+                    shape = (*leaf.shape[:at], to, *leaf.shape[at + 1 :])
+                    yield from _rebuilt(layer, Changes(leaves={place: fitted(leaf, shape)}))
 
 
 def _rebuilt(layer: Layer, changes: Changes) -> Iterator[Layer]:

@@ -184,6 +184,17 @@ def _rows(outcome: Outcome, series: Sequence[Sequence[Layer]], can_count: bool) 
     return all_rows
 
 
+def _by_layer(costs: Sequence[RegionCost]) -> dict[int, list[RegionCost]] | None:
+    """The costs of each layer's regions; None where a region is not of one layer."""
+    regions: dict[int, list[RegionCost]] = {}
+    for one in costs:
+        numbers = {number_of(name) for name in one.layers}
+        if len(numbers) != 1 or None in numbers:
+            return None
+        regions.setdefault(numbers.pop() or 0, []).append(one)
+    return regions
+
+
 def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count: bool) -> list[_Row] | None:
     """The same of layers that are one model; None where they cannot be, or are not told apart in it."""
     subject = outcome.subject
@@ -200,12 +211,9 @@ def _together(outcome: Outcome, numbered: Sequence[tuple[Layer, int]], can_count
         message = f"an estimate fails: {error.what}"
         outcome.add(Finding("cost", "cost.estimates", message, error.where or "", layer_text(layers[0])))
         return None
-    regions: dict[int, list[RegionCost]] = {}
-    for one in costs:
-        numbers = {number_of(name) for name in one.layers}
-        if len(numbers) != 1 or None in numbers:
-            return None
-        regions.setdefault(numbers.pop() or 0, []).append(one)
+    regions = _by_layer(costs)
+    if regions is None:
+        return None
     counted: Mapping[str, int | None] = {}
     if can_count and label in program.devices:
         try:

@@ -15,23 +15,7 @@ def limits_of(attribute: Attribute) -> list[Any]:
     limits: list[Any] = [] if attribute.default is None else [attribute.default]
     type_ = attribute.type
     item = type_.item if isinstance(type_, (ListOf, MapOf)) else type_
-    scalars: list[Any] = []
-    if isinstance(item, tuple):
-        scalars = list(item)
-    elif item is bool:
-        scalars = [False, True]
-    elif item in (int, float):
-        step = attribute.multiple_of or 1
-        low, high = attribute.low, attribute.high
-        if low is not None:
-            scalars.append(-(-int(low) // step) * step if item is int else float(low))
-        if high is not None:
-            scalars.append(int(high) // step * step if item is int else float(high))
-        if low is None and high is None:
-            scalars.append(step if item is int else 1.0)
-    elif item is str and attribute.pattern is None:
-        scalars = ["text with a blank"]
-    for scalar in scalars:
+    for scalar in _scalars(attribute, item):
         limits.append(
             [scalar] if isinstance(type_, ListOf) else {"key": scalar} if isinstance(type_, MapOf) else scalar
         )
@@ -40,6 +24,26 @@ def limits_of(attribute: Attribute) -> list[Any]:
         if not any(type(value) is type(other) and value == other for other in unique):
             unique.append(value)
     return unique
+
+
+def _scalars(attribute: Attribute, item: Any) -> list[Any]:
+    """Values at both ends of what an item of an attribute takes."""
+    if isinstance(item, tuple):
+        return list(item)
+    if item is bool:
+        return [False, True]
+    if item is str and attribute.pattern is None:
+        return ["text with a blank"]
+    if item not in (int, float):
+        return []
+    step = attribute.multiple_of or 1
+    low, high = attribute.low, attribute.high
+    scalars: list[Any] = []
+    if low is not None:
+        scalars.append(-(-int(low) // step) * step if item is int else float(low))
+    if high is not None:
+        scalars.append(int(high) // step * step if item is int else float(high))
+    return scalars or [step if item is int else 1.0]
 
 
 def wrong_values(attribute: Attribute) -> Iterator[Any]:

@@ -79,6 +79,9 @@ class ExprParser:
             a, b = self.alike([node.body, node.orelse], dtype, depth + 1)
             with self.at(node):
                 return Select(condition, a, b)
+        return self.operation(node, dtype, depth)
+
+    def operation(self, node: ast.expr, dtype: str | None, depth: int) -> Expr:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
             op = "neg" if isinstance(node.op, ast.USub) else "not"
             operand = self.expr(node.operand, dtype, depth + 1)

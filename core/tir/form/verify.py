@@ -175,23 +175,33 @@ class _Checker:
         if isinstance(stmt, For) and stmt.kind == "vectorized":
             yield from self.lanes(stmt)
         elif isinstance(stmt, Alloc):
-            yield from _buffer_faults(stmt.buffer)
-            is_host = stmt.buffer.scope in ("local", "register")
-            if stmt.buffer.scope == "global" or (not is_host and self.memories is None):
-                yield f"buffer {stmt.buffer.name!r} is allocated in scope {stmt.buffer.scope!r}, not 'local'"
-            elif not is_host:
-                yield from self.placed(stmt.buffer)
+            yield from self.allocation(stmt.buffer)
         elif isinstance(stmt, Block):
-            if not stmt.label.isascii():
-                yield f"label {stmt.label!r} is not an ASCII identifier"
-            if stmt.label in self.labels:
-                yield f"label {stmt.label!r} is used twice"
-            self.labels.add(stmt.label)
+            yield from self.label(stmt.label)
         elif isinstance(stmt, Update) and stmt.buffer.dtype == "bool":
             yield f"{stmt.buffer.name!r} is bool and cannot be updated with {stmt.op}"
         elif isinstance(stmt, (Copy, Exec, Wait)) and self.memories is None:
             yield "a description consists of loops, without copies, waits and intrinsics"
             return
+        yield from self.uses(stmt)
+
+    def allocation(self, buffer: Buffer) -> Iterator[str]:
+        yield from _buffer_faults(buffer)
+        is_host = buffer.scope in ("local", "register")
+        if buffer.scope == "global" or (not is_host and self.memories is None):
+            yield f"buffer {buffer.name!r} is allocated in scope {buffer.scope!r}, not 'local'"
+        elif not is_host:
+            yield from self.placed(buffer)
+
+    def label(self, label: str) -> Iterator[str]:
+        if not label.isascii():
+            yield f"label {label!r} is not an ASCII identifier"
+        if label in self.labels:
+            yield f"label {label!r} is used twice"
+        self.labels.add(label)
+
+    def uses(self, stmt: Stmt) -> Iterator[str]:
+        """The accesses of a statement, and the machine that it uses."""
         for use in accesses(stmt):
             yield from self.use(use.buffer) if use.view is not None else self.touch(use.buffer)
             if use.writes:

@@ -145,7 +145,18 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
     for stmt in walk(state.func.body):
         if isinstance(stmt, Alloc) and stmt.buffer in buffers(block) and not _contains(stmt, loop):
             raise illegal(f"{what}: {stmt.buffer.name!r}, which it uses, is not there", "move the block first")
-    between = order[order.index(first) + 1 : order.index(last)]
+    _check_accesses(order[order.index(first) + 1 : order.index(last)], block, nest, what, later=later)
+    if later:
+        loop_writes = buffers_written(loop)
+        for buffer in buffers_read(block):
+            if buffer in buffers_written(nest) and buffer not in loop_writes:
+                write = next(use for use in collect(nest, Bounds({}), buffer) if use.writes)
+                raise illegal(f"{what}: `{write}`, outside of that loop, writes {buffer.name!r}, which it reads, too")
+
+
+def _check_accesses(between: Sequence[Stmt], block: Stmt, nest: Stmt, what: str, *, later: bool) -> None:
+    """Raise if a block and the statements that it would pass, or the nest that it would be part of, touch the same
+    buffers in an order that matters."""
     mine = collect(block, Bounds({}))
     touched = {use.buffer for use in mine}
     written = {use.buffer for use in mine if use.writes}
@@ -156,12 +167,6 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
     shared = [b for b in buffers(nest) if b in written] if later else [b for b in buffers_written(nest) if b in touched]
     if shared:
         raise illegal(f"{what}: both write {shared[0].name!r}, or it overwrites what is read there")
-    if later:
-        loop_writes = buffers_written(loop)
-        for buffer in buffers_read(block):
-            if buffer in buffers_written(nest) and buffer not in loop_writes:
-                write = next(use for use in collect(nest, Bounds({}), buffer) if use.writes)
-                raise illegal(f"{what}: `{write}`, outside of that loop, writes {buffer.name!r}, which it reads, too")
 
 
 def _statements(body: Stmt) -> list[Stmt]:
