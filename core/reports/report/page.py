@@ -38,10 +38,6 @@ def _own_file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _count_text(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 class _Page:
     def __init__(self, report: ReportRecord) -> None:
         self.report = report

@@ -18,7 +18,7 @@ from ...relay.op import ROUNDINGS, Attr, FixedPoint, FloatScale, Op
 from ...relay.types import TensorType
 from ...tir.form.dtype import DTYPES, bounds, is_integer
 
-__all__ = ["SHIFTS", "Sizes", "attribute_values", "fixed_scale", "scale_makers", "sizes_of"]
+__all__ = ["SHIFTS", "Sizes", "attribute_values", "scale_makers", "sizes_of"]
 
 SHIFTS = (0, -1, 1, -2, 2, 7, 8, -7, -8, -9, 15, -14, -15, -16, -17, -22, -23, -24, -30, 30, -31)
 """Of fixed points, small ones and those at limits of 8, 16, 24 and 32 bits."""
@@ -82,12 +82,6 @@ def _nearest(factor: float) -> tuple[int, int]:
     if multiplier == 2**31:
         multiplier, shift = 2**30, shift + 1
     return multiplier, min(30, max(-31, shift))
-
-
-def fixed_scale(factor: float, rounding: str) -> FixedPoint:
-    """The fixed point nearest to ``factor``, one for all channels."""
-    multiplier, shift = _nearest(factor)
-    return FixedPoint((multiplier,), (shift,), rounding)
 
 
 def scale_makers(
