@@ -11,7 +11,7 @@ Names are imported when they are first used: ``import uma`` is cheap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .support import late_binding
 from .version import __version__
@@ -48,35 +48,21 @@ __all__ = [
     "verify",
 ]
 
-_WHERE = {
-    "Artifact": "artifact",
-    "Attribute": "targets",
-    "TargetCode": "hookspecs",
-    "IRModule": "relay",
-    "SessionState": "runtime.state",
-    "Target": "targets",
-    "TargetKind": "targets",
-    "UmaError": "errors",
-    "build": "tuning",
-    "explain": "api",
-    "hookimpl": "hookspecs",
-    "installed_targets": "api",
-    "load": "artifact",
-    "plan": "api",
-    "quantize": "quantisation",
-    "report": "api",
-    "verify": "api",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'uma' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = late_binding.lazy_names(
+    __name__,
+    __all__,
+    {
+        ".api": ("explain", "installed_targets", "plan", "report", "verify"),
+        ".artifact": ("Artifact", "load"),
+        ".errors": ("UmaError",),
+        ".hookspecs": ("TargetCode", "hookimpl"),
+        ".quantisation": ("quantize",),
+        ".relay": ("IRModule",),
+        ".runtime.state": ("SessionState",),
+        ".targets": ("Attribute", "Target", "TargetKind"),
+        ".tuning": ("build",),
+    },
+)
 
 
 def _installed_kinds(name: str) -> TargetKind | Alias:
@@ -86,7 +72,3 @@ def _installed_kinds(name: str) -> TargetKind | Alias:
 
 
 late_binding.installed_kinds = _installed_kinds
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -15,7 +15,9 @@ Names are imported when they are first used: finding plugins needs none of the c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..support.late_binding import lazy_names
 
 if TYPE_CHECKING:
     from .discovery import installed_plugins
@@ -33,26 +35,13 @@ __all__ = [
     "installed_plugins",
 ]
 
-_WHERE = {
-    "GROUP": "entry",
-    "LoadedPlugin": "loaded",
-    "PluginEntry": "entry",
-    "PluginHost": "host",
-    "PluginStatus": "host",
-    "default_host": "host",
-    "installed_plugins": "discovery",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'uma.plugins' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        ".discovery": ("installed_plugins",),
+        ".entry": ("GROUP", "PluginEntry"),
+        ".host": ("PluginHost", "PluginStatus", "default_host"),
+        ".loaded": ("LoadedPlugin",),
+    },
+)

@@ -12,7 +12,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..support.late_binding import lazy_names
 
 if TYPE_CHECKING:
     from ..hookspecs import Claims
@@ -21,27 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundCheck", "CheckResult", "Claims", "ClauseCount", "Conformance", "Finding", "check", "checks"]
 
-_WHERE = {
-    "BoundCheck": ".runner",
-    "CheckResult": ".record",
-    "Claims": "..hookspecs",
-    "ClauseCount": ".record",
-    "Conformance": ".record",
-    "Finding": ".record",
-    "check": ".runner",
-    "checks": ".runner",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'uma.testing' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_WHERE[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        "..hookspecs": ("Claims",),
+        ".record": ("CheckResult", "ClauseCount", "Conformance", "Finding"),
+        ".runner": ("BoundCheck", "check", "checks"),
+    },
+)
