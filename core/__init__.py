@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .quantisation import quantize
     from .relay import IRModule
     from .runtime.state import SessionState
+    from .support.json_record import to_json
     from .targets import Alias, Attribute, Target, TargetKind
     from .tuning import build
 
@@ -45,6 +46,7 @@ __all__ = [
     "plan",
     "quantize",
     "report",
+    "to_json",
     "verify",
 ]
 

@@ -9,7 +9,7 @@ A class whose JSON differs from its fields lists the members in ``json_fields``.
 
 - ``"..."`` stands for all fields of the dataclass;
 - ``"name"`` is an attribute, or a method without arguments;
-- ``"key=name"`` writes that attribute as ``key``;
+- ``"key=name"`` writes that attribute as ``key``; the name may be dotted, ``"ns=price.ns"``;
 - ``"*name"`` writes the members of that attribute among those of the object.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,12 +126,17 @@ def _members(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a record, or a value of one, as plain data for JSON."""
+    """Return a record as plain data that `json.dumps` writes, with the members that ``--json`` prints.
+
+    Args:
+        value: a record, such as the result of `uma.explain` or `uma.verify`, or one of its rows; or a sequence or a mapping of
+            records. Other values are returned unchanged.
+    """
     if dataclasses.is_dataclass(value) or hasattr(type(value), "json_fields"):
         kind: Any = type(value)
         members: dict[str, Any] = {}
         for key, name in _members(kind):
-            member = getattr(value, name)
+            member = operator.attrgetter(name)(value)
             item = to_json(member() if isinstance(member, types.MethodType) else member)
             members |= {key: item} if key else item
         return members

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from ...support.json_record import to_json
 from .candidate_set import CandidateSet, PlacementCandidate
 from .frontier_search import frontier
 from .timeline import Split, split
@@ -26,17 +25,16 @@ class Alternative:
     """A region that is not in the plan.
 
     Args:
-        offer: it.
-        more: what the plan with it takes more, of each kind; less of some where it is less.
+        name: its key in tables of costs.
+        offer: the region.
+        more: the time that the plan with it takes more, of each kind; negative where it takes less.
     """
 
+    json_fields: ClassVar = ("name", "more_ns=more.total_ns", "*more")
+
+    name: str
     offer: PlacementCandidate
     more: Split
-
-    def record(self, pool: CandidateSet) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        name = pool.key(self.offer.owner, self.offer.ops)
-        return {"name": name, "more_ns": self.more.total_ns, **to_json(self.more)}
 
 
 def rivals(
@@ -81,5 +79,5 @@ def _best(
             continue
         more = split(pool, [others[n] for n in best.plans[0]]) - before
         if best_rival is None or more.total_ns < best_rival.more.total_ns:
-            best_rival = Alternative(rival, more)
+            best_rival = Alternative(pool.key(rival.owner, rival.ops), rival, more)
     return best_rival

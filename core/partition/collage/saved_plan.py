@@ -5,25 +5,97 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import UsageError
 from ...relay.expr import Call, Expr
 from ...support.json_record import to_json
 from ...targets.values import shown
 from ..candidates import Problem
+from ..cost_provider import Price
 from ..decision_check import Regions
 from ..record import Candidate
-from .alternatives import rivals
-from .candidate_set import computes
+from .alternatives import Alternative, rivals
+from .candidate_set import PlacementCandidate, computes
 from .decision import Decision
 from .table import read_json
-from .timeline import split, timeline
+from .timeline import Split, TimelineEntry, split, timeline
 
 __all__ = ["SavedPlan", "plan_record"]
 
 PLAN_VERSION = 1
 _ATTENTION = "nn.attention"
+
+
+@dataclass(frozen=True)
+class _PatternRecord:
+    pattern: str
+    ops: list[int]
+
+
+@dataclass(frozen=True)
+class _RunnerUpRecord:
+    """The parts that would compute the ops of a part instead, and the additional cost."""
+
+    parts: list[str]
+    more_ns: int
+
+
+@dataclass(frozen=True)
+class _PartRecord:
+    json_fields: ClassVar = (
+        *("name=step.name", "target=step.queue", "layers", "ops", "patterns"),
+        *("ns=price.ns", "launch_ns=price.launch_ns", "source=price.source"),
+        *("queue=step.queue", "start_ns=step.start_ns", "duration_ns=step.duration_ns"),
+        *("runner_up", "larger", "smaller"),
+    )
+
+    step: TimelineEntry
+    price: Price
+    layers: list[str]
+    ops: list[int]
+    patterns: list[_PatternRecord]
+    runner_up: _RunnerUpRecord | None
+    larger: Alternative | None
+    smaller: Alternative | None
+
+
+@dataclass(frozen=True)
+class _EagerRecord:
+    json_fields: ClassVar = ("order", "ns=split.total_ns", "*split")
+
+    order: tuple[str, ...]
+    split: Split
+
+
+@dataclass(frozen=True)
+class _CostRecord:
+    ns: int
+    source: str
+
+
+@dataclass(frozen=True)
+class _PlanRecord:
+    json_fields: ClassVar = (
+        *("plan_version", "targets", "plugins", "ops", "cost_ns=decision.cost_ns", "*split"),
+        *("bound_ns=decision.found.bound", "best_ns=decision.found.costs", "eager_ns"),
+        *("host_ns=decision.host_ns", "host_split", "timeline", "eager_timeline"),
+        *("unions_left_out=decision.pool.cut", "failed=decision.failed", "unknown=decision.unknown"),
+        *("notes=decision.notes", "clocks=decision.clocks", "parts", "costs"),
+    )
+
+    decision: Decision
+    targets: Mapping[str, str]
+    plugins: Mapping[str, str]
+    ops: list[str]
+    split: Split
+    eager_ns: list[_EagerRecord]
+    host_split: Split | None
+    timeline: list[TimelineEntry]
+    eager_timeline: list[TimelineEntry] | None
+    parts: list[_PartRecord]
+    costs: Mapping[str, _CostRecord]
+    plan_version: int = PLAN_VERSION
 
 
 def plan_record(
@@ -38,73 +110,52 @@ def plan_record(
         plugins: the version of each plugin's distribution.
         reasons: False leaves out what each part won by, for which the search is made again.
     """
-    pool, result = decision.pool, decision.found
-    steps = timeline(pool, result.plans[0])
+    pool, plan = decision.pool, decision.found.plans[0]
+    steps = timeline(pool, plan)
     step_by_offer = {step.offer: step for step in steps if step.offer is not None}
-    parts = []
-    for offer in decision.chosen:
-        other = decision.runner_up(offer) if reasons else None
-        larger = smaller = None
-        if reasons and offer.claims:
-            larger, smaller = rivals(pool, result.plans[0], offer, decision.least)
-        patterns = [
-            {"pattern": claim.match.pattern.name, "ops": _positions(pool.problem, claim.nodes)}
-            for claim in offer.claims
-        ]
-        parts.append(
-            {
-                "name": pool.key(offer.owner, offer.ops),
-                "target": offer.owner,
-                "layers": list(
-                    dict.fromkeys(layer for node in pool.nodes(offer) for layer in pool.problem.spans[node])
-                ),
-                "ops": _positions(pool.problem, pool.nodes(offer)),
-                "patterns": patterns,
-                "ns": offer.price.ns,
-                "launch_ns": offer.price.launch_ns,
-                "source": offer.price.source,
-                "queue": step_by_offer[offer].queue,
-                "start_ns": step_by_offer[offer].start_ns,
-                "duration_ns": step_by_offer[offer].duration_ns,
-                "runner_up": None if other is None else _runner_up(decision, other, offer.ops),
-                "larger": None if larger is None else larger.record(pool),
-                "smaller": None if smaller is None else smaller.record(pool),
-            }
-        )
     priced = (offer for offer in pool.offers if not pool.is_free(offer))
     order, first = next(iter(pool.eager.items()))
-    return {
-        "plan_version": PLAN_VERSION,
-        "targets": dict(targets),
-        "plugins": dict(plugins),
-        "ops": _names(pool.problem),
-        "cost_ns": decision.cost_ns,
-        **to_json(split(pool, result.plans[0])),
-        "bound_ns": result.bound,
-        "best_ns": list(result.costs),
-        "eager_ns": [
-            {"order": list(order), "ns": decision.eager_ns[order], **to_json(split(pool, plan))}
-            for order, plan in pool.eager.items()
-            if plan is not None
+    record = _PlanRecord(
+        decision,
+        targets,
+        plugins,
+        ops=_names(pool.problem),
+        split=split(pool, plan),
+        eager_ns=[_EagerRecord(order, split(pool, eager)) for order, eager in pool.eager.items() if eager is not None],
+        host_split=None if pool.host_alone is None else split(pool, pool.host_alone),
+        timeline=steps,
+        eager_timeline=None if first is None or not order else timeline(pool, first),
+        parts=[_part_record(decision, offer, step_by_offer[offer], reasons) for offer in decision.chosen],
+        costs={pool.key(one.owner, one.ops): _CostRecord(one.price.ns, one.price.source) for one in priced},
+    )
+    plain: dict[str, Any] = to_json(record)
+    return plain
+
+
+def _part_record(decision: Decision, offer: PlacementCandidate, step: TimelineEntry, reasons: bool) -> _PartRecord:
+    pool = decision.pool
+    nodes, spans = pool.nodes(offer), pool.problem.spans
+    other = decision.runner_up(offer) if reasons else None
+    larger = smaller = None
+    if reasons and offer.claims:
+        larger, smaller = rivals(pool, decision.found.plans[0], offer, decision.least)
+    return _PartRecord(
+        step,
+        offer.price,
+        layers=list(dict.fromkeys(layer for node in nodes for layer in spans[node])),
+        ops=_positions(pool.problem, nodes),
+        patterns=[
+            _PatternRecord(claim.match.pattern.name, _positions(pool.problem, claim.nodes)) for claim in offer.claims
         ],
-        "host_ns": decision.host_ns,
-        "host_split": None if pool.host_alone is None else to_json(split(pool, pool.host_alone)),
-        "timeline": [step.record(pool) for step in steps],
-        "eager_timeline": None if first is None or not order else [step.record(pool) for step in timeline(pool, first)],
-        "unions_left_out": list(pool.cut),
-        "failed": list(decision.failed),
-        "unknown": list(decision.unknown),
-        "notes": list(decision.notes),
-        "clocks": to_json(decision.clocks),
-        "parts": parts,
-        "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in priced},
-    }
+        runner_up=None if other is None else _runner_up(decision, other, offer.ops),
+        larger=larger,
+        smaller=smaller,
+    )
 
 
-def _runner_up(decision: Decision, other: Decision, ops: int) -> dict[str, Any]:
-    """What would have these ops instead, and by how much that is dearer."""
+def _runner_up(decision: Decision, other: Decision, ops: int) -> _RunnerUpRecord:
     names = [other.pool.key(one.owner, one.ops) for one in other.chosen if one.ops & ops]
-    return {"parts": names, "more_ns": other.cost_ns - decision.cost_ns}
+    return _RunnerUpRecord(names, other.cost_ns - decision.cost_ns)
 
 
 def _positions(problem: Problem, nodes: Sequence[Expr]) -> list[int]:

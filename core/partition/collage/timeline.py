@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from ...relay.expr import Var
 from .candidate_set import CandidateSet, PlacementCandidate
@@ -21,28 +21,19 @@ class TimelineEntry:
 
     Args:
         queue: the label of the target that is busy; of a copy, with the word "copies".
+        name: the part's key in tables of costs; of a copy, its value.
         start_ns: from the beginning of the run.
         duration_ns: with the launch.
         offer: the part of the plan; None for a copy.
-        value: of a copy the number of the op whose value it is; None for parts.
     """
 
+    json_fields: ClassVar = ("queue", "name", "start_ns", "duration_ns")
+
     queue: str
+    name: str
     start_ns: int
     duration_ns: int
-    offer: PlacementCandidate | None
-    value: int | None = None
-
-    def record(self, pool: CandidateSet) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
-        if self.offer is not None:
-            name = pool.key(self.offer.owner, self.offer.ops)
-        else:
-            assert self.value is not None
-            expr = pool.exprs[self.value]
-            named = expr.name if isinstance(expr, Var) else pool.key(self.queue, 1 << self.value).partition(": ")[2]
-            name = f"copy of {named}"
-        return {"queue": self.queue, "name": name, "start_ns": self.start_ns, "duration_ns": self.duration_ns}
+    offer: PlacementCandidate | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,9 @@ def timeline(pool: CandidateSet, plan: Sequence[int]) -> list[TimelineEntry]:
     def copy(value: int, memory: int) -> None:
         nonlocal now
         if length := cover.hop(value, memory):
-            steps.append(TimelineEntry(f"{labels[memory]} copies", now, length, None, value))
+            queue, expr = f"{labels[memory]} copies", pool.exprs[value]
+            name = expr.name if isinstance(expr, Var) else pool.key(queue, 1 << value).partition(": ")[2]
+            steps.append(TimelineEntry(queue, f"copy of {name}", now, length))
             now += length
 
     for number in _in_order(pool, plan):
@@ -102,7 +95,8 @@ def timeline(pool: CandidateSet, plan: Sequence[int]) -> list[TimelineEntry]:
                 copy(value, piece.memory)
                 there[value].add(piece.memory)
         if not pool.is_free(offer):
-            steps.append(TimelineEntry(offer.owner, now, offer.price.total_ns, offer))
+            name = pool.key(offer.owner, offer.ops)
+            steps.append(TimelineEntry(offer.owner, name, now, offer.price.total_ns, offer))
             now += offer.price.total_ns
     return steps
 
