@@ -511,6 +511,9 @@ _OPS: dict[str, Op] = {}
 _KNOWN: ContextVar[Mapping[str, Op]] = ContextVar("known_ops", default=MappingProxyType({}))
 """Those of plugins, where they are known."""
 
+_RENAMED = {"cut": "take_first"}
+"""The present names of ops that were renamed: text forms and kept models may have the former ones."""
+
 
 @contextmanager
 def known_ops(ops: Mapping[str, Op]) -> Iterator[None]:
@@ -557,10 +560,13 @@ def get_op(name: str) -> Op:
     """The op of that name.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is none, or it was renamed.
     """
     ops = registered_ops() if name not in _OPS else _OPS
     if name not in ops:
+        if name in _RENAMED:
+            what = f"the op {name!r} is called {_RENAMED[name]!r} now"
+            raise ModelError(what, hint="rename it in the text, or build from the original model again")
         close = difflib.get_close_matches(name, ops, 1)
         raise ModelError(f"unknown op {name!r}", hint=f"did you mean {close[0]!r}?" if close else None)
     return ops[name]

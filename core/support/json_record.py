@@ -129,8 +129,8 @@ def to_json(value: Any) -> Any:
     """Return a record as plain data that `json.dumps` writes, with the members that ``--json`` prints.
 
     Args:
-        value: a record, such as the result of `uma.explain` or `uma.verify`, or one of its rows; or a sequence or a mapping of
-            records. Other values are returned unchanged.
+        value: a record, such as the result of `uma.explain` or `uma.verify`, or one of its rows; or a sequence or a
+            mapping of records. Other values are returned unchanged.
     """
     if dataclasses.is_dataclass(value) or hasattr(type(value), "json_fields"):
         kind: Any = type(value)

@@ -433,6 +433,7 @@ BAD: dict[str, tuple[str, int, int, str]] = {
     "expression": (body("return x + x"), 3, 12, "expected a call, a name, a tuple or a field"),
     "starred": (body("return nn.relu(*x)"), 3, 20, "expected a call, a name, a tuple or a field"),
     "callee": (body("return (x)()()"), 3, 12, "expected the name of an op or a function"),
+    "renamed op": (body("return cut(x, x)"), 3, 12, "the op 'cut' is called 'take_first' now"),
     "unknown op": (body("return nn.rellu(x)"), 3, 12, "unknown op 'nn.rellu'"),
     "unknown attribute": (body("return nn.relu(x, a=1)"), 3, 12, "nn.relu has no attribute 'a'"),
     "attributes in a dict": (body("return nn.relu(x, **{})"), 3, 25, "expected name=value"),
