@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import PluginError, RequirementError, ToolchainError, UmaError, UsageError
 from ..support.distribution import conflicting_distributions, extra_hint
-from ..support.json_record import to_json
+from ..support.json_record import from_json
 from ..version import __version__
 from .isolated_call import PLUGIN_SECONDS, Ended, in_child
 from .output import Output
@@ -224,7 +224,7 @@ def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
             yield Finding(check, "fault", error.what, entry.location, error.hint, error.exit_code)
             continue
         has_host |= is_host
-        yield from (Finding(**row) for row in found)
+        yield from (from_json(Finding, row) for row in found)
     for name, by in host.unknown_disabled:
         yield Finding(check, "note", f"no plugin is called {name!r}, which is disabled {by}", None, "mend the name")
     if not has_host:
@@ -233,7 +233,7 @@ def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
         yield Finding(check, "fault", what, None, hint, PluginError.exit_code)
 
 
-def _examined(host: PluginHost, check: str, name: str) -> tuple[list[dict[str, Any]], bool]:
+def _examined(host: PluginHost, check: str, name: str) -> tuple[list[Finding], bool]:
     """What there is to say of the plugins of a distribution, and whether one brings a host."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -245,7 +245,7 @@ def _examined(host: PluginHost, check: str, name: str) -> tuple[list[dict[str, A
     found += [Finding(check, "note", shadow, None, hint) for shadow in shadows if shadow is not None]
     found += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
     kinds = [kind for status in statuses if status.plugin for kind in status.plugin.kinds.values()]
-    return to_json(found), any(kind.is_host for kind in kinds)
+    return found, any(kind.is_host for kind in kinds)
 
 
 def _plugin(check: str, status: PluginStatus) -> Finding:
@@ -354,18 +354,16 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
             what = f"target {name}: a plugin that it names {how}"
             yield Finding(check, "fault", what, str(project.path), "disable that plugin", PluginError.exit_code)
         else:
-            yield Finding(**row)
+            yield from_json(Finding, row)
     if not targets:
         yield Finding(check, "ok", "the project names no targets", project.path)
 
 
-def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict[str, Any]:
+def _named_target(host: PluginHost, check: str, name: str, path: object) -> Finding:
     from ..targets import read_targets
 
-    finding = Finding(check, "ok", f"target {name}, which the project names", str(path))
     try:
         read_targets(name, host.lookup)
     except UmaError as error:
-        finding = Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code)
-    record: dict[str, Any] = to_json(finding)
-    return record
+        return Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code)
+    return Finding(check, "ok", f"target {name}, which the project names", str(path))

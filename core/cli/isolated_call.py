@@ -16,6 +16,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UmaError
+from ..support.json_record import to_json
 from .output import Output
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _run(action: Callable[[], Any], reader: int, writer: int) -> None:
     status = 1
     try:
         os.close(reader)
-        data = json.dumps(action()).encode()
+        data = json.dumps(to_json(action())).encode()
         while data:
             data = data[os.write(writer, data) :]
         status = 0
