@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from ..artifact import Artifact
 from ..artifact.local_build import Compiled
@@ -28,7 +28,8 @@ from ..partition import RoundingOptIn
 from ..pipeline.driver import build_loaded
 from ..pipeline.loading import LoadedModel
 from ..relay.module import IRModule
-from ..support.json_record import to_json
+from ..support.json_record import Constraint, from_json, json_schema_of, to_json
+from ..support.json_schema import first_error
 from ..support.machines import Machine
 from ..support.regular_files import write_whole
 from ..targets import Target
@@ -46,7 +47,6 @@ __all__ = [
     "costs_folder",
     "measure_artifact",
     "measuring",
-    "ran_of",
     "ran_on",
     "read_kept",
     "real_devices",
@@ -65,6 +65,7 @@ _MOST_SHARES = 6
 """How much longer many models are timed in turn than two of them."""
 _FOLDER = "costs"
 _PROCESS = timing_process.TimingProcess()
+_TIME = Constraint(minimum=0, maximum=10**18)
 
 
 class Unmeasured(ModelError):
@@ -81,9 +82,9 @@ class Measurement:
         clock_hz: cycles per second of a host whose instructions its emulator counted; None where ``ns`` was timed.
     """
 
-    ns: float
-    cycles: Mapping[str, int | None]
-    clock_hz: float | None = None
+    ns: Annotated[float, _TIME]
+    cycles: Mapping[str, Annotated[int, _TIME] | None]
+    clock_hz: Annotated[float, _TIME] | None = None
 
 
 @contextlib.contextmanager
@@ -266,20 +267,8 @@ def costs_folder() -> Path:
 def read_kept(path: Path) -> Measurement | None:
     """What was written down; None where nothing was, or what is there is damaged."""
     with contextlib.suppress(OSError, ValueError):
-        return ran_of(json.loads(path.read_text(encoding="utf-8")))
-    return None
-
-
-def ran_of(found: Any) -> Measurement | None:
-    """What a run takes by an object of JSON; None where that is none."""
-
-    def is_number(value: object) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
-
-    with contextlib.suppress(KeyError, TypeError, AttributeError):
-        ns, cycles, clock_hz = found["ns"], found["cycles"], found["clock_hz"]
-        if is_number(ns) and all(value is None or is_number(value) for value in (*cycles.values(), clock_hz)):
-            return Measurement(float(ns), dict(cycles), clock_hz)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return None if first_error(record, json_schema_of(Measurement)) else from_json(Measurement, record)
     return None
 
 

@@ -7,18 +7,17 @@ the same program from one part that is built here as well. Times are kept on dis
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from ..errors import ModelError, PluginError, ToolchainError, UsageError
+from ..errors import UsageError
 from ..support.json_record import to_json
-from .measurement import Measurement, costs_folder, ran_of, read_kept, write_kept
-from .measurement_request import Request, answer, read_answer
+from .measurement import Measurement, costs_folder, read_kept, write_kept
+from .measurement_request import REMOTE_ERRORS, Request, WorkerAnswer, answer, read_answer
 from .region_measurement import RegionRefused
 
 __all__ = ["Link", "NoWorkers", "WorkerPool", "WorkerRequest"]
@@ -32,7 +31,6 @@ LIMIT_S = 600.0
 _LOOK_S = 0.5
 _NAP_S = 0.005
 _MOST_LOST = 2
-_ERRORS = {one.__name__: one for one in (ModelError, PluginError, ToolchainError)}
 
 
 class NoWorkers(UsageError):
@@ -89,7 +87,7 @@ class WorkerPool:
         self._link: Link | None = None
         self._is_gone = False
         self.failed: list[str] = []
-        self._answers: dict[str, dict[str, Any] | None] = {}
+        self._answers: dict[str, WorkerAnswer | None] = {}
         self._asked: set[str] = set()
         self._waiting: deque[Request] = deque()
         self._given: list[_Assignment] = []
@@ -124,15 +122,14 @@ class WorkerPool:
         while request.digest not in self._answers:
             if not self._step():
                 time.sleep(_NAP_S)
-        found = self._answers[request.digest]
-        if found is None:
+        result = self._answers[request.digest]
+        if result is None:
             return None
-        if "refused" in found:
+        if result.refused:
             raise RegionRefused("a region is refused")
-        if "error" in found:
-            error = found["error"]
-            raise _ERRORS[error["kind"]](error["what"], where=error["where"], hint=error["hint"])
-        return ran_of(found)
+        if (error := result.error) is not None and error.kind is not None:
+            raise REMOTE_ERRORS[error.kind](error.what, where=error.where, hint=error.hint)
+        return result.measured
 
     def close(self) -> None:
         """Leave the workers; what was not answered is asked again when it is wanted."""
@@ -151,7 +148,7 @@ class WorkerPool:
             return True
         kept = read_kept(_file(request))
         if kept is not None:
-            self._answers[request.digest] = to_json(kept)
+            self._answers[request.digest] = WorkerAnswer({}, measured=kept)
         return kept is not None
 
     def _step(self) -> bool:
@@ -245,14 +242,15 @@ class WorkerPool:
     def _take(self, one: _Assignment) -> None:
         """Look at what was answered."""
         self._given.remove(one)
+        result = WorkerAnswer({})
         try:
-            found = read_answer(one.asked.result())
-            fault = _differing(found, one.request)
+            result = read_answer(one.asked.result())
+            fault = _differing(result, one.request)
             if fault is None and one.only_build:
-                fault = self._built_otherwise(found, one.request)
+                fault = self._built_otherwise(result, one.request)
         except Exception as error:  # noqa: BLE001 - whatever the worker raised: it has no uma, or another one
             words = (f"{type(error).__name__}: {error}".splitlines() or [""])[0]
-            found, fault = {}, f"does not answer: {words[:200]}"
+            fault = f"does not answer: {words[:200]}"
         key = one.worker, one.request.targets
         if fault is not None:
             sentence = f"worker {one.worker} {fault}; it is not used for {one.request.targets}"
@@ -265,38 +263,37 @@ class WorkerPool:
         self._fits[key] = True
         if one.only_build:
             return
-        failure = found.get("error")
-        if failure is not None and failure["kind"] not in _ERRORS:  # it has no emulator: perhaps there is one here
-            self.failed.append(f"worker {one.worker} cannot measure a part, which is measured here: {failure['what']}")
+        failure = result.error
+        if failure is not None and failure.kind not in REMOTE_ERRORS:  # it has no emulator: perhaps there is one here
+            self.failed.append(f"worker {one.worker} cannot measure a part, which is measured here: {failure.what}")
             self._answers[one.request.digest] = None
             return
-        self._answers[one.request.digest] = found
-        if (taken := ran_of(found)) is not None:
-            write_kept(_file(one.request), to_json(taken))
+        self._answers[one.request.digest] = result
+        if result.measured is not None:
+            write_kept(_file(one.request), to_json(result.measured))
 
-    def _built_otherwise(self, found: dict[str, Any], request: Request) -> str | None:
+    def _built_otherwise(self, result: WorkerAnswer, request: Request) -> str | None:
         """What is wrong with what a worker built of a part that is built here as well."""
         sample, own = self._samples[request.targets]
         if own is None:
-            own = _built(answer(sample.text, sample.constants, only_build=True))
+            own = _built(read_answer(answer(sample.text, sample.constants, only_build=True)))
             self._samples[request.targets] = sample, own
-        if _built(json.dumps(found)) == own:
+        if _built(result) == own:
             return None
         return "builds something else from the same part: its versions are not what it says"
 
 
-def _built(text: str) -> str:
-    """What came of building, to be compared."""
-    found = json.loads(text)
-    return str(found.get("digest") or found.get("error", {}).get("what") or found.get("refused"))
+def _built(result: WorkerAnswer) -> str:
+    """Return the outcome of a build, to be compared."""
+    return str(result.digest or (result.error and result.error.what) or result.refused)
 
 
-def _differing(found: dict[str, Any], request: Request) -> str | None:
-    """What a worker has otherwise than it was asked for; None where nothing."""
-    if "lacks" in found:
-        return f"cannot build for it: {found['lacks']}"
-    for name, wanted in request.told["versions"].items():
-        has = found["versions"].get(name)
+def _differing(result: WorkerAnswer, request: Request) -> str | None:
+    """Return the difference between the versions of a worker and those of a request; None where there is none."""
+    if result.lacks is not None:
+        return f"cannot build for it: {result.lacks}"
+    for name, wanted in request.question.versions.items():
+        has = result.versions.get(name)
         if has != wanted:
             return f"has {name} {has}, and here it is {wanted}" if has else f"has no {name}, and here it is {wanted}"
     return None

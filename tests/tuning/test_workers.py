@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,12 +27,21 @@ from uma.partition import Collage
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
 from uma.relay import TensorType, Var, call, const
+from uma.support.json_record import to_json
 from uma.tuning import with_costs, workers
 from uma.tuning.build_costs import build_costs
 from uma.tuning.dask_link import check_workers, connect
 from uma.tuning.local_workers import LocalWorkers
 from uma.tuning.measurement import Measurement
-from uma.tuning.measurement_request import Request, answer, read_answer, request_of, versions_of
+from uma.tuning.measurement_request import (
+    Question,
+    Request,
+    WorkerAnswer,
+    answer,
+    read_answer,
+    request_of,
+    versions_of,
+)
 from uma.tuning.region_measurement import RegionRefused
 from uma.tuning.workers import NoWorkers, WorkerPool
 
@@ -49,12 +59,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def request(number: int, kind: str = "toy") -> Request:
-    told = {"form": 2, "versions": VERSIONS, "targets": [[kind, {"kind": kind}]], "model": str(number)}
-    return Request(json.dumps(told), b"")
+    return Request(Question(VERSIONS, ((kind, {"kind": kind}),), str(number)), b"")
 
 
 def said(**found: Any) -> str:
-    return json.dumps({"versions": VERSIONS, **found})
+    return json.dumps(to_json(WorkerAnswer(VERSIONS, **found)))
 
 
 class Asked:
@@ -88,7 +97,7 @@ class Link:
         return self.there
 
     def ask(self, worker: str, request: Request, only_build: bool) -> Asked:
-        number = int(request.told["model"])
+        number = int(request.question.model)
         if only_build:
             text = self.given[worker](-1)
             return Asked(text)
@@ -101,7 +110,7 @@ class Link:
 
 def good(number: int) -> str | None:
     """A worker that is as it should be."""
-    return said(digest="built") if number < 0 else said(ns=number * 10.0, cycles={}, clock_hz=None)
+    return said(digest="built") if number < 0 else said(measured=Measurement(number * 10.0, {}))
 
 
 def stuck(number: int) -> str | None:
@@ -216,7 +225,8 @@ class TestCrew:
             results(WorkerPool(lambda: Link(a=lambda number: text)), [9])
 
     def test_versions_are_looked_at_in_each_answer(self) -> None:
-        later = json.dumps({"versions": {**VERSIONS, "toy": "3"}, "ns": 1.0, "cycles": {}, "clock_hz": None})
+        answered = WorkerAnswer({**VERSIONS, "toy": "3"}, measured=Measurement(1.0, {}))
+        later = json.dumps(to_json(answered))
         link = Link(a=lambda number: good(number) if number < 1 else later, b=good)
         crew = WorkerPool(lambda: link)
         assert results(crew, range(6)) == [0, 10, 20, 30, 40, 50]
@@ -230,7 +240,7 @@ class TestCrew:
             probed = ""
 
             def ask(self, worker: str, request: Request, only_build: bool) -> Asked:
-                self.probed = request.told["targets"][0][0]
+                self.probed = request.question.targets[0][0]
                 return super().ask(worker, request, only_build)
 
         link = Probed(a=only_toy)
@@ -287,8 +297,9 @@ def test_tcp_on_this_machine_needs_none(host: str) -> None:
     "text",
     [
         "{}",
-        '{"versions": {}, "ns": 1, "cycles": {}}',
-        '{"versions": {}, "ns": -1, "cycles": {}, "clock_hz": null}',
+        '{"versions": {}, "measured": {"ns": 1, "cycles": {}}}',
+        '{"versions": {}, "measured": {"ns": -1, "cycles": {}, "clock_hz": null}}',
+        '{"versions": {}, "measured": {"ns": 1, "cycles": {"npu": true}, "clock_hz": null}}',
         '{"versions": {}, "error": {}}',
     ],
 )
@@ -305,14 +316,14 @@ class TestRequests:
     def test_versions_of_others_are_answered_without_building(self) -> None:
         members = resolve_targets("c", default_host())
         asked = request_of(CHAIN, Members((members.host,)))
-        assert (
-            asked.told["versions"] == versions_of(members) and {"uma-core", "uma-cpu-c"} <= versions_of(members).keys()
-        )
-        other = {**asked.told, "versions": {"uma-core": "0"}}
-        assert json.loads(answer(json.dumps(other), asked.constants)) == {"versions": versions_of(members)}
-        other = {**asked.told, "targets": [["none", {"kind": "none_such"}]]}
-        assert "none_such" in json.loads(answer(json.dumps(other), asked.constants))["lacks"]
-        assert set(json.loads(answer(json.dumps({"form": 1}), b""))) == {"versions"}
+        versions = versions_of(members)
+        assert asked.question.versions == versions and {"uma-core", "uma-cpu-c"} <= versions.keys()
+        other = Request(replace(asked.question, versions={"uma-core": "0"}), asked.constants)
+        assert read_answer(answer(other.text, other.constants)) == WorkerAnswer(versions)
+        other = Request(replace(asked.question, targets=(("none", {"kind": "none_such"}),)), asked.constants)
+        assert "none_such" in str(read_answer(answer(other.text, other.constants)).lacks)
+        former = read_answer(answer(json.dumps({"form": 1}), b""))
+        assert former == WorkerAnswer({"uma-core": versions["uma-core"]})
 
     def test_a_part_is_built_as_it_is_here(self) -> None:
         big = const(np.arange(8 * 64, dtype=np.float32).reshape(64, 8))
@@ -423,7 +434,7 @@ def listeners(processes: set[int]) -> set[str]:
     return addresses
 
 
-EMPTY = Request(json.dumps({"form": 0}), b"constants")
+EMPTY = Request(Question({}, (), "", form=0), b"constants")
 """A request that is answered without building anything."""
 
 
@@ -443,14 +454,14 @@ class TestLocal:
             workers_here = process_tree() - processes
             asked = [link.ask(worker, EMPTY, True) for worker in link.workers()]
             wait_for(lambda: all(one.done() for one in asked))
-            assert [set(json.loads(one.result())) for one in asked] == [{"versions"}] * 2
+            assert [set(read_answer(one.result()).versions) for one in asked] == [{"uma-core"}] * 2
             assert len(workers_here) == 2 and listeners(process_tree()) == addresses
 
             os.kill(min(workers_here), signal.SIGKILL)  # one that is lost has no answer
             asked = [link.ask(worker, EMPTY, True) for worker in link.workers()]
             wait_for(lambda: len(link.workers()) == 1 and any(one.done() for one in asked))
             lost, other = sorted(asked, key=lambda one: one.done())
-            assert not lost.done() and other.done() and json.loads(other.result())
+            assert not lost.done() and other.done() and read_answer(other.result())
             with pytest.raises(OSError, match="SIGKILL"):
                 lost.result()
         finally:
@@ -566,7 +577,7 @@ class TestDask:
                 try:
                     asked = link.ask(link.workers()[0], EMPTY, True)
                     wait_for(asked.done)
-                    assert set(json.loads(asked.result())) == {"versions"}
+                    assert set(read_answer(asked.result()).versions) == {"uma-core"}
                     assert listeners(process_tree()) == servers > addresses, "the client listens"
                 finally:
                     link.close()

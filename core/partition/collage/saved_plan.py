@@ -46,8 +46,7 @@ class _PartRecord:
     json_fields: ClassVar = (
         *("name=step.name", "target=step.queue", "layers", "ops", "patterns"),
         *("ns=price.ns", "launch_ns=price.launch_ns", "source=price.source"),
-        *("queue=step.queue", "start_ns=step.start_ns", "duration_ns=step.duration_ns"),
-        *("runner_up", "larger", "smaller"),
+        *("*step", "runner_up", "larger", "smaller"),
     )
 
     step: TimelineEntry
