@@ -169,10 +169,10 @@ def verify_loaded(
     if open_shapes is not None:
         fed = open_samples(declared, open_shapes, inputs, extents)
     else:
-        given = data_set(dict(inputs), declared, artifact.record.outputs, where)
+        data = data_set(dict(inputs), declared, artifact.record.outputs, where)
         if samples is None and artifact.emulator is not None:
-            samples = max(SAMPLES_EMULATED, len(given))
-        fed = list(filled(given, declared, samples, extents))
+            samples = max(SAMPLES_EMULATED, len(data))
+        fed = list(filled(data, declared, samples, extents))
     oracle = None
     if against != "builtin":
         assert file is not None

@@ -160,8 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complete(_parser())
     if argv is None:
         _open_standard_streams()
-    given = sys.argv[1:] if argv is None else argv
-    out = Output(sys.stdout, as_json="--json" in given)  # until the arguments are understood
+    arguments = sys.argv[1:] if argv is None else argv
+    out = Output(sys.stdout, as_json="--json" in arguments)  # until the arguments are understood
 
     def warn(message: Warning | str, *_: object, **__: object) -> None:
         out.complain(f"uma: warning: {message}")
@@ -169,13 +169,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _signals() as received, warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.showwarning = warn
         try:
-            if given and _is_of_a_plugin(given[0]):
+            if arguments and _is_of_a_plugin(arguments[0]):
                 from .plugin_command import run_own
 
-                code: int = run_own(given[0], given[1:])
+                code: int = run_own(arguments[0], arguments[1:])
                 out.finish()
                 return code
-            args = _parser().parse_args(given)
+            args = _parser().parse_args(arguments)
             stdout = stack.enter_context(own_stdout())
             out = Output(stdout, as_json=args.json, quiet=args.quiet, verbose=args.verbose)
             if out.verbose:
@@ -219,11 +219,11 @@ def _open_standard_streams() -> None:
 def _suggest_target(error: UnknownKindError) -> None:
     """Put the target in the hint whose attribute the unknown kind may be meant for, asking plugins in a child."""
     from ..plugins import default_host
-    from .isolated_call import PLUGIN_SECONDS, Ended, in_child
+    from .isolated_call import PLUGIN_SECONDS, ChildFailed, run_in_child
 
     host = default_host()
-    with contextlib.suppress(Ended):
-        if target := in_child(lambda: host.suggest_target(error.kind), PLUGIN_SECONDS):
+    with contextlib.suppress(ChildFailed):
+        if target := run_in_child(lambda: host.suggest_target(error.kind), PLUGIN_SECONDS):
             error.hint = f"did you mean {target!r}?"
 
 

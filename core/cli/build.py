@@ -168,11 +168,11 @@ def _build(args: argparse.Namespace, out: Output, counters: Counters | None) -> 
     from ..tuning.plan_selection import select_plan
 
     asked_limits = {name: getattr(args, name.replace("-", "_")) for name in LIMITS}
-    given = {name: limit for name, limit in asked_limits.items() if limit is not None}
-    limits = {} if args.stop_after is not None else {**project_limits(), **given}
+    flags = {name: limit for name, limit in asked_limits.items() if limit is not None}
+    limits = {} if args.stop_after is not None else {**project_limits(), **flags}
     if args.stop_after is not None:
-        if given:
-            raise UsageError(f"--{min(given)} is for whole builds", hint="leave out --stop-after")
+        if flags:
+            raise UsageError(f"--{min(flags)} is for whole builds", hint="leave out --stop-after")
         if args.stop_after not in STAGES:
             raise UsageError(f"there is no stage {args.stop_after!r}", hint=f"stages: {', '.join(STAGES)}")
         if args.require_offload is not None:

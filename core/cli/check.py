@@ -108,9 +108,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.repeat is not None:
         if args.models or args.only or args.target is not None:
             raise UsageError("a file says itself what is repeated", hint="leave out models, --only and --target")
-        found: tuple[Conformance, ...] = (repeat(args.plugin, args.repeat, plugin_host(args), out.step),)
+        reports: tuple[Conformance, ...] = (repeat(args.plugin, args.repeat, plugin_host(args), out.step),)
     else:
-        found = check(
+        reports = check(
             args.plugin,
             args.models,
             target=None if args.target is None else target_text(args.target),
@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             plugins=plugin_host(args),
             progress=out.step,
         )
-    for one in found:
+    for one in reports:
         for line in text_lines(one, verbose=out.verbose):
             out.line(line)
         if one.clauses:
@@ -132,11 +132,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             out.line(f"  {line}")
     for path, form in ((args.junit, as_junit), (args.html, as_html)):
         if path is not None:
-            _write(path, form(found))
+            _write(path, form(reports))
             out.line(f"in: {path}")
-    out.line(summary(found))
-    passed = all(one.passed for one in found)
-    out.result({"passed": passed, "targets": [conformance_record(one) for one in found]})
+    out.line(summary(reports))
+    passed = all(one.passed for one in reports)
+    out.result({"passed": passed, "targets": [conformance_record(one) for one in reports]})
     return 0 if passed else VerificationError.exit_code
 
 

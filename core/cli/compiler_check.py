@@ -58,7 +58,7 @@ def judge(host: PluginHost) -> Iterator[Verdict]:
         if kind.is_host
     }
     for kind, attributes in sorted(kinds.items()):
-        for target in [f"{kind} -cc={name}" for name in _found()] if "cc" in attributes else [kind]:
+        for target in [f"{kind} -cc={name}" for name in _installed_compilers()] if "cc" in attributes else [kind]:
             wrong = _wrong(target, host)
             if wrong is None:
                 continue
@@ -69,7 +69,7 @@ def judge(host: PluginHost) -> Iterator[Verdict]:
             yield Verdict(target, wrong, mended)
 
 
-def _found() -> Iterator[str]:
+def _installed_compilers() -> Iterator[str]:
     """The compilers of this machine."""
     from ..toolchain.discovery import find_compiler
 
@@ -100,9 +100,9 @@ def _wrong(target: str, host: PluginHost) -> tuple[str, ...] | None:
     wrong: dict[str, None] = {}
     try:
         with build(module, target, name="loops", plugins=host).session() as session:
-            for given in _samples(module):
-                got = session.run(given).values()
-                for name, result, wanted in zip(names, got, evaluate(module, given), strict=True):
+            for inputs in _samples(module):
+                got = session.run(inputs).values()
+                for name, result, wanted in zip(names, got, evaluate(module, inputs), strict=True):
                     if not np.array_equal(result, wanted):
                         wrong[name] = None
     except UmaError:
@@ -146,16 +146,16 @@ def _loops() -> tuple[IRModule, tuple[str, ...]]:
     )
     unsigned, short = Var("unsigned", TensorType(_DATA, "uint8")), Var("short", TensorType(_WIDE, "int8"))
     padded = {"padding": (1, 1, 1, 1)}
-    made: list[Call] = []
+    calls: list[Call] = []
     for zero in (0, -128, 5):
-        made += [
+        calls += [
             call("qnn.dense", x, weights(9, 180), input_zero_point=zero),
             call("qnn.matmul", x, call("transpose", x, axes=(1, 0)), input_zero_point=zero),
             call("qnn.conv2d", pixels, weights(3, 3, 20, 4), input_zero_point=zero, **padded),  # tap by tap
             call("qnn.conv2d", pixels, weights(3, 3, 20, 16), input_zero_point=zero, **padded),  # by copied rows
             call("qnn.conv2d", pixels, weights(3, 3, 1, 20), groups=20, input_zero_point=zero, **padded),
         ]
-    made += [
+    calls += [
         call("qnn.dense", x, weights(9, 180), kernel_zero_point=-128),
         call("qnn.dense", x, weights(9, 180), input_zero_point=-128, kernel_zero_point=3),
         call("qnn.conv2d", pixels, weights(3, 3, 20, 4), input_zero_point=5, kernel_zero_point=-128, **padded),
@@ -168,6 +168,6 @@ def _loops() -> tuple[IRModule, tuple[str, ...]]:
         call("nn.max_pool2d", pixels, pool_size=(3, 3), **padded),
     ]
     scales = FixedPoint(tuple((2**30 + rng.integers(0, 2**30, 9)).tolist()), (-9,) * 9, "double")
-    made.append(call("qnn.requantize", made[0], scale=scales, output_zero_point=-3, dtype="int8"))
-    names = tuple(str(expr.op_name) for expr in made)
-    return IRModule.from_functions({"main": Function([x, pixels, wide, unsigned, short], Tuple(made))}), names
+    calls.append(call("qnn.requantize", calls[0], scale=scales, output_zero_point=-3, dtype="int8"))
+    names = tuple(str(expr.op_name) for expr in calls)
+    return IRModule.from_functions({"main": Function([x, pixels, wide, unsigned, short], Tuple(calls))}), names

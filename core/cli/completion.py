@@ -65,17 +65,17 @@ def _targets(prefix: str, args: argparse.Namespace) -> list[str]:
     def longer(text: str) -> list[str]:
         return continuations(text, host.lookup, lambda: _names("", args))
 
-    found = longer(prefix)
+    matches = longer(prefix)
     if not any(char.isspace() for char in prefix):
-        found += sorted(glob.glob(f"{glob.escape(prefix)}*.json"))
-    return _kept_open(prefix, found, longer) if _in_quotes_of_bash() else found
+        matches += sorted(glob.glob(f"{glob.escape(prefix)}*.json"))
+    return _kept_open(prefix, matches, longer) if _in_quotes_of_bash() else matches
 
 
-def _kept_open(prefix: str, found: list[str], longer: Callable[[str], list[str]]) -> list[str]:
-    """``found`` with company where it is one: bash would close the quotes behind it, and a target may go on."""
-    if found == [prefix]:
-        found = longer(f"{prefix} ") or found
-    return [found[0], f"{found[0]} "] if len(found) == 1 else found
+def _kept_open(prefix: str, matches: list[str], longer: Callable[[str], list[str]]) -> list[str]:
+    """``matches`` with company where it is one: bash would close the quotes behind it, and a target may go on."""
+    if matches == [prefix]:
+        matches = longer(f"{prefix} ") or matches
+    return [matches[0], f"{matches[0]} "] if len(matches) == 1 else matches
 
 
 def _in_quotes_of_bash() -> bool:

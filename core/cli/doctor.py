@@ -16,7 +16,7 @@ from ..errors import PluginError, RequirementError, ToolchainError, UmaError, Us
 from ..support.distribution import conflicting_distributions, extra_hint
 from ..support.json_record import from_json
 from ..version import __version__
-from .isolated_call import PLUGIN_SECONDS, Ended, in_child
+from .isolated_call import PLUGIN_SECONDS, ChildFailed, run_in_child
 from .output import Output
 from .shared_options import add_output_arguments, add_plugin_arguments, plugin_host
 
@@ -82,16 +82,16 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     for name, check in checks.items():
         out.step(name)
         try:
-            found = list(check(name))
+            new = list(check(name))
         except UmaError as error:
-            found = [_fault(name, error)]
-        found = [finding for finding in found if finding.what not in {known.what for known in findings}]
-        for finding in found:
+            new = [_fault(name, error)]
+        new = [finding for finding in new if finding.what not in {known.what for known in findings}]
+        for finding in new:
             out.line(f"{finding.status:<5}  {finding.what}")
             for word, text in (("where", finding.where), ("hint", finding.hint)):
                 if text is not None and finding.status != "ok":
                     out.line(f"         {word}: {text}")
-        findings += found
+        findings += new
     faults = [finding for finding in findings if finding.status == "fault"]
     count = {0: "nothing is wrong", 1: "one thing is wrong"}.get(len(faults), f"{len(faults)} things are wrong")
     out.line(f"{count}, with uma-core {__version__}")
@@ -157,31 +157,33 @@ def _installed(name: str) -> Distribution | None:
     from ..support.package_metadata import PackageNotFoundError, distribution, headers
 
     try:
-        found = distribution(name)
+        package = distribution(name)
     except PackageNotFoundError:
         return None
-    return found if all(headers(found, "Version")) else None  # one that was removed half-way
+    return package if all(headers(package, "Version")) else None  # one that was removed half-way
 
 
 def _has(requirement: Requirement) -> bool:
-    found = _installed(requirement.name)
-    return found is not None and requirement.specifier.contains(found.version, prereleases=True)
+    package = _installed(requirement.name)
+    return package is not None and requirement.specifier.contains(package.version, prereleases=True)
 
 
 def _package(check: str, requirement: Requirement) -> Finding:
     from importlib import import_module
 
-    name, found = requirement.name, _installed(requirement.name)
+    name, package = requirement.name, _installed(requirement.name)
     wanted = f"{name}{requirement.specifier}"
-    if found is None or not _has(requirement):
-        what = f"uma-core needs {wanted}, and {'it is missing' if found is None else f'{found.version} is installed'}"
+    if package is None or not _has(requirement):
+        what = (
+            f"uma-core needs {wanted}, and {'it is missing' if package is None else f'{package.version} is installed'}"
+        )
         return Finding(check, "fault", what, None, f"pip install '{wanted}'", 1)
     try:
         import_module(name.replace("-", "_"))
     except Exception as error:  # noqa: BLE001 - what a broken package raises when it is imported is anything
-        what = f"{name} {found.version} cannot be imported: {type(error).__name__}: {error}"
+        what = f"{name} {package.version} cannot be imported: {type(error).__name__}: {error}"
         return Finding(check, "fault", what, None, f"pip install --force-reinstall '{wanted}'", 1)
-    return Finding(check, "ok", f"{name} {found.version}")
+    return Finding(check, "ok", f"{name} {package.version}")
 
 
 def _compiler(check: str) -> Iterator[Finding]:
@@ -218,13 +220,13 @@ def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
     has_host = False
     for name, entry in {status.entry.distribution: status.entry for status in host.plugins()}.items():
         try:
-            found, is_host = in_child(partial(_examined, host, check, name), PLUGIN_SECONDS)
-        except Ended as how:
+            rows, is_host = run_in_child(partial(_examined, host, check, name), PLUGIN_SECONDS)
+        except ChildFailed as how:
             error = host.set_aside(entry, str(how))
             yield Finding(check, "fault", error.what, entry.location, error.hint, error.exit_code)
             continue
         has_host |= is_host
-        yield from (from_json(Finding, row) for row in found)
+        yield from (from_json(Finding, row) for row in rows)
     for name, by in host.unknown_disabled:
         yield Finding(check, "note", f"no plugin is called {name!r}, which is disabled {by}", None, "mend the name")
     if not has_host:
@@ -238,14 +240,14 @@ def _examined(host: PluginHost, check: str, name: str) -> tuple[list[Finding], b
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         statuses = host.examine(name)
-    own = [status for status in statuses if status.entry.distribution == name]
-    found = [_plugin(check, status) for status in own]
+    matching = [status for status in statuses if status.entry.distribution == name]
+    results = [_plugin(check, status) for status in matching]
     hint = f"remove the others: pip uninstall {name}, once for each"
-    shadows = dict.fromkeys(status.entry.shadow for status in own)
-    found += [Finding(check, "note", shadow, None, hint) for shadow in shadows if shadow is not None]
-    found += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
+    shadows = dict.fromkeys(status.entry.shadow for status in matching)
+    results += [Finding(check, "note", shadow, None, hint) for shadow in shadows if shadow is not None]
+    results += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
     kinds = [kind for status in statuses if status.plugin for kind in status.plugin.kinds.values()]
-    return found, any(kind.is_host for kind in kinds)
+    return results, any(kind.is_host for kind in kinds)
 
 
 def _plugin(check: str, status: PluginStatus) -> Finding:
@@ -349,8 +351,8 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
     targets = project_targets()
     for name in targets:
         try:
-            row = in_child(partial(_named_target, host, check, name, project.path), PLUGIN_SECONDS)
-        except Ended as how:
+            row = run_in_child(partial(_named_target, host, check, name, project.path), PLUGIN_SECONDS)
+        except ChildFailed as how:
             what = f"target {name}: a plugin that it names {how}"
             yield Finding(check, "fault", what, str(project.path), "disable that plugin", PluginError.exit_code)
         else:

@@ -91,12 +91,12 @@ def _say_memory(memory: MemoryFound, out: Output) -> None:
         out.columns(("layers", "reason"), [(shorten(", ".join(names) or "-", 60), why) for why, names in ends.items()])
 
 
-def _say_otherwise(found: Otherwise, out: Output) -> None:
-    for sentence in found.unknown:
+def _say_otherwise(otherwise: Otherwise, out: Output) -> None:
+    for sentence in otherwise.unknown:
         out.complain(f"uma: warning: {sentence}")
-    if not found.parts:
+    if not otherwise.parts:
         return
-    less, before = found.eager_ns - found.ns, found.eager_ns
+    less, before = otherwise.eager_ns - otherwise.ns, otherwise.eager_ns
     out.line(f"by costs that are known another placement takes {less / 1e3:.2f} us less, of {before / 1e3:.2f} us:")
     rows = [
         (
@@ -106,7 +106,7 @@ def _say_otherwise(found: Otherwise, out: Output) -> None:
             part.source,
             " and ".join(part.instead),
         )
-        for part in found.parts
+        for part in otherwise.parts
     ]
     out.columns(("target", "part", "us", "by", "instead of"), rows)
 
@@ -117,7 +117,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     known = known_costs(args)
     _, kept = read_kept(args, out, "explaining")
     members, loaded = kept.members, kept.loaded
-    found = explain_loaded(
+    report = explain_loaded(
         loaded,
         members,
         count=args.count,
@@ -127,25 +127,25 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         known=known,
         progress=out.step,
     )
-    counted = found.counted_cycles
-    free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
-    size = f"{len(found.ops)} ops{free} in {len(found.layers)} layers, {found.macs:,} multiply-accumulates (MACs)"
-    out.line(f"{found.name}: {size}")
-    if counts := found.reasons():
+    counted = report.counted_cycles
+    free = f", {len(report.ops) - len(report.counted)} of them free," if len(report.counted) < len(report.ops) else ""
+    size = f"{len(report.ops)} ops{free} in {len(report.layers)} layers, {report.macs:,} multiply-accumulates (MACs)"
+    out.line(f"{report.name}: {size}")
+    if counts := report.reasons():
         out.line("why layers are not on accelerators:")
-        told = [(str(one.layers), str(one.macs), one.first.owner, one.sentence) for one in counts]
-        out.columns(("layers", "MACs", "not", "reason"), told)
-    for line in found.lines() if out.verbose else found.layer_lines():
+        listed = [(str(one.layers), str(one.macs), one.first.owner, one.sentence) for one in counts]
+        out.columns(("layers", "MACs", "not", "reason"), listed)
+    for line in report.lines() if out.verbose else report.layer_lines():
         out.line(f"  {line}")
-    for line in found.cuts if out.verbose else found.cuts[:_MOST_CUTS]:
+    for line in report.cuts if out.verbose else report.cuts[:_MOST_CUTS]:
         out.line(line)
-    if len(found.cuts) > _MOST_CUTS and not out.verbose:
-        out.line(f"and {len(found.cuts) - _MOST_CUTS} more pairs of regions; -v shows them")
-    if out.verbose and found.forms:
-        shown = ", ".join(f"{count} in {form}" for form, count in found.forms.items())
+    if len(report.cuts) > _MOST_CUTS and not out.verbose:
+        out.line(f"and {len(report.cuts) - _MOST_CUTS} more pairs of regions; -v shows them")
+    if out.verbose and report.forms:
+        shown = ", ".join(f"{count} in {form}" for form, count in report.forms.items())
         out.line(f"channels that hosts requantise, by what they compute in: {shown}")
-    say_declined(found.declined, out)
-    regions = [(one.region, one.label, one.cost) for one in found.costs]
+    say_declined(report.declined, out)
+    regions = [(one.region, one.label, one.cost) for one in report.costs]
     if any(cost is not None for _, _, cost in regions) or counted:
         out.line("estimates of what one run of each region takes:")
         head, cells = _cost_columns([cost for _, _, cost in regions])
@@ -154,26 +154,26 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             numbers = ["-" if counted[region] is None else str(counted[region]) for region, _, _ in regions]
             cells = [[*row, one] for row, one in zip(cells, numbers, strict=True)]
         out.columns(("region", "target", *head), [(*row[:2], *c) for row, c in zip(regions, cells, strict=True)])
-    if found.placed is not None:
+    if report.placed is not None:
         out.line("what the placement costs, and what each part won by:")
-        say_plan(found.placed, out)
+        say_plan(report.placed, out)
         say_cautions(members, out)
-    if found.otherwise is not None:
-        _say_otherwise(found.otherwise, out)
-    shares = found.shares()
+    if report.otherwise is not None:
+        _say_otherwise(report.otherwise, out)
+    shares = report.shares()
     head, cells = _cost_columns([share.cost for share in shares])
-    rows = [(s.label, str(s.ops), str(s.macs), format_percent(s.macs / (found.macs or 1))) for s in shares]
+    rows = [(s.label, str(s.ops), str(s.macs), format_percent(s.macs / (report.macs or 1))) for s in shares]
     out.columns(
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
-    say_allowed(found, out)
-    for line in end_of_proofs(found.brought):
+    say_allowed(report, out)
+    for line in end_of_proofs(report.brought):
         out.line(line)
-    if found.memory is not None:
-        _say_memory(found.memory, out)
-    for stream in found.streams or ():
+    if report.memory is not None:
+        _say_memory(report.memory, out)
+    for stream in report.streams or ():
         for line in stream.lines():
             out.line(line)
-    out.notes(found.notes, found.simplified)
-    out.result(to_json(found))
+    out.notes(report.notes, report.simplified)
+    out.result(to_json(report))
     return 0

@@ -22,17 +22,17 @@ from .output import Output
 if TYPE_CHECKING:
     from ..plugins import PluginHost
 
-__all__ = ["PLUGIN_SECONDS", "Ended", "in_child", "print_from_child"]
+__all__ = ["PLUGIN_SECONDS", "ChildFailed", "print_from_child", "run_in_child"]
 
 PLUGIN_SECONDS = 30.0
 """How long importing one plugin may take."""
 
 
-class Ended(Exception):
+class ChildFailed(Exception):
     """The child gave nothing: the message says how it ended, as a predicate."""
 
 
-def in_child(action: Callable[[], Any], seconds: float) -> Any:
+def run_in_child(action: Callable[[], Any], seconds: float) -> Any:
     """What ``action`` gives, from a child of this process, in which all is as it is here.
 
     Args:
@@ -40,7 +40,7 @@ def in_child(action: Callable[[], Any], seconds: float) -> Any:
         seconds: how long it may take.
 
     Raises:
-        Ended: it took longer, ended its process, or raised something.
+        ChildFailed: it took longer, ended its process, or raised something.
     """
     reader, writer = os.pipe()
     for stream in (sys.stdout, sys.stderr):
@@ -63,13 +63,13 @@ def in_child(action: Callable[[], Any], seconds: float) -> Any:
     if data is None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        raise Ended(f"did not finish in {seconds:g} s")
+        raise ChildFailed(f"did not finish in {seconds:g} s")
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     try:
         return json.loads(data)
     except ValueError:
         how = f"with {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        raise Ended(f"ended the process {how}") from None
+        raise ChildFailed(f"ended the process {how}") from None
 
 
 def print_from_child(command: Callable[[Output], int], out: Output, host: PluginHost) -> int:
@@ -97,8 +97,8 @@ def print_from_child(command: Callable[[Output], int], out: Output, host: Plugin
         return code, stdout.getvalue(), stderr.getvalue()
 
     try:
-        printed = in_child(run, PLUGIN_SECONDS * max(1, len(host.names())))
-    except Ended:
+        printed = run_in_child(run, PLUGIN_SECONDS * max(1, len(host.names())))
+    except ChildFailed:
         _set_aside(host)
         return command(out)
     if printed is None:
@@ -116,8 +116,8 @@ def _set_aside(host: PluginHost) -> None:
         if status.state in ("disabled", "quarantined"):
             continue
         try:
-            in_child(partial(_import, host, status.entry.distribution), PLUGIN_SECONDS)
-        except Ended as how:
+            run_in_child(partial(_import, host, status.entry.distribution), PLUGIN_SECONDS)
+        except ChildFailed as how:
             host.set_aside(status.entry, str(how))
 
 

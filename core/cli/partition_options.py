@@ -186,17 +186,17 @@ class _Project:
         if project is None:
             return _Project()
         where, folder = f"{project.path}, in [tool.uma]", Path(project.path).parent
-        given = {name: project.settings[name] for name in ("partition", "costs", "plan") if name in project.settings}
-        for name, value in given.items():
+        settings = {name: project.settings[name] for name in ("partition", "costs", "plan") if name in project.settings}
+        for name, value in settings.items():
             if not isinstance(value, str) or not value:
                 example = "collage" if name == "partition" else f"{name}.json"
                 raise ProjectError(f"{name} is {shown(value)}", where=where, hint=f'write {name} = "{example}"')
-        if "plan" in given and len(given) > 1:
+        if "plan" in settings and len(settings) > 1:
             hint = "leave out partition and costs: they made the plan"
             raise ProjectError("plan says what goes where", where=where, hint=hint)
-        if "costs" in given and given.get("partition") != "collage":
+        if "costs" in settings and settings.get("partition") != "collage":
             what = "costs are for the partitioner 'collage'"
             raise ProjectError(what, where=where, hint='write partition = "collage" as well')
-        files = {name: folder / str(given[name]) for name in ("costs", "plan") if name in given}
-        partition = str(given["partition"]) if "partition" in given else None
+        files = {name: folder / str(settings[name]) for name in ("costs", "plan") if name in settings}
+        partition = str(settings["partition"]) if "partition" in settings else None
         return _Project(partition, files.get("costs"), files.get("plan"))

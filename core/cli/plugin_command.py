@@ -35,10 +35,10 @@ def run_own(kind: str, arguments: Sequence[str]) -> int:
         except (BrokenPipeError, SystemExit, UmaError) as left:  # which are no faults of a command
             return left
 
-    given = plugin.run("hook command", called)
-    if isinstance(given, (BrokenPipeError, UmaError)):
-        raise given
-    status = given.code if isinstance(given, SystemExit) else given
+    result = plugin.run("hook command", called)
+    if isinstance(result, (BrokenPipeError, UmaError)):
+        raise result
+    status = result.code if isinstance(result, SystemExit) else result
     if status is None:
         return 0
     if type(status) is not int or status not in _STATUSES:

@@ -18,7 +18,7 @@ from .shared_options import add_output_arguments, add_plugin_arguments, plugin_h
 if TYPE_CHECKING:
     from ..hookspecs import Pattern
     from ..lowering.build_targets import Member
-    from ..pipeline.passes import Step
+    from ..pipeline.passes import TargetPass
     from ..plugins import LoadedPlugin, PluginHost, PluginStatus
     from ..targets import TargetKind
 
@@ -192,7 +192,7 @@ class _Known:
     def __init__(self, plugin: LoadedPlugin, kind: TargetKind) -> None:
         self._kind = kind
         self._patterns: list[Pattern] = []
-        self._steps: list[Step] = []
+        self._steps: list[TargetPass] = []
         self._strategies: list[str] = []
         self.error: UmaError | None = None
         try:
@@ -224,9 +224,9 @@ class _Known:
             for clause in _clauses(pattern):
                 out.line(f"    {clause.name}: {clause.reason.replace('{value}', '...')}")
         for step in self._steps:
-            made = step.made
+            each = step.definition
             order = "".join(f", {word} {', '.join(names)}" for word, names in _order(step) if names)
-            out.line(f"  pass {made.name}: {made.phase}, {made.scope}{order}")
+            out.line(f"  pass {each.name}: {each.phase}, {each.scope}{order}")
         if self._strategies:
             out.line(f"  strategies for {', '.join(self._strategies)}")
         if self.error is not None:
@@ -250,7 +250,8 @@ class _Known:
                 for pattern in self._patterns
             ],
             "passes": [
-                {"phase": step.made.phase, "name": step.made.name, "scope": step.made.scope} | dict(_order(step))
+                {"phase": step.definition.phase, "name": step.definition.name, "scope": step.definition.scope}
+                | dict(_order(step))
                 for step in self._steps
             ],
             "strategies": self._strategies,
@@ -269,5 +270,5 @@ def _clauses(pattern: Pattern) -> Iterator[_Clause]:
             yield _Clause(clause.name, clause.reason)
 
 
-def _order(step: Step) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return ("before", step.made.before), ("after", step.made.after)
+def _order(step: TargetPass) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return ("before", step.definition.before), ("after", step.definition.after)

@@ -25,14 +25,14 @@ def estimated(costs: Sequence[RegionCost], profile: Profile) -> dict[str, dict[s
     from ..contract.cost import Cost
     from ..reports.costs import counted_cycles
 
-    found: dict[str, dict[str, Any]] = {}
+    estimates: dict[str, dict[str, Any]] = {}
     for label in dict.fromkeys(one.label for one in costs):
         counted = counted_cycles(profile, label)
         known = [one.cost for one in costs if one.label == label]
         total = Cost.total([cost for cost in known if cost is not None]) if None not in known else None
         if counted is not None and total is not None and total.cycles is not None:
-            found[label] = {"cycles": total.cycles, "counted_cycles": counted}
-    return found
+            estimates[label] = {"cycles": total.cycles, "counted_cycles": counted}
+    return estimates
 
 
 def peaks_of(artifact: Artifact, out: Output) -> Mapping[str, Peaks]:

@@ -52,13 +52,13 @@ def _quantised(form: QuantisedForm) -> str:
 
 def _fixed_point(form: FixedPointForm) -> str:
     least, greatest = form.shifts
-    told = [
+    parts = [
         f"multipliers of {form.multiplier_bits} bits",
         f"shifts of {least} to {greatest}",
         f"rounding {form.rounding}",
     ]
-    told += [what for what, has in (("additions", form.additions), ("averages", form.averages)) if has]
-    return ", ".join(told)
+    parts += [what for what, has in (("additions", form.additions), ("averages", form.averages)) if has]
+    return ", ".join(parts)
 
 
 def kind_forms_record(kind: TargetKind) -> dict[str, Any]:

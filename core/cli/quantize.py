@@ -89,10 +89,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if output.suffix.lower() in _SUFFIXES and _suffix(output) != _suffix(args.model):
         what = f"{output} would hold a model in the format of {args.model}"
         raise UsageError(what, hint=f"name the file {output.with_suffix(_suffix(args.model))}")
-    for given in (args.model, args.data):
-        if _is_same(given, output):
+    for source in (args.model, args.data):
+        if _is_same(source, output):
             raise UsageError(f"{output} would be written over what it is made of", hint="name another file: -o OUT")
-    made = quantize_for(
+    result = quantize_for(
         args.model,
         members,
         read_arrays(args.data),
@@ -104,27 +104,27 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         progress=out.step,
     )
     out.step("save")
-    made.save(output)
+    result.save(output)
     labels = ", ".join(member.label for member in members.accelerators or members.hosts)
-    out.line(f"{made.name}: quantised for {labels} over {made.samples} samples, to {output}")
-    out.table(_settings(made.form))
-    if made.in_float:
-        out.line(f"left in float: {', '.join(shorten(name, 60) for name in made.in_float)}")
+    out.line(f"{result.name}: quantised for {labels} over {result.samples} samples, to {output}")
+    out.table(_settings(result.form))
+    if result.in_float:
+        out.line(f"left in float: {', '.join(shorten(name, 60) for name in result.in_float)}")
     out.line("agreement with the float model, over these samples:")
     head = ("output", "same class", "largest difference", "mean difference", "signal to noise")
-    out.columns(head, [_told(one) for one in made.agreement])
-    consent = made.offloaded_with_consent
+    out.columns(head, [_agreement_row(one) for one in result.agreement])
+    consent = result.offloaded_with_consent
     more = "" if consent is None else f", {format_percent(consent)} with --allow rounding=fixed-point"
     if members.accelerators:
         out.line(
-            f"accelerators have {format_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
-            f"{format_percent(made.offloaded_before)}"
+            f"accelerators have {format_percent(result.offloaded)} of the multiply-accumulates{more}; "
+            f"of the float model {format_percent(result.offloaded_before)}"
         )
-    for note in made.notes:
+    for note in result.notes:
         out.line(f"note: {note}")
     command = _build_command(args, output, consent is not None)
     out.line(f"to build it: {command}")
-    out.result({**to_json(made), "file": str(output), "build": command})
+    out.result({**to_json(result), "file": str(output), "build": command})
     return 0
 
 
@@ -132,9 +132,9 @@ def _suffix(model: Path) -> str:
     return ".tflite" if model.suffix.lower() in _SUFFIXES[1:] else ".onnx"
 
 
-def _is_same(given: Path, output: Path) -> bool:
+def _is_same(source: Path, output: Path) -> bool:
     try:
-        return os.path.samefile(given, output)
+        return os.path.samefile(source, output)
     except (OSError, ValueError):
         return False  # one is not there
 
@@ -143,20 +143,20 @@ def _settings(form: QuantisedForm) -> dict[str, str]:
     zero_points = "all 0" if form.symmetric else "where ranges ask for them; of weights 0"
     per_channel = "one for each output channel" if form.per_channel else "one for all channels"
     kinds = "powers of two" if form.scales == "power-of-two" else "any"
-    own = {
+    scales = {
         "activations": form.activation_scale,
         "weights": form.weight_scale,
         "biases": form.bias_scale,
     }
-    given = ", ".join(f"{what} at {scale:g}" for what, scale in own.items() if scale is not None)
+    listed = ", ".join(f"{what} at {scale:g}" for what, scale in scales.items() if scale is not None)
     return {
         "activations": f"int8, zero points {zero_points}",
         "weights": f"int8{f', {form.weight_bits} bits of it' if form.weight_bits < 8 else ''}, scales {per_channel}",
-        "scales": given or kinds,
+        "scales": listed or kinds,
     }
 
 
-def _told(one: Agreement) -> tuple[str, ...]:
+def _agreement_row(one: Agreement) -> tuple[str, ...]:
     return (
         shorten(one.output, 60),
         "-" if one.top1 is None else format_percent(one.top1),

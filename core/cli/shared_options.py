@@ -195,8 +195,8 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
     if not out.quiet:
-        given = [member.target for member in members.all]
-        for note in (*members.notes, *(derivations(given) if out.verbose else ())):
+        models = [member.target for member in members.all]
+        for note in (*members.notes, *(derivations(models) if out.verbose else ())):
             out.complain(f"note: {note}")
     if isinstance(partitioner, SavedPlan):
         for difference in partitioner.differences(members.texts, members.versions):
@@ -320,14 +320,14 @@ def shapes(args: argparse.Namespace) -> dict[str, AskedShape]:
     """
     from ..frontends.dynamic_shapes import read_extent
 
-    found: dict[str, AskedShape] = {}
+    shapes_by_name: dict[str, AskedShape] = {}
     for text in args.shape:
         name, _, extents = text.rpartition("=")
         read = [read_extent(extent if name else "", f"--shape {text!r}") for extent in extents.split(",")]
-        if name in found:
+        if name in shapes_by_name:
             raise UsageError(f"--shape gives {name!r} twice")
-        found[name] = tuple(extent if isinstance(extent, int) else "{}..{}".format(*extent) for extent in read)
-    return found
+        shapes_by_name[name] = tuple(extent if isinstance(extent, int) else "{}..{}".format(*extent) for extent in read)
+    return shapes_by_name
 
 
 def _constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.ndarray]:
@@ -337,15 +337,15 @@ def _constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.nd
         UsageError: one is malformed, an input has two, or a file cannot be opened.
         ModelError: a file does not hold one array.
     """
-    found: dict[str, bool | int | float | np.ndarray] = {}
+    constants: dict[str, bool | int | float | np.ndarray] = {}
     for text in args.constant:
         name, _, value = text.partition("=") if "=@" not in text else text.partition("=@")
         if not name or not value:
             raise UsageError(f"--constant {text!r} is no constant", hint=_CONSTANT)
-        if name in found:
+        if name in constants:
             raise UsageError(f"--constant gives {name!r} twice")
-        found[name] = _array_of(Path(value)) if f"{name}=@" == text[: len(name) + 2] else _number_of(text, value)
-    return found
+        constants[name] = _array_of(Path(value)) if f"{name}=@" == text[: len(name) + 2] else _number_of(text, value)
+    return constants
 
 
 _CONSTANT = "write NAME=0.5, NAME=3, NAME=true or NAME=@FILE.npy"
@@ -424,16 +424,16 @@ def _can_use(key: str, args: argparse.Namespace, members: Members) -> bool:
         return False
 
 
-def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+def _pairs(option: str, what: str, form: str, triples: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """What a repeated option pairs, of which each text was parted at a ``=``."""
-    found: dict[str, str] = {}
-    for first, sign, second in given:
+    pairs: dict[str, str] = {}
+    for first, sign, second in triples:
         if not first or not second:
             raise UsageError(f"--{option} {first + sign + second!r} is no pair of {what}", hint=f"write {form}")
-        if first in found:
+        if first in pairs:
             raise UsageError(f"--{option} gives {first!r} twice")
-        found[first] = second
-    return found
+        pairs[first] = second
+    return pairs
 
 
 def make_inputs(args: argparse.Namespace, declared: Sequence[TensorRecord]) -> dict[str, np.ndarray]:
@@ -470,7 +470,7 @@ def given_inputs(
 
     rows = {row.name: row for row in declared}
     hint = f"its inputs: {', '.join(map(repr, rows)) or 'none'}"
-    given: dict[str, np.ndarray] = {}
+    inputs: dict[str, np.ndarray] = {}
     for text in args.input:
         # A name may have a = in it, and so may a file's.
         name = max((n for n in rows if text.startswith(f"{n}=")), key=len, default=None)
@@ -479,11 +479,11 @@ def given_inputs(
             if not separator:
                 raise UsageError(f"--input {text!r} names no input", hint=_SOURCES)
             raise UsageError(f"the model has no input {unknown!r}", hint=suggest(unknown, rows) + hint)
-        if name in given:
+        if name in inputs:
             raise UsageError(f"--input gives {name!r} twice")
-        given[name] = _from_source(text[len(name) + 1 :], rows[name])
+        inputs[name] = _from_source(text[len(name) + 1 :], rows[name])
     if args.inputs is None:
-        return given
+        return inputs
     arrays = read_arrays(args.inputs)
     if list(arrays) == [""]:
         what = "the file holds one array, without a name"
@@ -494,7 +494,7 @@ def given_inputs(
     if unknown_names:
         what = f"the model has no input {unknown_names[0]!r}"
         raise ModelError(what, where=str(args.inputs), hint=suggest(unknown_names[0], rows) + hint)
-    return {**arrays, **given}
+    return {**arrays, **inputs}
 
 
 def _from_source(source: str, row: TensorRecord) -> np.ndarray:

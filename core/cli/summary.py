@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 __all__ = ["memory_map", "say_footprint", "say_map", "say_shares", "shares_record"]
 
 
-def shares_record(found: Explanation | None, why: str) -> list[dict[str, Any]] | None:
+def shares_record(explanation: Explanation | None, why: str) -> list[dict[str, Any]] | None:
     """The part of each accelerator in the ops and the multiply-accumulates of a model, for JSON.
 
     Args:
-        found: where its ops go; None where it was lowered already, and has none.
+        explanation: where its ops go; None where it was lowered already, and has none.
         why: the command that tells the reasons.
     """
-    if found is None:
+    if explanation is None:
         return None
     return [
         {
             "target": share.label,
             "ops": share.ops,
-            "ops_share": share.ops / (len(found.counted) or 1),
+            "ops_share": share.ops / (len(explanation.counted) or 1),
             "macs": share.macs,
-            "macs_share": share.macs / found.macs if found.macs else None,
+            "macs_share": share.macs / explanation.macs if explanation.macs else None,
             "why": why,
         }
-        for share in found.shares()
-        if share.label in found.accelerators
+        for share in explanation.shares()
+        if share.label in explanation.accelerators
     ]
 
 
@@ -55,12 +55,12 @@ def say_footprint(memory: Footprint) -> dict[str, str]:
     if not memory.input_bytes and not memory.output_bytes:
         ram = {"arena, inputs and outputs in it,": memory.arena_bytes, **state}
     return {
-        "ROM": _told(memory.rom_bytes, {"weights": memory.constant_bytes, "code": memory.code_bytes}),
-        "RAM": _told(memory.ram_bytes, {**ram, "stack": memory.stack_bytes}),
+        "ROM": _size_text(memory.rom_bytes, {"weights": memory.constant_bytes, "code": memory.code_bytes}),
+        "RAM": _size_text(memory.ram_bytes, {**ram, "stack": memory.stack_bytes}),
     }
 
 
-def _told(known: int, parts: Mapping[str, int | None]) -> str:
+def _size_text(known: int, parts: Mapping[str, int | None]) -> str:
     unknown = [name for name, value in parts.items() if value is None]
     whole = f"{known:,} bytes" + (f" without the {' and the '.join(unknown)}" if unknown else "")
     shown = (f"{name} {'unknown' if value is None else f'{value:,}'}" for name, value in parts.items())

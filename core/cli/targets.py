@@ -52,25 +52,25 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
     from ..targets import Alias
     from ..targets.kind import COMPOSITE
 
-    found = host.lookup(name)
-    out.line(f"{found.name}: {found.help}")
-    if isinstance(found, Alias):
-        out.line(f"  stands for {_shown(found.expands_to)}")
-        out.result({"alias": found})
+    entry = host.lookup(name)
+    out.line(f"{entry.name}: {entry.help}")
+    if isinstance(entry, Alias):
+        out.line(f"  stands for {_shown(entry.expands_to)}")
+        out.result({"alias": entry})
         return 0
-    out.table({f"-{attribute.name}": _words(attribute) for attribute in found.attributes})
-    general = "target" if found.name == COMPOSITE else "host" if found.is_host else "accelerator"
+    out.table({f"-{attribute.name}": _words(attribute) for attribute in entry.attributes})
+    general = "target" if entry.name == COMPOSITE else "host" if entry.is_host else "accelerator"
     out.line(f"and as every {general} has:")
-    out.table({f"-{attribute.name}": _words(attribute) for attribute in found.common})
-    if found.needs_device:
-        out.line(f"it runs on a device: the build must have another target of device type {found.device_type}")
-    if found.default_host is not None:
-        out.line(f"where no host is given, {found.default_host} is added")
-    if found.canonicalise is not None:
+    out.table({f"-{attribute.name}": _words(attribute) for attribute in entry.common})
+    if entry.needs_device:
+        out.line(f"it runs on a device: the build must have another target of device type {entry.device_type}")
+    if entry.default_host is not None:
+        out.line(f"where no host is given, {entry.default_host} is added")
+    if entry.canonicalise is not None:
         out.line("some attributes follow from others: uma targets --explain STRING shows what follows")
-    for line in forms_of_kind(found):
+    for line in forms_of_kind(entry):
         out.line(line)
-    out.result({"kind": _as_json(found)})
+    out.result({"kind": _as_json(entry)})
     return 0
 
 
@@ -91,25 +91,26 @@ def _list(host: PluginHost, out: Output) -> int:
     from ..api import installed_targets
     from ..targets.kind import COMPOSITE
 
-    found = installed_targets(host)
-    if not (found.aliases or found.unusable or set(found.kinds) - {COMPOSITE}):
+    installed = installed_targets(host)
+    if not (installed.aliases or installed.unusable or set(installed.kinds) - {COMPOSITE}):
         out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
     lines = {
-        name: f"{one.help} ({one.device_type}{', host' if one.is_host else ''})" for name, one in found.kinds.items()
+        name: f"{one.help} ({one.device_type}{', host' if one.is_host else ''})"
+        for name, one in installed.kinds.items()
     }
-    lines |= {name: f"{one.help} (stands for {_shown(one.expands_to)})" for name, one in found.aliases.items()}
-    lines |= {name: f"cannot be used: {error.what}" for name, error in found.unusable.items()}
+    lines |= {name: f"{one.help} (stands for {_shown(one.expands_to)})" for name, one in installed.aliases.items()}
+    lines |= {name: f"cannot be used: {error.what}" for name, error in installed.unusable.items()}
     for name in sorted(lines, key=lambda name: (name == COMPOSITE, name)):
         out.line(f"{name}: {lines[name]}")
-    for name, alias in found.project.items():
+    for name, alias in installed.project.items():
         taken = "; but a plugin has this name, and goes before it" if name in lines else ""
         out.line(f"{name}: {alias.help} (stands for {_shown(alias.expands_to)}{taken})")
     out.result(
         {
-            "kinds": [_as_json(kind) for kind in found.kinds.values()],
-            "aliases": tuple(found.aliases.values()),
-            "tags": [{**to_json(alias), "hidden": name in lines} for name, alias in found.project.items()],
-            "unusable": [{"name": name, "error": error.what} for name, error in found.unusable.items()],
+            "kinds": [_as_json(kind) for kind in installed.kinds.values()],
+            "aliases": tuple(installed.aliases.values()),
+            "tags": [{**to_json(alias), "hidden": name in lines} for name, alias in installed.project.items()],
+            "unusable": [{"name": name, "error": error.what} for name, error in installed.unusable.items()],
         }
     )
     return 0
@@ -123,11 +124,11 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
     try:
         config = CompilationConfig.resolve(text, host)
     except UsageError as error:
-        given = read_targets(text, host.lookup)
-        if len(given) > 1 or given[0].nested or given[0].kind.is_host or "compiler" in given[0].attrs:
+        parsed = read_targets(text, host.lookup)
+        if len(parsed) > 1 or parsed[0].nested or parsed[0].kind.is_host or "compiler" in parsed[0].attrs:
             raise
         # An accelerator means something even where it cannot be built for alone.
-        members, canonical, notes = [("accelerator", given[0])], given[0], [f"{error.what}; {error.hint}"]
+        members, canonical, notes = [("accelerator", parsed[0])], parsed[0], [f"{error.what}; {error.hint}"]
         devices: dict[str, str] = {}
     else:
         devices = {one.name: config.device(one).name for one in config.accelerators if one.kind.needs_device}
@@ -171,7 +172,7 @@ def _refines(target: Target, other: Target) -> bool:
 
 def _values(target: Target) -> Iterator[tuple[str, Any, str]]:
     """Name, value and origin of each attribute: all of the kind's own, of the common ones those that say something."""
-    own = {attribute.name for attribute in target.kind.attributes}
+    declared = {attribute.name for attribute in target.kind.attributes}
     for attribute in (*target.kind.attributes, *target.kind.common):
         name, value = attribute.name, target.get_attr(attribute.name)
         if name in target.derived:
@@ -180,12 +181,12 @@ def _values(target: Target) -> Iterator[tuple[str, Any, str]]:
             origin = "given"
         else:
             origin = "not given" if value is None else "default"
-        if name in own or origin not in ("default", "not given"):
+        if name in declared or origin not in ("default", "not given"):
             yield name, value, origin
 
 
 def _explained(role: str, target: Target, fields: Sequence[tuple[str, Any, str]], more: list[str]) -> dict[str, Any]:
-    given = {*target.attrs, "tag"}
+    explicit = {*target.attrs, "tag"}
     return {
         "role": role,
         "name": target.name,
@@ -193,7 +194,7 @@ def _explained(role: str, target: Target, fields: Sequence[tuple[str, Any, str]]
         "target": str(target),
         "refines": more,
         "attributes": [
-            {"name": name, "value": _plain(value), "given": name in given, "origin": origin}
+            {"name": name, "value": _plain(value), "given": name in explicit, "origin": origin}
             for name, value, origin in fields
         ],
     }
@@ -232,13 +233,13 @@ def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
     from ..targets import ListOf, MapOf
     from ..targets.target import as_json
 
-    given = attribute.type
-    item = given.item if isinstance(given, (ListOf, MapOf)) else given
+    type_ = attribute.type
+    item = type_.item if isinstance(type_, (ListOf, MapOf)) else type_
     return {
         "name": attribute.name,
         "help": attribute.help,
         "type": "choice" if isinstance(item, tuple) else "target" if attribute.holds_targets else item.__name__,
-        "holds": "list" if isinstance(given, ListOf) else "map" if isinstance(given, MapOf) else "one",
+        "holds": "list" if isinstance(type_, ListOf) else "map" if isinstance(type_, MapOf) else "one",
         "choices": item if isinstance(item, tuple) else None,
         "low": attribute.low,
         "high": attribute.high,

@@ -72,12 +72,12 @@ def _play(args: argparse.Namespace, trace: Trace, device: Device, record: dict[s
     from ..verification.trace_replay import replay
 
     out.step(f"play it back on {device.kind}, {device.impl}")
-    found = replay(trace, args.device, device)
-    difference = found.difference
+    result = replay(trace, args.device, device)
+    difference = result.difference
     out.line(
-        f"{device.label} ({device.kind}, {device.impl}): {found.writes:,} writes, {found.reads:,} reads and "
-        f"{found.nbytes:,} bytes of memory compared, {found.polls:,} waits ended as before, "
-        f"{found.uncompared:,} counts not compared"
+        f"{device.label} ({device.kind}, {device.impl}): {result.writes:,} writes, {result.reads:,} reads and "
+        f"{result.nbytes:,} bytes of memory compared, {result.polls:,} waits ended as before, "
+        f"{result.uncompared:,} counts not compared"
     )
     out.result({**record, "target": str(args.target), "difference": difference})
     if difference is not None:
@@ -131,8 +131,10 @@ def _rows(trace: Trace) -> list[tuple[TraceLocation, Mapping[str, int]]]:
         elif entry.what in ("give", "take"):
             row["bytes given" if entry.what == "give" else "bytes taken"] += entry.numbers[2]
     order = ("writes", "reads", "waits", "bytes given", "bytes taken")
-    found = ((trace.places[at], {what: row[what] for what in order if row[what]}) for at, row in sorted(counts.items()))
-    return [(place, row) for place, row in found if row]
+    places = (
+        (trace.places[at], {what: row[what] for what in order if row[what]}) for at, row in sorted(counts.items())
+    )
+    return [(place, row) for place, row in places if row]
 
 
 def _show_entries(trace: Trace, names: Mapping[int, Register], out: Output) -> None:
@@ -146,10 +148,10 @@ def _show_entries(trace: Trace, names: Mapping[int, Register], out: Output) -> N
         if entry.device != device:
             device = entry.device
             out.line(f"  {trace.devices[device].label}:")
-        out.line(f"    {entry.what:<5} {_told(trace, names, entry)}".rstrip())
+        out.line(f"    {entry.what:<5} {_entry_text(trace, names, entry)}".rstrip())
 
 
-def _told(trace: Trace, names: Mapping[int, Register], entry: Entry) -> str:
+def _entry_text(trace: Trace, names: Mapping[int, Register], entry: Entry) -> str:
     numbers = entry.numbers
 
     def memory(position: int, offset: int) -> str:

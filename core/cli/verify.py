@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if artifact is None:
         artifact, loaded = _built(loaded, members, out)
         say_cautions(members, out)
-    found = verify_loaded(
+    verification = verify_loaded(
         loaded,
         artifact,
         members,
@@ -116,34 +116,36 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     )
 
     out.notes(loaded.notes, loaded.simplified)
-    wrong = [check for check in found.kernels if not check.difference.ok]
+    wrong = [check for check in verification.kernels if not check.difference.ok]
     if out.verbose:
-        for kernel in found.kernels:
+        for kernel in verification.kernels:
             out.line(f"  {shorten(_layers(kernel), 60)}: {kernel.difference}")
-        for skipped in found.skipped:
+        for skipped in verification.skipped:
             out.line(f"  {shorten(', '.join(skipped.layers) or '(no layer)', 60)}: not compared")
     verdict = f"{len(wrong)} differ" if wrong else "all agree"
     out.line(
-        f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references over "
-        f"{found.frames} {_runs(found)}: {verdict}"
+        f"{artifact.name}: {len(verification.kernels)} results of kernels compared with their references over "
+        f"{verification.frames} {_runs(verification)}: {verdict}"
     )
-    if found.parts or found.parts_skipped:
-        bad = sum(not part.difference.ok for part in found.parts)
-        regions = len({part.kernel for part in (*found.parts,)} | {part.region for part in found.parts_skipped})
-        out.line(
-            f"{len(found.parts)} results of matches of {regions} merged region{'s' if regions > 1 else ''}, each "
-            f"lowered by itself: {f'{bad} differ' if bad else 'all agree'}"
+    if verification.parts or verification.parts_skipped:
+        bad = sum(not part.difference.ok for part in verification.parts)
+        regions = len(
+            {part.kernel for part in (*verification.parts,)} | {part.region for part in verification.parts_skipped}
         )
-    for reason, count in Counter(skipped.reason for skipped in found.parts_skipped).items():
+        out.line(
+            f"{len(verification.parts)} results of matches of {regions} merged region{'s' if regions > 1 else ''}, "
+            f"each lowered by itself: {f'{bad} differ' if bad else 'all agree'}"
+        )
+    for reason, count in Counter(skipped.reason for skipped in verification.parts_skipped).items():
         out.line(f"{count} match{'es' if count > 1 else ''} of merged regions could not be taken alone: {reason}")
-    reasons = Counter(skipped.reason for skipped in found.skipped)
+    reasons = Counter(skipped.reason for skipped in verification.skipped)
     for reason, count in reasons.items():
         out.line(f"{count} kernel{'s' if count > 1 else ''} could not be compared: {reason}")
-    for overrun in found.overruns:
+    for overrun in verification.overruns:
         out.line(f"{_step(overrun)} writes where it may not: {overrun.what}")
-    for stop in found.stops:
+    for stop in verification.stops:
         out.line(f"{_step(stop)} {stop.reason.splitlines()[0]}")
-    checks = _summary(found.outputs)
+    checks = _summary(verification.outputs)
     for check in checks:
         if check.role == "output" or not check.ok:
             against = _AGAINST[check.against]
@@ -152,39 +154,41 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
-    say_checks(found, out)
-    compared = [check.difference for check in (*found.kernels, *found.parts)]
-    compared += [check.difference for check in found.outputs]
+    say_checks(verification, out)
+    compared = [check.difference for check in (*verification.kernels, *verification.parts)]
+    compared += [check.difference for check in verification.outputs]
     if any(difference.tolerance and difference.largest for difference in compared):
         out.line(f"floats may be off by {FORMULA}: n rounded operations of unit roundoff u in sequence")
-    for accuracy in found.accuracy:
+    for accuracy in verification.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
-    if proven := sum(form.channels for form in found.forms if form.form not in ("integer", "short") and not form.wrong):
+    if proven := sum(
+        form.channels for form in verification.forms if form.form not in ("integer", "short") and not form.wrong
+    ):
         out.line(f"{proven} channels are requantised in floats: proven to give what is asked for")
     if args.dump is not None:
         for position, kernel in enumerate(wrong):
             out.line(f"both sides of {kernel.kernel} are in {_dump(args.dump, position, kernel)}")
-    deviations = _deviations(found, args.model, args.against)
+    deviations = _deviations(verification, args.model, args.against)
     for deviation in deviations:
         out.line(f"known deviation in {deviation}")
-    error = _error(found, members, bool(loaded.notes), args.dump is not None, deviations)
+    error = _error(verification, members, bool(loaded.notes), args.dump is not None, deviations)
     out.result(
         {
             "name": artifact.name,
             "equal": error is None,
-            "samples": list(found.samples),
+            "samples": list(verification.samples),
             "float_tolerance": FORMULA,
-            "kernels": found.kernels,
-            "parts": [{"region": part.kernel, **_without_kernel(to_json(part))} for part in found.parts],
-            "parts_skipped": found.parts_skipped,
-            "skipped": found.skipped,
+            "kernels": verification.kernels,
+            "parts": [{"region": part.kernel, **_without_kernel(to_json(part))} for part in verification.parts],
+            "parts_skipped": verification.parts_skipped,
+            "skipped": verification.skipped,
             "outputs": checks,
-            "forms": found.forms,
-            "allowed": found.allowed,
-            "drifts": found.drifts,
-            "overruns": found.overruns,
-            "stops": found.stops,
-            "accuracy": found.accuracy,
+            "forms": verification.forms,
+            "allowed": verification.allowed,
+            "drifts": verification.drifts,
+            "overruns": verification.overruns,
+            "stops": verification.stops,
+            "accuracy": verification.accuracy,
         }
     )
     if error is not None:
@@ -228,47 +232,47 @@ def _dump(folder: Path, position: int, check: KernelCheck) -> Path:
 def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
     """One check of each output and state against each that it is compared with: where it differs first, else the
     last."""
-    found: dict[tuple[str, str, str], OutputCheck] = {}
+    checks: dict[tuple[str, str, str], OutputCheck] = {}
     for check in outputs:
         key = check.role, check.name, check.against
-        if key not in found or (found[key].ok and (found[key].difference.ok or not check.ok)):
-            found[key] = check
-    return list(found.values())
+        if key not in checks or (checks[key].ok and (checks[key].difference.ok or not check.ok)):
+            checks[key] = check
+    return list(checks.values())
 
 
-def _deviations(found: Verification, file: Path, against: str) -> tuple[KnownDeviation, ...]:
+def _deviations(verification: Verification, file: Path, against: str) -> tuple[KnownDeviation, ...]:
     """The known deviations of another runtime, where an output differs from its."""
     from ..verification.known_deviations import find_deviations
 
-    differs = any(check.against == against and not check.difference.ok for check in found.outputs)
+    differs = any(check.against == against and not check.difference.ok for check in verification.outputs)
     return find_deviations(file, against) if differs else ()
 
 
 def _error(
-    found: Verification, members: Members, noted: bool, dumped: bool, deviations: Sequence[KnownDeviation]
+    verification: Verification, members: Members, noted: bool, dumped: bool, deviations: Sequence[KnownDeviation]
 ) -> VerificationError | None:
     """What is wrong first: a write beside the buffers, which may be why others differ; a crash; a difference.
 
     Args:
-        found: what was compared, and what could not be.
+        verification: what was compared, and what could not be.
         members: what the model was built for.
         noted: whether reading the model gave something to note.
         dumped: whether both sides of what differs were written.
         deviations: of the other runtime, known ones.
     """
-    for overrun in found.overruns:
+    for overrun in verification.overruns:
         what = f"{_step(overrun)} writes where it may not: {overrun.what}"
         return VerificationError(what, where=f"sample {overrun.sample!r}", hint=_owner(overrun, members))
-    for stop in found.stops:
+    for stop in verification.stops:
         what = f"{_step(stop)} {stop.reason}"
         return VerificationError(what, where=f"sample {stop.sample!r}", hint=_owner(stop, members))
-    for form in found.forms:
+    for form in verification.forms:
         if form.wrong:
-            of = f"the {form.form} form of {form.wrong} of its {form.channels} channels"
+            share = f"the {form.form} form of {form.wrong} of its {form.channels} channels"
             attr, how = ("narrow", "in few operations") if form.form == "short" else ("form", "in floats")
-            what = f"layer {shorten(', '.join(form.layers), 200)} is requantised {how} without proof: {of}"
+            what = f"layer {shorten(', '.join(form.layers), 200)} is requantised {how} without proof: {share}"
             return VerificationError(what, hint=f"without the attribute `{attr}` it is requantised in integers")
-    for one in found.allowed:
+    for one in verification.allowed:
         if not one.ok:
             allowed = one.bound
             region = f"region {one.region}" if one.region else f"the {allowed.what}"
@@ -278,28 +282,28 @@ def _error(
             what = f"{subject}, of plugin {allowed.plugin}, is off by {one.largest}, where it may be {allowed.bound}"
             remedy = f"results do not differ without --allow {allowed.opt_in}; report this to the plugin's author"
             return VerificationError(what, where=f"{place}, sample {one.sample!r}", hint=remedy)
-    wrong = [check for check in found.kernels if not check.difference.ok]
-    parts = [part for part in found.parts if not part.difference.ok]
+    wrong = [check for check in verification.kernels if not check.difference.ok]
+    parts = [part for part in verification.parts if not part.difference.ok]
     for part in parts:
         if not wrong or part.kernel == wrong[0].kernel:
             what = f"layer {shorten(_layers(part), 200)} differs from its reference: {part.difference}"
             place = f"a match of region {part.kernel} of {part.target}, lowered by itself, sample {part.sample!r}"
             whole = "differs too" if wrong else "agrees"
             return VerificationError(what, where=place, hint=f"the region as a whole {whole}")
-    for position, kernel in enumerate(found.kernels):
+    for position, kernel in enumerate(verification.kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
             is_host = kernel.target is None
-            of = f"kernel {kernel.kernel}" if is_host else f"region {kernel.kernel} of {kernel.target}"
+            share = f"kernel {kernel.kernel}" if is_host else f"region {kernel.kernel} of {kernel.target}"
             hint = None if dumped else f"--dump DIR writes {_SIDES}"
-            if any(part.kernel == kernel.kernel for part in found.parts):
+            if any(part.kernel == kernel.kernel for part in verification.parts):
                 hint = "each of its matches that is taken alone agrees: it is how they are merged"
-            place = f"{of}, result {position + 1} of {len(found.kernels)}, sample {kernel.sample!r}"
+            place = f"{share}, result {position + 1} of {len(verification.kernels)}, sample {kernel.sample!r}"
             return VerificationError(what, where=place, hint=hint)
-    for output in found.outputs:
+    for output in verification.outputs:
         if not output.ok:
             what = f"{output.role} {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
-            every = "every kernel that could be compared" if found.skipped else "every kernel by itself"
+            every = "every kernel that could be compared" if verification.skipped else "every kernel by itself"
             hint = f"{every} agrees with its reference"
             if output.exact is not None:
                 hint = f"{output.exact.describe(_AGAINST[output.against])}; {hint}"
@@ -307,38 +311,38 @@ def _error(
                 hint += "; a note on how the model was read may tell why: -v"
             if deviations and output.against == deviations[0].rule.runtime:
                 hint += f"; {_AGAINST[output.against]} is known to deviate in {'; in '.join(map(str, deviations))}"
-            samples = (*found.samples, f"{found.samples[0]}, once more")
+            samples = (*verification.samples, f"{verification.samples[0]}, once more")
             where = f"sample {samples[output.frame]!r}, {output.frame + 1} of {len(samples)} runs"
             return VerificationError(what, where=where, hint=hint)
     return None
 
 
-def _step(found: Overrun | StepStop) -> str:
+def _step(stop: Overrun | StepStop) -> str:
     """A step, for people."""
-    on = "" if found.target is None else f" on {found.target}"
-    if found.step is None or found.step < 0:
+    on = "" if stop.target is None else f" on {stop.target}"
+    if stop.step is None or stop.step < 0:
         return f"the model{on}"
-    layers = f"layer {shorten(', '.join(found.layers), 200)}" if found.layers else found.kernel
-    return f"{layers}{on} (step {found.step}, {found.kernel})"
+    layers = f"layer {shorten(', '.join(stop.layers), 200)}" if stop.layers else stop.kernel
+    return f"{layers}{on} (step {stop.step}, {stop.kernel})"
 
 
-def _owner(found: Overrun | StepStop, members: Members) -> str | None:
+def _owner(stop: Overrun | StepStop, members: Members) -> str | None:
     """Whose code a step runs."""
-    member = None if found.target is None else members.get(found.target)
+    member = None if stop.target is None else members.get(stop.target)
     if member is None:
         return None
     entry = member.plugin.entry
     runs = "its loops" if member.runtime is None else "its loops, its driver, or a library or simulator behind it"
-    return f"a step for {found.target!r} runs what plugin {entry.distribution} {entry.version} brings: {runs}"
+    return f"a step for {stop.target!r} runs what plugin {entry.distribution} {entry.version} brings: {runs}"
 
 
 def _without_kernel(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if name != "kernel"}
 
 
-def _runs(found: Verification) -> str:
+def _runs(verification: Verification) -> str:
     """What its runs are called."""
-    return ("frame" if found.streaming else "sample") + ("s" if found.frames > 1 else "")
+    return ("frame" if verification.streaming else "sample") + ("s" if verification.frames > 1 else "")
 
 
 def _layers(check: KernelCheck) -> str:

@@ -47,33 +47,33 @@ def by_device(node: Expr | Stmt) -> tuple[Access, ...]:
 def shared(func: PrimFunc) -> Shared:
     """What a kernel shares with its device."""
     parts = list(walk(func.body))
-    given = {part: by_device(part) for part in parts}
-    used = {use.buffer for uses in given.values() for use in uses}
-    own = {use.buffer for part in parts if not given[part] for use in accesses(part)}
-    written = {use.buffer for uses in given.values() for use in uses if use.writes}
-    params = [param for param in func.params if param.buffer in used - own]
+    uses_by_part = {part: by_device(part) for part in parts}
+    used = {use.buffer for uses in uses_by_part.values() for use in uses}
+    host_buffers = {use.buffer for part in parts if not uses_by_part[part] for use in accesses(part)}
+    written = {use.buffer for uses in uses_by_part.values() for use in uses if use.writes}
+    params = [param for param in func.params if param.buffer in used - host_buffers]
     alone = {param.buffer: param.role == "output" and param.buffer in written for param in params}
     started: dict[Queue, dict[tir.Buffer, None]] = {}
-    for part, uses in given.items():
+    for part, uses in uses_by_part.items():
         if isinstance(part, (Copy, Exec)) and part.queue is not None:
-            found = (use.buffer for use in uses if use.writes and use.buffer not in alone)
-            started.setdefault(part.queue, {}).update(dict.fromkeys(found))
-    return Shared(alone, frozenset(used - set(alone)), {queue: tuple(found) for queue, found in started.items()})
+            results = (use.buffer for use in uses if use.writes and use.buffer not in alone)
+            started.setdefault(part.queue, {}).update(dict.fromkeys(results))
+    return Shared(alone, frozenset(used - set(alone)), {queue: tuple(results) for queue, results in started.items()})
 
 
 def arrived(program: Program) -> dict[int, tuple[Buffer, ...]]:
     """For each wait, by its position among the steps, the host's buffers that the launches wrote which it waits for."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
     launched: dict[tuple[str | None, str], list[Call]] = {}
-    found: dict[int, tuple[Buffer, ...]] = {}
+    buffers_by_position: dict[int, tuple[Buffer, ...]] = {}
     for position, step in enumerate(program.steps):
         if isinstance(step, Wait):
             flying = launched.setdefault((step.device, step.queue), [])
             count = max(0, len(flying) - step.pending)
-            given = [pair for launch in flying[:count] for pair in arguments(program, launch)]
-            results = [buffers[name] for param, name in given if param.role == "output"]
-            found[position] = tuple(buffer for buffer in results if not buffer.in_scratch)
+            pairs = [pair for launch in flying[:count] for pair in arguments(program, launch)]
+            results = [buffers[name] for param, name in pairs if param.role == "output"]
+            buffers_by_position[position] = tuple(buffer for buffer in results if not buffer.in_scratch)
             del flying[:count]
         elif step.queue is not None:
             launched.setdefault((step.device, step.queue), []).append(step)
-    return found
+    return buffers_by_position

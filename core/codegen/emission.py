@@ -20,7 +20,7 @@ from .functions import function_texts
 from .header import Port, ports, taken
 from .kernel import headers, kernel_source
 from .ranges import Ranges, has_ranges
-from .units import Own, Unit
+from .units import PluginFunctions, TranslationUnit
 from .weights import Weights
 
 __all__ = ["Emission"]
@@ -38,7 +38,7 @@ class Emission:
         units: what is compiled apart from it, by label.
         loads_weights: whether the caller brings the constants.
         stepwise: whether single steps can be run.
-        own: what the first host's plugin brings of the functions that it runs; None where the core prints them.
+        plugin_functions: what functions that the first host's plugin supplies; None where the core prints them.
         threads: for how many its parallel loops are; one runs them all in a row.
     """
 
@@ -46,10 +46,10 @@ class Emission:
     plan: Plan
     weights: Weights
     used: tuple[Device, ...]
-    units: Mapping[str, Unit]
+    units: Mapping[str, TranslationUnit]
     loads_weights: bool = False
     stepwise: bool = False
-    own: Own | None = None
+    plugin_functions: PluginFunctions | None = None
     threads: int = 1
 
     @property
@@ -147,7 +147,7 @@ class Emission:
         """The headers that the C of `own_functions` needs besides the core's."""
         functions = [self.program.functions[name] for name in self.own_functions]
         needed = [headers(function) for function in functions if isinstance(function, PrimFunc)]
-        return tuple(dict.fromkeys(header for found in needed for header in found))
+        return tuple(dict.fromkeys(header for group in needed for header in group))
 
     @cached_property
     def own_maths(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Emission:
         functions = [self.program.functions[name] for name in self.own_functions]
         return function_texts(function for function in functions if isinstance(function, PrimFunc))
 
-    def unit(self, step: Call) -> Unit | None:
+    def unit(self, step: Call) -> TranslationUnit | None:
         """What has the kernel of a call; None where the model's own file has it, or the first host's plugin."""
         unit = self.units.get(step.host or step.device or "")
         return unit if unit is not None and step.function in unit.kernels else None
@@ -173,7 +173,7 @@ class Emission:
 
     @property
     def _brought(self) -> Mapping[str, str]:
-        return {} if self.own is None else self.own.symbols
+        return {} if self.plugin_functions is None else self.plugin_functions.symbols
 
     def _own_kernel(self, function: str) -> str:
         return self._brought.get(function, f"{self.name}_k_{function}")
@@ -191,9 +191,9 @@ class Emission:
         if isinstance(func, Extern):
             source = extern_source(self._own_kernel(function), func, self.routine(function))
         elif function in self.in_threads:
-            made = Ranges(lambda number: f"{self.name}_r{number}_{function}")
-            source = kernel_source(self._own_kernel(function), func, ranges=made)
-            ranges = made.sources
+            range_functions = Ranges(lambda number: f"{self.name}_r{number}_{function}")
+            source = kernel_source(self._own_kernel(function), func, ranges=range_functions)
+            ranges = range_functions.sources
         else:
             source = kernel_source(self._own_kernel(function), func)
         return "\n\n".join([*ranges, "UMA_NOINLINE\n" + source.rstrip("\n")])

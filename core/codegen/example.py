@@ -67,10 +67,10 @@ def example_text(
         *(f"{_variable(name, port)}[0] = {values[port.buffer.name]};" for port in held),
         *_if_files([line for port, line in read if port.buffer.in_arena], first),
     ]
-    given = "arena, sizeof arena" if plan.arena_bytes else "NULL, 0"
-    given += ", state, sizeof state" if program.states else ""
+    memory = "arena, sizeof arena" if plan.arena_bytes else "NULL, 0"
+    memory += ", state, sizeof state" if program.states else ""
     run = [
-        f"status = {name}_init(&context, {given}{', &all' if slots else ''});",
+        f"status = {name}_init(&context, {memory}{', &all' if slots else ''});",
         *(["if (status == UMA_OK) {", *(f"    {line}" for line in placed), "}"] if placed else []),
         f"if (status == UMA_OK) status = {name}_run(&context{passed});",
     ]

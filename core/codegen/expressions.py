@@ -129,9 +129,9 @@ class Printer:
             return self.registers(buffer, indices, is_read)
         if buffer.scope == "local" and not buffer.shape:
             return self.names(buffer)
-        return f"{self.names(buffer)}[{self.text(self._within(buffer, flat_element(buffer, indices)))}]"
+        return f"{self.names(buffer)}[{self.text(self._bounded(buffer, flat_element(buffer, indices)))}]"
 
-    def _within(self, buffer: Buffer, element: Expr) -> Expr:
+    def _bounded(self, buffer: Buffer, element: Expr) -> Expr:
         """The position of an element in the part of its buffer that is held."""
         return Bin("sub", element, self.held[buffer]) if buffer in self.held else element
 
@@ -144,7 +144,7 @@ class Printer:
             return name if offset is Imm(0, INDEX) else f"{name} + {self._operand(offset, _PRODUCT)}"
         if buffer.scope == "local" and not buffer.shape:
             return f"&{name}"
-        position = simplify_within(self._within(buffer, element), self.known)
+        position = simplify_within(self._bounded(buffer, element), self.known)
         return name if position is Imm(0, INDEX) else f"&{name}[{self.text(position)}]"
 
     def _print(self, expr: Expr) -> Text:
@@ -194,8 +194,8 @@ class Printer:
 
     def _operand(self, expr: Expr, rank: int) -> str:
         """``expr`` in parentheses unless it binds at least as tightly as ``rank``."""
-        text, own = self._print(expr)
-        return text if own >= rank else f"({text})"
+        text, precedence = self._print(expr)
+        return text if precedence >= rank else f"({text})"
 
     def _unsigned(self, expr: Expr) -> str:
         """``expr``, of at least 32 bits, as an unsigned number of equal low bits."""

@@ -30,21 +30,21 @@ _Use = tuple[str, int]
 
 def function_texts(functions: Iterable[PrimFunc]) -> tuple[str, ...]:
     """The definitions in C of what the C of ``functions`` calls, each before those that call it."""
-    found: dict[_Use, None] = {}
+    uses: dict[_Use, None] = {}
     for function in functions:
         for use in _used(function.body, 1, frozenset()):
-            _needed(use, found)
-    return tuple(_text(*use) for use in found)
+            _needed(use, uses)
+    return tuple(_text(*use) for use in uses)
 
 
-def _needed(use: _Use, found: dict[_Use, None]) -> None:
+def _needed(use: _Use, uses: dict[_Use, None]) -> None:
     name, lanes = use
     if name in BY_LANES:
         lanes = 1
-    if (name, lanes) not in found:
+    if (name, lanes) not in uses:
         for call in _calls(definition(name)[1]):
-            _needed((call.name, lanes), found)
-        found[name, lanes] = None
+            _needed((call.name, lanes), uses)
+        uses[name, lanes] = None
 
 
 def _calls(node: Expr | Stmt) -> Iterator[Call]:
@@ -84,26 +84,26 @@ class _Numbers:
 
     def text(self, name: str) -> str:
         params, body = definition(name)
-        given = ", ".join(f"float {param.name}" for param in params)
+        parameters = ", ".join(f"float {param.name}" for param in params)
         result = self.printed(self.named(body))
         self.lines.append(f"return {result};")
-        return _function(f"static UMA_FUNCTION float uma_{name}_f32({given})", self.lines)
+        return _function(f"static UMA_FUNCTION float uma_{name}_f32({parameters})", self.lines)
 
     def named(self, body: Expr) -> Expr:
         """``body``, of which parts are bound to names: those that occur more than once, and those that are long."""
         uses = Counter(part for node in walk(body) if isinstance(node, Expr) for part in operands(node))
-        made: dict[Expr, Expr] = {}
+        renamed: dict[Expr, Expr] = {}
 
         def visit(node: Expr) -> Expr:
-            if node not in made:
-                found = rebuild(node, [visit(part) for part in operands(node)])
-                is_shared = uses[node] > 1 or (node is not body and len(self.printed(found)) > _WIDTH)
-                if is_shared and not isinstance(found, (Imm, Var)):
-                    var = Var(f"v{len(self.lines)}", found.dtype)
-                    self.bind(var, found)
-                    found = var
-                made[node] = found
-            return made[node]
+            if node not in renamed:
+                rebuilt = rebuild(node, [visit(part) for part in operands(node)])
+                is_shared = uses[node] > 1 or (node is not body and len(self.printed(rebuilt)) > _WIDTH)
+                if is_shared and not isinstance(rebuilt, (Imm, Var)):
+                    var = Var(f"v{len(self.lines)}", rebuilt.dtype)
+                    self.bind(var, rebuilt)
+                    rebuilt = var
+                renamed[node] = rebuilt
+            return renamed[node]
 
         return visit(body)
 
@@ -136,8 +136,8 @@ class _Vectors(_Numbers):
         self.lines = [f"const {kind} {param.name} = *given_{param.name};" for param in params]
         result = self.printed(self.named(body))
         self.lines.append(f"*result = {result};")
-        given = ", ".join([f"{kind} *result", *(f"const {kind} *given_{param.name}" for param in params)])
-        return _function(f"static UMA_INLINED void uma_{name}_{kind[4:]}({given})", self.lines)
+        parameters = ", ".join([f"{kind} *result", *(f"const {kind} *given_{param.name}" for param in params)])
+        return _function(f"static UMA_INLINED void uma_{name}_{kind[4:]}({parameters})", self.lines)
 
     def bind(self, var: Var, value: Expr) -> None:
         vectors = self.printer()

@@ -39,18 +39,18 @@ def invoke_text(model: Emission) -> str:
         *(["if (own->arena == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */"] if placed else []),
         *(_check(name, port, at[port]) for port in placed),
         *(f"if ({at[port]} == NULL) return UMA_ERR_ARGUMENT;" for port in streamed),
-        *_moved(name, [port for port in placed if port.buffer.role == "input"], at),
+        *_port_copies(name, [port for port in placed if port.buffer.role == "input"], at),
         *members,
         "uma_float_set(UMA_FLOAT_DEFAULT);",
         f"status = {name}_run({', '.join(arguments)});",
         "uma_float_set(mode);",
         *(["if (status != UMA_OK) return status;"] if model.outputs != model.given_outputs else []),
-        *_moved(name, [port for port in placed if port.buffer.role == "output"], at),
+        *_port_copies(name, [port for port in placed if port.buffer.role == "output"], at),
         "return status;",
     ]
     head = f"static uma_status {name}_invoke(void *context, const void *const *inputs, void *const *outputs)"
     body = "\n".join([head, "{", *(f"    {line}" if line else "" for line in lines), "}"])
-    before = [*([_apart(name)] if placed else []), *(_given(name, port) for port in streamed)]
+    before = [*([_apart(name)] if placed else []), *(_row_callback(name, port) for port in streamed)]
     return "\n\n".join([*before, body])
 
 
@@ -58,7 +58,7 @@ def _giver(name: str, port: Port) -> str:
     return f"{name}_row_of_{port.identifier}"
 
 
-def _given(name: str, port: Port) -> str:
+def _row_callback(name: str, port: Port) -> str:
     return f"""\
 /* Gives the input row by row where it is an array all the same. */
 static {port.callback(_giver(name, port))}
@@ -75,7 +75,7 @@ def _check(name: str, port: Port, array: str) -> str:
     return f"if (!{name}_apart(own->arena, {array}, {sizes})) return UMA_ERR_ARGUMENT;"
 
 
-def _moved(name: str, placed: list[Port], at: dict[Port, str]) -> Iterator[str]:
+def _port_copies(name: str, placed: list[Port], at: dict[Port, str]) -> Iterator[str]:
     for port in placed:
         place, array = f"own->arena + {port.macro(name, 'OFFSET')}", at[port]
         to, source = (place, array) if port.buffer.role == "input" else (array, place)

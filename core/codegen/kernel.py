@@ -298,7 +298,7 @@ class Writer:
         if into is None and out_of is None:
             self.stmt(_as_loops(stmt, self.names), known)
             return
-        with self.given(stmt):
+        with self.maintaining_caches(stmt):
             if into is not None:
                 self.transfers(transfer(stmt), into.copy_in if queue is None else into.start_in, known, queue)
             elif out_of is not None:
@@ -320,7 +320,7 @@ class Writer:
         self.invalidate(buffer for buffer in self.shared.started.get(stmt.queue, ()) if buffer in self.reached)
 
     @contextmanager
-    def given(self, stmt: Copy | Exec) -> Iterator[None]:
+    def maintaining_caches(self, stmt: Copy | Exec) -> Iterator[None]:
         """What is written within has the device use memory that the host uses as well."""
         uses = [use for use in by_device(stmt) if use.buffer in self.shared.mixed]
         self.clean(dict.fromkeys(use.buffer for use in uses))
@@ -389,7 +389,7 @@ class Writer:
             values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
             for number, stride in enumerate(view.strides()):
                 values[f"{param.name}_stride{number}"] = str(stride * itemsize(param.dtype))
-        with self.given(stmt):
+        with self.maintaining_caches(stmt):
             if queue is None:
                 self.attempt(intrinsic.code, values)
                 return
@@ -423,8 +423,8 @@ class Writer:
 
     def can_be_range(self, stmt: For) -> bool:
         """Whether what is around a loop can be handed to it: nothing of that is in registers."""
-        own = {part.buffer for part in statements(stmt.body) if isinstance(part, Alloc)}
-        used = (buffer for buffer in buffers(stmt.body) if buffer not in own)
+        local = {part.buffer for part in statements(stmt.body) if isinstance(part, Alloc)}
+        used = (buffer for buffer in buffers(stmt.body) if buffer not in local)
         return not self.is_within_range and all(
             buffer in self.reached and (buffer.scope == "global" or bool(buffer.shape)) for buffer in used
         )
@@ -464,13 +464,13 @@ class Writer:
         stmt: For,
         known: Bounds,
         write: Callable[[Stmt, Bounds], None],
-        of: tuple[str, str] | None = None,
+        span: tuple[str, str] | None = None,
     ) -> None:
-        """A loop of C, around what ``write`` writes: of all iterations, or ``of`` those from one to another."""
+        """A loop of C, around what ``write`` writes: of all iterations, or ``span`` those from one to another."""
         var = c_name(stmt.var)
-        first, end = ("0", self.printer(known).text(stmt.extent)) if of is None else of
+        first, end = ("0", self.printer(known).text(stmt.extent)) if span is None else span
         head = f"for (int32_t {var} = {first}; {var} < {end}; ++{var})"
-        if of is None and not isinstance(stmt.extent, (Imm, Var)):
+        if span is None and not isinstance(stmt.extent, (Imm, Var)):
             # What it is computed from may change within the loop.
             head = f"for (int32_t {var} = 0, {var}_end = {end}; {var} < {var}_end; ++{var})"
         if _stays_rolled(stmt):

@@ -28,7 +28,7 @@ from .header import header_text
 from .profile import profile_text
 from .source import source_text
 from .stepwise import stepwise_text
-from .units import Own, units_of
+from .units import PluginFunctions, units_of
 from .weights import assemble, assembly_text
 
 __all__ = ["ModelFiles", "emit_model"]
@@ -78,7 +78,7 @@ def emit_model(
     *,
     remote: Collection[str] = (),
     apart: Collection[str] = (),
-    own: Mapping[str | None, Own] = MappingProxyType({}),
+    plugin_functions: Mapping[str | None, PluginFunctions] = MappingProxyType({}),
     headers: Mapping[str, str] = MappingProxyType({}),
     weights_form: WeightsForm = "assembly",
     stepwise: bool = False,
@@ -93,7 +93,7 @@ def emit_model(
         devices: by label, at least those that the program runs on; others do not get into the model.
         remote: the labels of hosts that are other machines than the first host.
         apart: the labels of accelerators whose loops are compiled by themselves.
-        own: what plugins bring of the functions themselves, by label; None for the first host's.
+        plugin_functions: what plugins bring of the functions themselves, by label; None for the first host's.
         headers: what hosts bring for their intrinsics, by name; only those that a kernel includes get into the model.
         weights_form: how the weights get into the image.
         stepwise: write a model of which single steps can be run; see `stepwise_text`.
@@ -117,11 +117,13 @@ def emit_model(
         )
     used = targets(program, devices)
     driven = slots(used)
-    units = units_of(program, remote, devices, own, apart)
+    units = units_of(program, remote, devices, plugin_functions, apart)
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     loaded = weights if weights.data and weights_form == "file" else None
     many = threads if executor == "aot" else 1
-    model = Emission(program, plan, weights, used, units, loaded is not None, stepwise, own.get(None), many)
+    model = Emission(
+        program, plan, weights, used, units, loaded is not None, stepwise, plugin_functions.get(None), many
+    )
     run = EXECUTORS[executor](model)
     elsewhere = [unit for unit in units.values() if unit.is_remote]
     inputs, outputs = model.inputs, model.outputs
@@ -140,8 +142,8 @@ def emit_model(
     for unit in units.values():
         contents |= unit.files()
     others: list[str] = []
-    if model.own is not None:
-        others += model.own.sources
+    if model.plugin_functions is not None:
+        others += model.plugin_functions.sources
     if weights.data and weights_form == "array":
         others.append(f"{name}_weights.c")
         contents[others[0]] = weights_array(name, weights.data, weights.alignment)
@@ -185,7 +187,7 @@ def emit_model(
         contents=MappingProxyType(dict(sorted(contents.items()))),
         sources=((f"{name}_stepwise.c",) if stepwise else run.included[::-1]) + tuple(others),
         units=MappingProxyType({label: unit.sources for label, unit in units.items()}),
-        objects=MappingProxyType({label: tuple(sorted(one.code.objects)) for label, one in own.items()}),
+        objects=MappingProxyType({label: tuple(sorted(one.code.objects)) for label, one in plugin_functions.items()}),
         entry=f"{name}_entry.c",
         profile=(f"{name}_profile.c", *others),
         example=f"{name}_main.c",
@@ -199,12 +201,12 @@ def emit_model(
 def _brought(model: Emission) -> dict[str, str | bytes]:
     """The files that plugins bring, with the headers of what is in them, by name."""
     files: dict[str, str | bytes] = {}
-    if model.own is not None:
+    if model.plugin_functions is not None:
         devices = any(map(uses_device, model.brought.values()))
         headers = [target.runtime.header for target in model.used if target.runtime.header is not None]
         includes = ("uma_device.h", *dict.fromkeys(headers)) if devices else ("uma_runtime.h",)
-        files |= model.own.files(model.brought, includes)
+        files |= model.plugin_functions.files(model.brought, includes)
     for unit in model.units.values():
-        if unit.own is not None:
-            files |= unit.own.files(unit.kernels, unit.includes)
+        if unit.plugin_functions is not None:
+            files |= unit.plugin_functions.files(unit.kernels, unit.includes)
     return files

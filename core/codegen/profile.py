@@ -134,8 +134,8 @@ class _Counted:
     def __init__(self, name: str, steps: Sequence[str | None], devices: Sequence[Slot]) -> None:
         self._name, self._devices = name, devices
         at = {slot.device.label: number for number, slot in enumerate(devices)}
-        self._of = [at.get(label or "", -1) for label in steps]
-        self.total = sum(devices[number].n_counters for number in self._of if number >= 0)
+        self._device_numbers = [at.get(label or "", -1) for label in steps]
+        self.total = sum(devices[number].n_counters for number in self._device_numbers if number >= 0)
         self.table = f"{name}_profile_counts" if devices else "NULL"
         self.parameter = f"const {name}_context *context, " if devices else ""
         self.argument = "context, " if devices else ""
@@ -151,7 +151,7 @@ class _Counted:
             return ""
         name, counts = self._name, [slot.n_counters for slot in self._devices]
         places, first = [], 0
-        for number in self._of:
+        for number in self._device_numbers:
             places.append(f"{{{number}, {first}u}}")
             first += counts[number] if number >= 0 else 0
         starts = [sum(counts[:number]) for number in range(len(counts))]

@@ -49,9 +49,9 @@ class Ranges:
         """The function whose body is the lines of a loop from ``begin`` to ``end``; gives its name."""
         name = self.name(len(self.sources))
         params = [*(one.declared for one in handed), "int32_t begin", "int32_t end"]
-        given = [*(f"given->{one.name}" for one in handed), "begin", "end"]
+        arguments = [*(f"given->{one.name}" for one in handed), "begin", "end"]
         lines = [f"struct {name}_args {{", *(f"    {one.declared.replace('restrict ', '')};" for one in handed), "};"]
-        told = [one for one in handed if one.alignment]
+        aligned = [one for one in handed if one.alignment]
         self.sources.append(
             "\n".join(
                 [
@@ -61,14 +61,14 @@ class Ranges:
                     *(f"    {one}," for one in params[:-1]),
                     f"    {params[-1]})",
                     "{",
-                    *(f"    {one.name} = UMA_ASSUME_ALIGNED({one.name}, {one.alignment});" for one in told),
+                    *(f"    {one.name} = UMA_ASSUME_ALIGNED({one.name}, {one.alignment});" for one in aligned),
                     *loop,
                     "}",
                     "",
                     f"static void {name}(const void *args, int32_t begin, int32_t end)",
                     "{",
                     *([f"    const struct {name}_args *const given = args;", ""] if handed else ["    (void)args;"]),
-                    f"    {name}_of({', '.join(given)});",
+                    f"    {name}_of({', '.join(arguments)});",
                     "}",
                 ]
             )

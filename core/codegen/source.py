@@ -65,13 +65,13 @@ class _Source:
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
         yield from (f'#include "{header}"' for bus, header in CORE_BUSES.items() if bus in buses)
         headers = [target.runtime.header for target in model.used]
-        headers += [*([] if model.own is None else [model.own.header]), *model.own_headers]
+        headers += [*([] if model.plugin_functions is None else [model.plugin_functions.header]), *model.own_headers]
         yield from (f'#include "{header}"' for header in dict.fromkeys(headers) if header is not None)
         # The simulator of a device may be known to its implementation's file alone.
         for bus in sorted(buses - set(CORE_BUSES)):
             yield f"\nint32_t {bus}(uma_device *device, void *memory, size_t bytes);"
-        own = {slot.device.driver for slot in model.slots.values() if slot.device.implementation.driver}
-        yield from (f"\nextern const uma_driver {driver};" for driver in sorted(filter(None, own)))
+        drivers = {slot.device.driver for slot in model.slots.values() if slot.device.implementation.driver}
+        yield from (f"\nextern const uma_driver {driver};" for driver in sorted(filter(None, drivers)))
 
     def init(self) -> str:
         name, model = self.name, self.model
@@ -128,7 +128,7 @@ class _Source:
     def run(self) -> str:
         """The function that runs the model; on devices, what it does between activation and deactivation is apart."""
         name, model = self.name, self.model
-        given = run_parameters(name, model.inputs, model.outputs)
+        parameters = run_parameters(name, model.inputs, model.outputs)
         passed = ", ".join(["context", *model.taken])
         is_apart = bool(model.slots) or self.executor.is_apart
         null = " || ".join(f"{pointer} == NULL" for pointer in ("context", *model.taken))
@@ -153,14 +153,14 @@ class _Source:
         if not is_apart:
             mode = ["const uma_float_mode mode = uma_float_now();"] if model.program.devices else []
             gap = [""] if mode and not used else []
-            return _function(f"uma_status {name}_run{given}", [*mode, *gap, *checks, *steps])
+            return _function(f"uma_status {name}_run{parameters}", [*mode, *gap, *checks, *steps])
         whole = [*checks, f"return {name}_steps({passed});"]
         if model.slots:
             whole = self.activated(checks)
         return "\n\n".join(
             [
-                _function(f"static uma_status {name}_steps{given}", steps),
-                _function(f"uma_status {name}_run{given}", whole),
+                _function(f"static uma_status {name}_steps{parameters}", steps),
+                _function(f"uma_status {name}_run{parameters}", whole),
             ]
         )
 
@@ -203,8 +203,8 @@ class _Source:
         else:
             binding = ["(void)devices;"]
         binding += [] if model.states else ["(void)state;", "(void)state_bytes;"]
-        given = f"{', state, state_bytes' if model.states else ''}{', &given' if model.slots else ''}"
-        call = f"{name}_init(({name}_context *)context, arena, arena_bytes{given})"
+        arguments = f"{', state, state_bytes' if model.states else ''}{', &given' if model.slots else ''}"
+        call = f"{name}_init(({name}_context *)context, arena, arena_bytes{arguments})"
         parts.append(
             _function(
                 f"static uma_status {name}_init_untyped(void *context, void *arena, size_t arena_bytes,\n"
@@ -223,8 +223,8 @@ class _Source:
                 )
             )
         if model.in_threads:
-            given = f"&(({name}_context *)context)->threads"
-            parts.append(_function(f"static uma_threads *{name}_threads(void *context)", [f"return {given};"]))
+            arguments = f"&(({name}_context *)context)->threads"
+            parts.append(_function(f"static uma_threads *{name}_threads(void *context)", [f"return {arguments};"]))
         parts.append(invoke_text(model))
         tables = [self.static("input_table") if model.inputs else "NULL", self.static("output_table")]
         fields = [

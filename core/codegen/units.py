@@ -25,11 +25,11 @@ from ..tir.form.visit import uses_device
 from .functions import function_texts
 from .kernel import headers, kernel_prototype, kernel_source
 
-__all__ = ["Own", "Unit", "prefix_of", "units_of"]
+__all__ = ["PluginFunctions", "TranslationUnit", "prefix_of", "units_of"]
 
 
 @dataclass(frozen=True)
-class Own:
+class PluginFunctions:
     """The functions of a target that its plugin brings itself.
 
     Args:
@@ -88,7 +88,7 @@ def prefix_of(model: str, label: str) -> str:
 
 
 @dataclass(frozen=True)
-class Unit:
+class TranslationUnit:
     """The kernels of one target, compiled by themselves.
 
     Args:
@@ -98,7 +98,7 @@ class Unit:
         is_remote: whether it is a host that is another machine.
         kernels: what it runs, by name, in the order in which they are first called.
         is_host: whether the target is a host; else the first host runs them for an accelerator.
-        own: what its plugin brings of them: all or nothing.
+        plugin_functions: what its plugin brings of them: all or nothing.
         driver: the header of the accelerator's driver, where it has one.
     """
 
@@ -108,7 +108,7 @@ class Unit:
     is_remote: bool
     kernels: dict[str, PrimFunc]
     is_host: bool = True
-    own: Own | None = None
+    plugin_functions: PluginFunctions | None = None
     driver: str | None = None
 
     @property
@@ -123,7 +123,11 @@ class Unit:
 
     def kernel(self, function: str) -> str:
         """What the C calls one of the kernels."""
-        return f"{self.model}_k{self.number}_{function}" if self.own is None else self.own.symbols[function]
+        return (
+            f"{self.model}_k{self.number}_{function}"
+            if self.plugin_functions is None
+            else self.plugin_functions.symbols[function]
+        )
 
     def position(self, function: str) -> int:
         """The number of a kernel."""
@@ -131,8 +135,8 @@ class Unit:
 
     def prototypes(self) -> str:
         """Stands in the model's file, where the two are one image."""
-        if self.own is not None:
-            return f'#include "{self.own.header}"'
+        if self.plugin_functions is not None:
+            return f'#include "{self.plugin_functions.header}"'
         return "\n".join(self._prototype(name) for name in self.kernels)
 
     def files(self) -> dict[str, str]:
@@ -146,17 +150,17 @@ class Unit:
             parts.append(f'#include "{self.stem}.h"\n\n{_included("uma_math.h", *self.brought)}')
         else:
             parts.append(_included("uma_math.h", *self.includes, *self.brought))
-        if self.own is None:
+        if self.plugin_functions is None:
             parts += function_texts(self.kernels.values())
         for name, func in self.kernels.items():
-            if self.own is not None:
+            if self.plugin_functions is not None:
                 continue
             if not self.is_remote:
                 parts.append(self._prototype(name))
             source = kernel_source(self.kernel(name), func, is_static=self.is_remote)
             parts.append("UMA_NOINLINE\n" + source.rstrip("\n"))
         if self.is_remote:
-            if self.own is not None:
+            if self.plugin_functions is not None:
                 parts.append(self.prototypes())
             parts.append(self._entry())
             files[f"{self.stem}.h"] = self._header()
@@ -166,12 +170,15 @@ class Unit:
     @property
     def is_printed(self) -> bool:
         """Whether the core writes a file of C for it."""
-        return self.own is None or self.is_remote
+        return self.plugin_functions is None or self.is_remote
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The files that are compiled for it."""
-        return (*([f"{self.stem}.c"] if self.is_printed else []), *(() if self.own is None else self.own.sources))
+        return (
+            *([f"{self.stem}.c"] if self.is_printed else []),
+            *(() if self.plugin_functions is None else self.plugin_functions.sources),
+        )
 
     def declaration(self) -> str:
         """Of `caller`, in the model's header."""
@@ -194,7 +201,7 @@ int32_t {self.caller}(uint32_t kernel, const uma_span *arguments, uint32_t n_arg
     @property
     def brought(self) -> tuple[str, ...]:
         """The headers that the C of the kernels that the core prints needs besides."""
-        printed = () if self.own is not None else self.kernels.values()
+        printed = () if self.plugin_functions is not None else self.kernels.values()
         return tuple(dict.fromkeys(header for func in printed for header in headers(func)))
 
     def _prototype(self, name: str) -> str:
@@ -203,17 +210,17 @@ int32_t {self.caller}(uint32_t kernel, const uma_span *arguments, uint32_t n_arg
     def _entry(self) -> str:
         lines = [f"int32_t {self.stem}(uint32_t kernel, void *const *arguments)", "{", "    switch (kernel) {"]
         for number, (name, func) in enumerate(self.kernels.items()):
-            given = []
+            arguments = []
             for n, param in enumerate(func.params):
                 const = "const " if param.role in ("input", "constant") else ""
-                given.append(f"({const}{C_TYPES[param.buffer.dtype]} *)arguments[{n}]")
+                arguments.append(f"({const}{C_TYPES[param.buffer.dtype]} *)arguments[{n}]")
             rows, end = func.rows, "        return 0;"
             lines.append(f"    case {number}:")
             if rows is not None:
-                given += ["row", *("0" for _ in rows.params)]
+                arguments += ["row", *("0" for _ in rows.params)]
                 lines.append(f"        for (int32_t row = 0; row < {rows.extent}; ++row) {{")
                 end = f"        }}\n{end}"
-            call = [f"{self.kernel(name)}(", *(f"    {one}," for one in given[:-1]), f"    {given[-1]});"]
+            call = [f"{self.kernel(name)}(", *(f"    {one}," for one in arguments[:-1]), f"    {arguments[-1]});"]
             indent = "        " if rows is None else "            "
             lines += [*(f"{indent}{line}" for line in call), end]
         return "\n".join([*lines, "    default:", "        return -1;", "    }", "}"])
@@ -253,37 +260,44 @@ def units_of(
     program: Program,
     remote: Collection[str] = (),
     devices: Mapping[str, Device] = MappingProxyType({}),
-    own: Mapping[str | None, Own] = MappingProxyType({}),
+    plugin_functions: Mapping[str | None, PluginFunctions] = MappingProxyType({}),
     apart: Collection[str] = (),
-) -> dict[str, Unit]:
+) -> dict[str, TranslationUnit]:
     """What is compiled apart from the model, by label, in the order of the first step.
 
     Args:
         program: a verified program.
         remote: the labels of hosts that are other machines than the first.
         devices: what accelerators are driven by, by label.
-        own: what plugins bring themselves, by label.
+        plugin_functions: what plugins bring themselves, by label.
         apart: the labels of accelerators whose loops are compiled apart, also those that drive a device.
 
     Raises:
         UsageError: two labels differ in upper and lower case alone, and would name one file on some systems.
     """
-    found: dict[str, Unit] = {}
+    units: dict[str, TranslationUnit] = {}
     for _, step in program.calls:
         function = program.functions[step.function]
         label = step.host or (step.device if step.device in apart else None)
         if label is None or not isinstance(function, PrimFunc):
             continue
-        if label not in found:
-            alike = next((one for one in found if one.lower() == label.lower()), None)
+        if label not in units:
+            alike = next((one for one in units if one.lower() == label.lower()), None)
             if alike is not None:
                 raise UsageError(
                     f"the hosts {alike!r} and {label!r} would have one file where case does not count",
                     hint="give one of them another label",
                 )
             driver = devices[label].runtime.header if label in devices else None
-            found[label] = Unit(
-                program.name, label, len(found) + 1, label in remote, {}, label not in apart, own.get(label), driver
+            units[label] = TranslationUnit(
+                program.name,
+                label,
+                len(units) + 1,
+                label in remote,
+                {},
+                label not in apart,
+                plugin_functions.get(label),
+                driver,
             )
-        found[label].kernels[step.function] = function
-    return found
+        units[label].kernels[step.function] = function
+    return units

@@ -113,11 +113,11 @@ class VectorLoop:
 
     def varies(self, expr: Expr) -> bool:
         """Whether ``expr`` may differ from lane to lane."""
-        found = self.same.get(expr)
-        if found is None:
+        varies = self.same.get(expr)
+        if varies is None:
             used: tuple[Var | Buffer, ...] = (*variables(expr), *buffers(expr))
-            found = self.same[expr] = not self.varying.keys().isdisjoint(used)
-        return found
+            varies = self.same[expr] = not self.varying.keys().isdisjoint(used)
+        return varies
 
     def printer(self, known: Bounds, stmt: Stmt) -> VectorPrinter:
         return VectorPrinter(self, self.writer.printer(known), stmt)
@@ -357,8 +357,8 @@ class VectorPrinter:
         """A mask of lanes of so many bits, which binds tightly."""
         if not self.loop.varies(expr):
             return self.macro("SPLAT", f"int{width}", f"-({self.scalars.text(expr)})").text
-        mask, own = self.mask(expr)
-        return _tight(mask) if own == width else self.convert(f"int{width}", mask.text).text
+        mask, mask_width = self.mask(expr)
+        return _tight(mask) if mask_width == width else self.convert(f"int{width}", mask.text).text
 
     def chosen_mask(self, expr: Select) -> tuple[Text, int]:
         expr = self.totally(expr)
@@ -520,8 +520,8 @@ class VectorPrinter:
             value, dtype = self.resized(value, dtype, "int32"), "int32"
         wide = f"int{bits(wanted)}"
         if dtype in _WIDENED and wide in ("int16", "int32") and bits(dtype) < bits(wanted) and self.special(wide):
-            made = Text(f"UMA_WIDEN_{SUFFIXES[dtype]}_{SUFFIXES[wide]}x{self.lanes}({value.text})", PRIMARY)
-            return made if wide == wanted else self.cast_to(wanted, made)
+            resized = Text(f"UMA_WIDEN_{SUFFIXES[dtype]}_{SUFFIXES[wide]}x{self.lanes}({value.text})", PRIMARY)
+            return resized if wide == wanted else self.cast_to(wanted, resized)
         return self.convert(wanted, value.text)
 
     def interval(self, expr: Expr) -> Interval:

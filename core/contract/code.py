@@ -130,13 +130,13 @@ class TargetCode:
                 hint="symbols names what is in them, function by function",
             )
 
-    def _check_texts(self, field: str, given: object, content: type[str] | type[bytes]) -> None:
+    def _check_texts(self, field: str, texts: object, content: type[str] | type[bytes]) -> None:
         """PluginError where a field is no mapping of names to texts, or bytes; else it is frozen."""
-        if not isinstance(given, Mapping) or not all(
-            isinstance(name, str) and isinstance(value, content) for name, value in given.items()
+        if not isinstance(texts, Mapping) or not all(
+            isinstance(name, str) and isinstance(value, content) for name, value in texts.items()
         ):
             raise PluginError(f"TargetCode.{field} must be a dict from str to {content.__name__}")
-        object.__setattr__(self, field, MappingProxyType(dict(given)))
+        object.__setattr__(self, field, MappingProxyType(dict(texts)))
 
     @property
     def is_own(self) -> bool:

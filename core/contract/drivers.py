@@ -413,9 +413,11 @@ class Runtime:
         implementations: object = self.implementations
         if not isinstance(implementations, Mapping):
             raise PluginError(f"Runtime.implementations is {shown(implementations)}", hint='{"sim": Implementation()}')
-        for name, made in implementations.items():
-            if not isinstance(name, str) or not isinstance(made, Implementation):
-                raise PluginError(f"Runtime.implementations: {shown(name)} is {shown(made)}, not an Implementation")
+        for name, implementation in implementations.items():
+            if not isinstance(name, str) or not isinstance(implementation, Implementation):
+                raise PluginError(
+                    f"Runtime.implementations: {shown(name)} is {shown(implementation)}, not an Implementation"
+                )
         self._check_numbers()
         for name, kind in _TABLES.items():
             rows: object = getattr(self, name)

@@ -98,9 +98,9 @@ class Fusion:
         if anchor is not None:
             if self.anchor is None:
                 raise PluginError(f"Fusion.plain is given the anchor {anchor.name!r} of a fusion that has none")
-            found = TensorType(anchor.shape, anchor.dtype)
-            if found is not self.anchor.type:
-                what = f"Fusion.plain is given the anchor {anchor.name!r}, {found}"
+            declared = TensorType(anchor.shape, anchor.dtype)
+            if declared is not self.anchor.type:
+                what = f"Fusion.plain is given the anchor {anchor.name!r}, {declared}"
                 raise PluginError(f"{what}, where {self.anchor.op_name} gives {self.anchor.type}")
             tensors = tensors.replaced(self.function, self.anchor, anchor)
         return tensors.plain(self._constants(tensors), keep)
@@ -120,8 +120,8 @@ class Fusion:
         constants: dict[Expr, Constant] = {expr: expr for expr in inner if expr.tensor.size > 1}
         constants.update(self.known.items())
         tensors = {self.tensors.of[expr][0]: expr for expr in constants}
-        found = channel_bounds(self.tensors.results, {tensor: constants[expr] for tensor, expr in tensors.items()})
-        return MappingProxyType({tensors[tensor]: bounds for tensor, bounds in found.items()})
+        by_tensor = channel_bounds(self.tensors.results, {tensor: constants[expr] for tensor, expr in tensors.items()})
+        return MappingProxyType({tensors[tensor]: bounds for tensor, bounds in by_tensor.items()})
 
 
 def _is_anchor(call: Call) -> bool:

@@ -58,10 +58,10 @@ class LoweredKernel:
         if not isinstance(self.func, PrimFunc):
             raise PluginError(f"LoweredKernel.func is {shown(self.func)}, not a PrimFunc")
         wanted = [f"{b.dtype}{list(b.shape)}" for b in self.func.buffers("constant")]
-        given = [f"{getattr(c, 'dtype', type(c).__name__)}{list(getattr(c, 'shape', ()))}" for c in self.constants]
-        if given != wanted:
+        passed = [f"{getattr(c, 'dtype', type(c).__name__)}{list(getattr(c, 'shape', ()))}" for c in self.constants]
+        if passed != wanted:
             raise PluginError(
-                f"LoweredKernel.constants are ({', '.join(given)}), the function takes ({', '.join(wanted)})",
+                f"LoweredKernel.constants are ({', '.join(passed)}), the function takes ({', '.join(wanted)})",
                 hint="one numpy array per parameter of role constant, in order",
             )
         object.__setattr__(self, "constants", tuple(self.constants))
@@ -94,9 +94,9 @@ class ScheduledKernel:
             )
         if not isinstance(self.kernel.func, PrimFunc):
             raise PluginError(f"ScheduledKernel.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
-        given: object = self.instructions
-        if given is not None and (type(given) is not int or given < 1):
-            what = f"ScheduledKernel.instructions is {shown(given)}, not a whole number above 0"
+        count: object = self.instructions
+        if count is not None and (type(count) is not int or count < 1):
+            what = f"ScheduledKernel.instructions is {shown(count)}, not a whole number above 0"
             raise PluginError(what, hint="leave it out where it is not known")
 
 

@@ -81,12 +81,12 @@ class MatchedRegion:
         Raises:
             Refuse: there is something else as well. Let it pass, and the core says so; look at ``calls`` to take it.
         """
-        found: list[RegionMatch] = []
+        matches: list[RegionMatch] = []
         for one in self.calls:
             if isinstance(one, UnmatchedCall):
                 raise Refuse(one.reason, at=one.value)
-            found.append(one)
-        return tuple(found)
+            matches.append(one)
+        return tuple(matches)
 
     @property
     def results(self) -> tuple[Expr, ...]:

@@ -23,12 +23,12 @@ def c_sources(package: str | None, *names: str, folder: str = "csrc") -> dict[st
 
     if package is None:
         raise PluginError(f"c_sources is asked for {', '.join(names)} of no package", hint="call it in a package")
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = (files(package) / folder / name).read_text(encoding="utf-8")
+            sources[name] = (files(package) / folder / name).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             hint = "do the settings of the wheel take it along? see [tool.hatch.build.targets.wheel] of pyproject.toml"
             what = f"package {package!r} has no C file {folder}/{name}: {getattr(error, 'strerror', None) or error}"
             raise PluginError(what, hint=hint) from error
-    return found
+    return sources

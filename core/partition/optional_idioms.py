@@ -31,7 +31,7 @@ class IdiomForm:
         """With what is put together."""
         return self.idioms.module
 
-    def without_left(self, order: Iterable[Expr | tuple[Candidate, ...]]) -> IdiomForm | None:
+    def expand_unclaimed(self, order: Iterable[Expr | tuple[Candidate, ...]]) -> IdiomForm | None:
         """The same with that in pieces which a choice leaves to the host; None where it leaves nothing.
 
         Args:

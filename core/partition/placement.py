@@ -220,7 +220,7 @@ def _placed(
 ) -> Placement:
     order = decide(partitioner, problem)
     notes = {**noted, **problem.notes}
-    while together is not None and (fewer := together.without_left(order)) is not None:
+    while together is not None and (fewer := together.expand_unclaimed(order)) is not None:
         # What nobody takes whole is offered in pieces, and all the rest anew.
         source, notes = fewer.module, together.notes(notes, fewer)
         problem = Problem(

@@ -71,7 +71,7 @@ def kernels_of(
         for param, name in arguments(program, step)
         if param.role == "output"
     }
-    found: dict[int, tuple[Call, dict[str, int]]] = {}
+    kernels: dict[int, tuple[Call, dict[str, int]]] = {}
     for expr in post_order(main.body):
         if not isinstance(expr, Call) or is_view(expr):
             continue
@@ -83,13 +83,13 @@ def kernels_of(
         heights: dict[str, int] = {}
         for type_, names in values:
             heights |= {} if names is None else _heights(type_, names)
-        found[position] = expr, heights
-    return found
+        kernels[position] = expr, heights
+    return kernels
 
 
 def _heights(type_: Type, names: Sequence[str]) -> dict[str, int]:
     """How many rows the tensors of a value have, by the buffers that hold them; not of those that are no pictures."""
     types = type_.fields if isinstance(type_, TupleType) else (tensor_type(type_),)
     shapes = {name: one.shape for name, one in zip(names, types, strict=True)}
-    found = {name: shape[1] for name, shape in shapes.items() if len(shape) in (3, 4) and shape[0] == 1}
-    return {name: height for name, height in found.items() if type(height) is int}
+    heights = {name: shape[1] for name, shape in shapes.items() if len(shape) in (3, 4) and shape[0] == 1}
+    return {name: height for name, height in heights.items() if type(height) is int}

@@ -61,10 +61,10 @@ class CustomImporters:
             except ModelError as error:
                 return error
 
-        made = plugin.run(f"the importer of op {name!r}", action)
-        if isinstance(made, ModelError):
-            raise made
-        results = [made] if isinstance(made, Expr) else made
+        imported = plugin.run(f"the importer of op {name!r}", action)
+        if isinstance(imported, ModelError):
+            raise imported
+        results = [imported] if isinstance(imported, Expr) else imported
         if not isinstance(results, (list, tuple)) or not all(isinstance(result, Expr) for result in results):
-            raise plugin.fault(f"gave {type(made).__name__} from the importer of op {name!r}, not expressions")
+            raise plugin.fault(f"gave {type(imported).__name__} from the importer of op {name!r}, not expressions")
         return tuple(results)

@@ -100,7 +100,7 @@ def start_build(
             progress(following[stage])
 
     options = loaded.options
-    rows = RowsAsked.of(members, options.max_ram, frontier, options.strips is not None, options.stream_inputs)
+    rows = RowsAsked.from_targets(members, options.max_ram, frontier, options.strips is not None, options.stream_inputs)
     return Build(loaded.name, members, after, consent=loaded.consent, options=options, rows=rows)
 
 
@@ -223,20 +223,20 @@ def make_artifact(
         ToolchainError: a library that a target needs is missing.
     """
     verify_plan(program, memory)
-    own = members.host.label
-    made = machine_code(with_those_in_use(program, memory.offsets), members)
-    program, codes = made.program, made.codes
+    host_label = members.host.label
+    compiled = machine_code(with_those_in_use(program, memory.offsets), members)
+    program, codes = compiled.program, compiled.codes
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
-    remote = [label for label, code in codes.items() if code.machine != codes[own].machine]
+    remote = [label for label, code in codes.items() if code.machine != codes[host_label].machine]
     files = emit_model(
         program,
         memory,
         devices,
         remote=remote,
-        apart=made.apart,
-        own=made.own(own),
-        headers=made.headers,
+        apart=compiled.apart,
+        plugin_functions=compiled.plugin_functions(host_label),
+        headers=compiled.headers,
         weights_form=weights,
         stepwise=stepwise,
         executor=_executor(members),
@@ -249,8 +249,8 @@ def make_artifact(
             ("-std=c99", *(code.cflags or DEFAULT_FLAGS)),
             code.machine,
             code.runner,
-            files.sources if label == own else files.units[label],
-            files.objects.get(None if label == own else label, ()),
+            files.sources if label == host_label else files.units[label],
+            files.objects.get(None if label == host_label else label, ()),
             tuple(code.symbols),
             tuple(sorted(members[label].features)),
             code.clock_hz,
@@ -281,7 +281,7 @@ def make_artifact(
         state=_state(program, memory, files.identifiers),
         buffers=buffer_records(program, memory),
         devices=tuple(device_record(devices[label], program, memory) for label in devices if label in driven),
-        calls=tuple(call_records(program, devices, own, work)),
+        calls=tuple(call_records(program, devices, host_label, work)),
         allowed=allowed,
         compile=CompileRecord(
             hosts=hosts,

@@ -120,10 +120,10 @@ def parse_dump(text: str, constants: bytes | None, where: Path) -> Form:
     Raises:
         ModelError, TextError: as for `read_dump`.
     """
-    found = {}
+    arrays = {}
     if constants is not None:
-        found = _read_constants(io.BytesIO(constants), len(constants), text, where.with_name(CONSTANTS_FILE))
-    return _parsed(text, found, where)
+        arrays = _read_constants(io.BytesIO(constants), len(constants), text, where.with_name(CONSTANTS_FILE))
+    return _parsed(text, arrays, where)
 
 
 def _parsed(text: str, constants: Mapping[str, bytes], path: Path) -> Form:
@@ -148,7 +148,7 @@ def _read_constants(whole: BinaryIO, size: int, text: str, path: Path) -> dict[s
     import zipfile
     import zlib
 
-    found = {}
+    arrays = {}
     try:
         with zipfile.ZipFile(whole) as archive:
             members = archive.infolist()
@@ -169,7 +169,7 @@ def _read_constants(whole: BinaryIO, size: int, text: str, path: Path) -> dict[s
                     if head[:6] != _NPY_MAGIC:
                         raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
                     file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
-                    found[name] = file.read()
+                    arrays[name] = file.read()
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, RuntimeError) as error:
         raise ModelError(f"the constants are damaged: {error}", where=str(path)) from error
-    return found
+    return arrays

@@ -28,7 +28,7 @@ def least_peak(module: IRModule, hosts: Sequence[Owner], outside: bool = True) -
         hosts: who groups kernels, in order of priority.
         outside: whether inputs and outputs are outside of the arena.
     """
-    return Cuts(*_Works(module, hosts, outside).made()).lowest().peak
+    return Cuts(*_Works(module, hosts, outside).collect()).lowest().peak
 
 
 class _Works:
@@ -44,7 +44,7 @@ class _Works:
         body = self.main.body
         self.results = {_held(field) for field in (body.fields if isinstance(body, Tuple) else (body,))}
 
-    def made(self) -> tuple[list[Tensor], list[Work]]:
+    def collect(self) -> tuple[list[Tensor], list[Work]]:
         for param in self.main.params:
             self.add(param, 0 if self.outside else _nbytes(param.type))
         works = []
@@ -62,8 +62,10 @@ class _Works:
 
     def work(self, kernel: tuple[Expr, ...]) -> Work:
         last = kernel[-1]
-        given = dict.fromkeys(arg for one in kernel if isinstance(one, Call) for arg in one.args if arg not in kernel)
-        known = [arg for arg in given if _held(arg) in self.numbers]
+        operands = dict.fromkeys(
+            arg for one in kernel if isinstance(one, Call) for arg in one.args if arg not in kernel
+        )
+        known = [arg for arg in operands if _held(arg) in self.numbers]
         number = self.add(last, 0 if self.outside and last in self.results else _nbytes(last.type))
         windows = _windows(kernel)
         extent, by_rows = _rows(last) if windows is not None else 0, True
@@ -72,15 +74,15 @@ class _Works:
             windows = {picture: Window()}
         reads = []
         for arg in known:
-            own, height = (windows or {}).get(arg), _rows(arg)
+            window, height = (windows or {}).get(arg), _rows(arg)
             rows = None
-            if extent and own is not None and height and arg is _held(arg):
-                rows = RowParam("x", height, min(own.size, height), own.stride, own.before)
+            if extent and window is not None and height and arg is _held(arg):
+                rows = RowParam("x", height, min(window.size, height), window.stride, window.before)
             reads.append(Read(self.numbers[_held(arg)], rows))
         return Work(tuple(reads), (number,), extent, by_rows, overlaps=tuple(self.overlaps(kernel, windows, number)))
 
     def overlaps(
-        self, kernel: tuple[Expr, ...], windows: dict[Expr, Window] | None, made: int
+        self, kernel: tuple[Expr, ...], windows: dict[Expr, Window] | None, position: int
     ) -> Iterator[tuple[int, int, int]]:
         """What the result of a kernel may lie over: what it reads element by element, or the first of what it joins."""
         last = kernel[-1]
@@ -88,7 +90,7 @@ class _Works:
         for arg, window in (windows or {}).items():
             size = _nbytes(arg.type)
             if arg in self.numbers and window == Window() and (joins or size == _nbytes(last.type)):
-                yield made, self.numbers[arg], max(0, _nbytes(last.type) - size)
+                yield position, self.numbers[arg], max(0, _nbytes(last.type) - size)
                 return
 
 
@@ -121,21 +123,21 @@ def _windows(kernel: Sequence[Expr]) -> dict[Expr, Window] | None:
             return None
         over = reached[expr]
         for arg in expr.args:
-            own = _window(expr, arg)
-            if own is None:
+            call_window = _window(expr, arg)
+            if call_window is None:
                 if not isinstance(arg, Constant) and _rows(arg):
                     return None
                 continue
-            size, stride = (over.size - 1) * own.stride + own.size, over.stride * own.stride
-            found = Window(size, stride, over.before * own.stride + own.before)
+            size, stride = (over.size - 1) * call_window.stride + call_window.size, over.stride * call_window.stride
+            combined = Window(size, stride, over.before * call_window.stride + call_window.before)
             if arg in reached:
                 other = reached[arg]
-                before = max(found.before, other.before)
-                behind = max(found.size - found.before, other.size - other.before)
-                if found.stride != other.stride:
+                before = max(combined.before, other.before)
+                behind = max(combined.size - combined.before, other.size - other.before)
+                if combined.stride != other.stride:
                     return None
-                found = Window(before + behind, found.stride, before)
-            reached[arg] = found
+                combined = Window(before + behind, combined.stride, before)
+            reached[arg] = combined
     return {expr: window for expr, window in reached.items() if expr not in kernel}
 
 
@@ -146,8 +148,8 @@ def _window(expr: Call, arg: Expr) -> Window | None:
         return None
     name, attrs = expr.op_name or "", expr.attrs
     if name.endswith(("conv2d", "_pool2d")) or name == "nn.pad":
-        own = window_of(expr, ROWS)
-        return Window(own.size, own.stride, own.before)
+        window = window_of(expr, ROWS)
+        return Window(window.size, window.stride, window.before)
     if name == "strided_slice":
         whole = attrs.begin[ROWS] == 0 and attrs.strides[ROWS] == 1 and _rows(arg) == _rows(expr)
         return Window() if whole else None

@@ -55,7 +55,7 @@ class RowsAsked:
     inputs: tuple[str, ...] = ()
 
     @staticmethod
-    def of(
+    def from_targets(
         members: Members,
         max_ram: Limit | None = None,
         frontier: bool = False,
@@ -206,12 +206,12 @@ class _Chooser:
             if reason is not None:
                 self.reasons[at] = reason
                 continue
-            found = self._form(self.whole, at)
-            if isinstance(found, NoRows):
-                self.reasons[at] = found.reason
+            row_form = self._form(self.whole, at)
+            if isinstance(row_form, NoRows):
+                self.reasons[at] = row_form.reason
                 missing[at] = self.whole.kernels[at][0]
             else:
-                self.forms[at] = _Form(found, None, 0)
+                self.forms[at] = _Form(row_form, None, 0)
         for by_host in (True, False):
             if not missing:
                 return
@@ -301,13 +301,13 @@ class _Chooser:
     def _unread(self) -> RequirementError:
         """Why inputs cannot be given row by row."""
         program, tensors = self.whole.program, {buffer.name: buffer.tensor for buffer in self.whole.program.inputs}
-        for made, name in self._copies.items():
-            readers = [(at, step) for at, step in program.calls if made in step.args[1:] or step.args[0] == made]
+        for copy, name in self._copies.items():
+            readers = [(at, step) for at, step in program.calls if copy in step.args[1:] or step.args[0] == copy]
             readers = [(at, step) for at, step in readers if at not in self.whole.copied]
             for at, step in readers:
                 reason = self.reasons.get(at)
-                if reason is None and self._reads_whole(at, step, made):
-                    rows = self.whole.kernels[at][1][made]
+                if reason is None and self._reads_whole(at, step, copy):
+                    rows = self.whole.kernels[at][1][copy]
                     reason = f"it needs all of its {rows} rows for each row that it makes"
                 if reason is not None:
                     reader = few(step.layers or (step.function,))
@@ -320,7 +320,7 @@ class _Chooser:
 
     def _reads_whole(self, at: int, step: Call, name: str) -> bool:
         rows = self.forms[at].func.rows
-        passed = (param.buffer.name for param, given in arguments(self.whole.program, step) if given == name)
+        passed = (param.buffer.name for param, argument in arguments(self.whole.program, step) if argument == name)
         return rows is None or any(rows.of(param) is None for param in passed)
 
     def _work(self, at: int, call: Call, numbers: Mapping[str, int], heights: dict[str, int]) -> Work:
@@ -343,18 +343,20 @@ class _Chooser:
         spaces = [buffer for buffer in self._buffers(call) if buffer.role == "workspace"]
         named = {param.buffer.name: numbers[name] for param, name in arguments(self.whole.program, call)}
         sizes = {param.buffer.name: param.buffer.nbytes for param, _ in arguments(self.whole.program, call)}
-        pairs = [(out, given, 0) for out, given in getattr(function, "may_alias", ()) if sizes[out] == sizes[given]]
+        pairs = [
+            (out, operand, 0) for out, operand in getattr(function, "may_alias", ()) if sizes[out] == sizes[operand]
+        ]
         pairs += getattr(function, "overlaps", ())
-        own = () if form is None else form.func.buffers("workspace")
+        workspaces = () if form is None else form.func.buffers("workspace")
         return Work(
             tuple(reads),
             tuple(makes),
             0 if rows is None else rows.extent,
             not whole,
             sum(map(_planned_bytes, spaces)),
-            sum(buffer.nbytes for buffer in own),
+            sum(buffer.nbytes for buffer in workspaces),
             0 if form is None else form.added,
-            tuple((named[out], named[given], distance) for out, given, distance in pairs),
+            tuple((named[out], named[operand], distance) for out, operand, distance in pairs),
         )
 
     def _point(self, cut: Cut) -> RowsPoint | None:

@@ -138,9 +138,9 @@ def _loaded(model: Model, custom: CustomImporters, options: BuildOptions) -> Loa
         return LoadedModel(keep_states(form, states), name or c_identifier(fallback))
     from ..frontends import import_model
 
-    given = path if content is None else content
+    source = path if content is None else content
     imported = import_model(
-        given,
+        source,
         shapes=shapes,
         states=states,
         constants=constants,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..codegen.units import Own, prefix_of
+from ..codegen.units import PluginFunctions, prefix_of
 from ..errors import ModelError
 from ..hookspecs import TargetCode
 from ..lowering.build_targets import Member, Members
@@ -44,10 +44,10 @@ class MachineCode:
         """The headers that hosts bring for their intrinsics, by name."""
         return {name: text for code in self.codes.values() for name, text in code.headers.items()}
 
-    def own(self, first: str) -> dict[str | None, Own]:
+    def plugin_functions(self, first: str) -> dict[str | None, PluginFunctions]:
         """What plugins bring themselves, by label; None for the host ``first``."""
         return {
-            None if label == first else label: Own(prefix_of(self.program.name, label), code)
+            None if label == first else label: PluginFunctions(prefix_of(self.program.name, label), code)
             for label, code in self.codes.items()
             if code.is_own
         }
@@ -60,8 +60,8 @@ def machine_code(program: Program, members: Members) -> MachineCode:
         ModelError: a step is for a host that is none of the build.
         PluginError: a plugin wants what is not allowed, leaves a function out, or brings an object for another machine.
     """
-    own = members.host.label  # the text of a program may be built for hosts in another order
-    given: dict[str, TargetCode] = {}
+    host_label = members.host.label  # the text of a program may be built for hosts in another order
+    supplied: dict[str, TargetCode] = {}
     for member in members.accelerators:
         label = member.label
 
@@ -71,8 +71,8 @@ def machine_code(program: Program, members: Members) -> MachineCode:
         if functions := _functions(program, is_of):
             code = _asked(member, program, functions)
             if code is not None and code != TargetCode():
-                given[label] = code
-    kept = {*given, *(host.label for host in members.hosts if host is not members.host)}
+                supplied[label] = code
+    kept = {*supplied, *(host.label for host in members.hosts if host is not members.host)}
     _check_labels(program, members)
     steps = [replace(s, host=None) if isinstance(s, Call) and s.host not in kept else s for s in program.steps]
     program = replace(program, steps=tuple(steps))
@@ -80,11 +80,11 @@ def machine_code(program: Program, members: Members) -> MachineCode:
     for host in _running_hosts(program, members):
 
         def runs(step: Call, label: str = host.label) -> bool:
-            return (step.host or own) == label and step.device not in given
+            return (step.host or host_label) == label and step.device not in supplied
 
         codes[host.label] = _asked(host, program, _functions(program, runs)) or TargetCode()
-    first = codes[own]
-    for label, code in given.items():
+    first = codes[host_label]
+    for label, code in supplied.items():
         # What an accelerator leaves open is as its host has it.
         codes[label] = replace(
             code,
@@ -97,7 +97,7 @@ def machine_code(program: Program, members: Members) -> MachineCode:
     for label, code in codes.items():
         _check_objects(code, members[label])
     _check_headers(codes, members)
-    return MachineCode(program, codes, tuple(given))
+    return MachineCode(program, codes, tuple(supplied))
 
 
 def _functions(program: Program, runs: Callable[[Call], bool]) -> dict[str, PrimFunc]:
@@ -147,10 +147,10 @@ def _check_own(code: TargetCode, member: Member, functions: Mapping[str, PrimFun
 
 def _check_headers(codes: Mapping[str, TargetCode], members: Members) -> None:
     """PluginError where two hosts bring different headers of one name."""
-    found: dict[str, tuple[str, str]] = {}
+    headers: dict[str, tuple[str, str]] = {}
     for label, code in codes.items():
         for name, text in code.headers.items():
-            other, known = found.setdefault(name, (label, text))
+            other, known = headers.setdefault(name, (label, text))
             if known != text:
                 raise members[label].plugin.fault(f"brings a header {name!r} that is not the one of target {other!r}")
 

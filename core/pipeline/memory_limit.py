@@ -78,12 +78,12 @@ def few(names: Sequence[str]) -> str:
 
 def step_layers(calls: Sequence[CallRecord], step: int) -> tuple[str, ...]:
     """The layers of a step; where a block of rows begins with it, those of all calls in it."""
-    found: dict[str, None] = {}
+    layers: dict[str, None] = {}
     for call in calls[step:]:
-        found.update(dict.fromkeys(call.layers))
+        layers.update(dict.fromkeys(call.layers))
         if calls[step].way != "rows" or call.way == "rows_end":
             break
-    return tuple(found)
+    return tuple(layers)
 
 
 def named_step(calls: Sequence[CallRecord], step: int) -> str:

@@ -20,7 +20,7 @@ from ..relay.pattern import Graph
 from ..relay.transform.fixed_point_view import additions, rounds_in_floats
 from ..support.opt_ins import OPT_INS
 from ..targets.values import shown, suggest
-from .passes import Step, Tolerated, ordered
+from .passes import TargetPass, Tolerated, ordered
 
 __all__ = [
     "find_passes",
@@ -96,16 +96,18 @@ def _matches(pattern: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name == pattern or fnmatchcase(name, pattern)]
 
 
-def passes_with_tolerance(members: Members) -> tuple[Step, ...]:
+def passes_with_tolerance(members: Members) -> tuple[TargetPass, ...]:
     """Return the passes of a build that declare a tolerance, in the order in which they would run.
 
     Raises:
         PluginError: as `ordered`.
     """
-    return tuple(step for phase in PHASES for step in ordered(members.all, phase) if step.made.tolerance is not None)
+    return tuple(
+        step for phase in PHASES for step in ordered(members.all, phase) if step.definition.tolerance is not None
+    )
 
 
-def passes_withheld(members: Members, allowed: Collection[str]) -> tuple[Step, ...]:
+def passes_withheld(members: Members, allowed: Collection[str]) -> tuple[TargetPass, ...]:
     """Return those passes that are not run, because they are not among ``allowed``."""
     return tuple(step for step in passes_with_tolerance(members) if step.name not in allowed)
 
@@ -148,14 +150,14 @@ def match_difference(match: OptInMatch, members: Members) -> DifferenceRecord:
     )
 
 
-def pass_difference(step: Step) -> DifferenceRecord:
+def pass_difference(step: TargetPass) -> DifferenceRecord:
     """Return how far a pass that declares a tolerance may change results."""
-    (made, tolerance), member = (step.made, step.made.tolerance), step.member
+    (definition, tolerance), member = (step.definition, step.definition.tolerance), step.member
     assert tolerance is not None
-    results = "results of each region" if made.scope == "regions" else "results of the model"
+    results = "results of each region" if definition.scope == "regions" else "results of the model"
     plugin = f"{member.plugin.entry.distribution} {member.plugin.entry.version}"
     bounds = tolerance.steps, float(tolerance.relative)
-    return DifferenceRecord(step.name, results, made.phase, (), member.label, plugin, *bounds)
+    return DifferenceRecord(step.name, results, definition.phase, (), member.label, plugin, *bounds)
 
 
 def list_differences(

@@ -22,34 +22,34 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import unproven
 from .phases import phase_faults
 
-__all__ = ["Step", "Tolerated", "ordered", "run_passes"]
+__all__ = ["TargetPass", "Tolerated", "ordered", "run_passes"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TargetPass:
     """A pass of one target.
 
     Args:
         member: the target.
-        made: the pass.
+        definition: the pass as its plugin declares it.
     """
 
     member: Member
-    made: Pass
+    definition: Pass
 
     @property
     def name(self) -> str:
         """``label.pass``: what dumps are called."""
-        return f"{self.member.label}.{self.made.name}"
+        return f"{self.member.label}.{self.definition.name}"
 
     @property
     def reference(self) -> str:
         """``kind.pass``: how plugins refer to it, whatever its target is called."""
-        return f"{self.member.target.kind.name}.{self.made.name}"
+        return f"{self.member.target.kind.name}.{self.definition.name}"
 
     def fault(self, what: str, hint: str | None = None) -> PluginError:
         """An error that names plugin, pass and phase."""
-        error = self.member.plugin.fault(f"has pass {self.made.name!r} of {self.made.phase}, which {what}")
+        error = self.member.plugin.fault(f"has pass {self.definition.name!r} of {self.definition.phase}, which {what}")
         error.hint = hint or error.hint
         return error
 
@@ -64,19 +64,19 @@ class Tolerated:
         before, after: the module that it was given, and what became of it.
     """
 
-    step: Step
+    step: TargetPass
     tolerance: Tolerance
     before: IRModule
     after: IRModule
 
 
-def ordered(members: Sequence[Member], phase: Phase) -> list[Step]:
+def ordered(members: Sequence[Member], phase: Phase) -> list[TargetPass]:
     """The passes that targets of one build have for a phase, in the order in which they run.
 
     Raises:
         PluginError: they name each other in a circle, or name a pass that there is not.
     """
-    steps = [Step(member, made) for member in members for made in member.passes if made.phase == phase]
+    steps = [TargetPass(member, each) for member in members for each in member.passes if each.phase == phase]
     steps.sort(key=lambda step: step.member.label)
     positions: dict[str, list[int]] = {}
     for position, step in enumerate(steps):
@@ -84,9 +84,9 @@ def ordered(members: Sequence[Member], phase: Phase) -> list[Step]:
     kinds = {member.target.kind.name for member in members}
     later: list[set[int]] = [set() for _ in steps]
     for position, step in enumerate(steps):
-        for reference in step.made.before:
+        for reference in step.definition.before:
             later[position].update(_referred(step, reference, positions, kinds))
-        for reference in step.made.after:
+        for reference in step.definition.after:
             for earlier in _referred(step, reference, positions, kinds):
                 later[earlier].add(position)
     waiting = [0] * len(steps)
@@ -94,7 +94,7 @@ def ordered(members: Sequence[Member], phase: Phase) -> list[Step]:
         for follower in followers:
             waiting[follower] += 1
     ready = [position for position, count in enumerate(waiting) if count == 0]
-    order: list[Step] = []
+    order: list[TargetPass] = []
     while ready:
         position = heapq.heappop(ready)
         order.append(steps[position])
@@ -128,15 +128,15 @@ def _circle(later: list[set[int]], waiting: list[int]) -> list[int]:
     return [first, *reversed(others)]
 
 
-def _referred(step: Step, reference: str, positions: dict[str, list[int]], kinds: set[str]) -> list[int]:
+def _referred(step: TargetPass, reference: str, positions: dict[str, list[int]], kinds: set[str]) -> list[int]:
     kind, _, name = reference.rpartition(".")
-    own = step.member.target.kind.name
-    found = positions.get(f"{kind or own}.{name}", [])
-    if not found and (kind or own) in kinds:
-        there = ", ".join(n for n in positions if n.startswith(f"{kind or own}.")) or "none"
+    kind_name = step.member.target.kind.name
+    matches = positions.get(f"{kind or kind_name}.{name}", [])
+    if not matches and (kind or kind_name) in kinds:
+        there = ", ".join(n for n in positions if n.startswith(f"{kind or kind_name}.")) or "none"
         what = f"must come before or after {reference!r}, which is no pass of that phase"
-        raise step.fault(what, hint=f"passes of {kind or own} there: {there}")
-    return found
+        raise step.fault(what, hint=f"passes of {kind or kind_name} there: {there}")
+    return matches
 
 
 def run_passes(
@@ -162,7 +162,7 @@ def run_passes(
         UsageError: raised by a pass on purpose.
     """
     for step in ordered(members.all, phase):
-        tolerance = step.made.tolerance
+        tolerance = step.definition.tolerance
         if tolerance is not None and step.name not in tolerate:
             continue
         before = module
@@ -184,29 +184,31 @@ def _differ(before: IRModule, after: IRModule) -> bool:
     )
 
 
-def _run(step: Step, module: IRModule, members: Members) -> IRModule:
-    member, made = step.member, step.made
-    own = module if made.scope == "module" else _own_regions(module, member.label)
-    if not own.functions:
+def _run(step: TargetPass, module: IRModule, members: Members) -> IRModule:
+    member, definition = step.member, step.definition
+    view = module if definition.scope == "module" else _own_regions(module, member.label)
+    if not view.functions:
         return module
-    given = own.read_only()
-    result = member.plugin.run(f"pass {made.name} of {made.phase}", lambda: made.fn(given), member.target)
+    read_only = view.read_only()
+    result = member.plugin.run(
+        f"pass {definition.name} of {definition.phase}", lambda: definition.fn(read_only), member.target
+    )
     if not isinstance(result, IRModule):
         raise step.fault(f"gave {type(result).__name__} instead of an IRModule")
-    if made.scope == "regions":
-        if {v.name: v.type for v in result.functions} != {v.name: v.type for v in own.functions}:
+    if definition.scope == "regions":
+        if {v.name: v.type for v in result.functions} != {v.name: v.type for v in view.functions}:
             raise step.fault("gave other functions than it was given, or of other types: it may change what they do")
-        result = _put_back(module, own, result)
+        result = _put_back(module, view, result)
     try:
         if _face(result) != _face(module):
             raise step.fault("changed what the model takes or gives")
         result = replace(Rewriter(result).module_of(result.functions), signature=module.signature)
         verify(result)
         for var, function in result.functions.items():
-            found = unproven(function) if isinstance(function, PrimFunc) else None
-            if found is not None:
-                raise step.fault(f"gave loops {var.name!r} that are not safe: {found}", found.hint)
-        fault = _fault(result, module, members, made.phase)
+            unsafe = unproven(function) if isinstance(function, PrimFunc) else None
+            if unsafe is not None:
+                raise step.fault(f"gave loops {var.name!r} that are not safe: {unsafe}", unsafe.hint)
+        fault = _fault(result, module, members, definition.phase)
         if fault is not None:
             raise InternalError(fault.what, where=fault.where)
     except PluginError:
@@ -238,12 +240,12 @@ def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -
 
 def _pins(module: IRModule) -> dict[str, set[str | None]]:
     """What the calls of each layer in ``main`` are pinned to; None stands for those that are not."""
-    found: dict[str, set[str | None]] = {}
+    pins: dict[str, set[str | None]] = {}
     for expr in post_order(module.main.body):
         if isinstance(expr, Call):
             for layer in module.spans[expr]:
-                found.setdefault(layer, set()).add(expr.pin)
-    return found
+                pins.setdefault(layer, set()).add(expr.pin)
+    return pins
 
 
 def _lost_pin(before: dict[str, set[str | None]], after: dict[str, set[str | None]]) -> Violation | None:
@@ -263,17 +265,17 @@ def _own_regions(module: IRModule, label: str) -> IRModule:
     return IRModule({**mine, **loops}, spans)
 
 
-def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
-    """``module`` with what became of ``own`` functions of it.
+def _put_back(module: IRModule, view: IRModule, result: IRModule) -> IRModule:
+    """``module`` with what became of ``view`` functions of it.
 
     Loops that others call as well stay as they are for these; what became of them gets a name of its own.
     """
-    others = [f for var, f in module.functions.items() if isinstance(f, Function) and var not in own.functions]
+    others = [f for var, f in module.functions.items() if isinstance(f, Function) and var not in view.functions]
     shared = {callee for function in others for callee in global_callees(function)}
     taken = {var.name for var in module.functions}
     renamed: dict[GlobalVar, GlobalVar] = {}
     for var, function in result.functions.items():
-        if var in shared and isinstance(own.functions[var], PrimFunc) and function != own.functions[var]:
+        if var in shared and isinstance(view.functions[var], PrimFunc) and function != view.functions[var]:
             renamed[var] = GlobalVar(unique_name(var.name, taken), func_type(function))
 
     def rule(expr: Expr) -> Expr | None:
@@ -287,5 +289,5 @@ def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
     rewriter = Rewriter(module)
     for expr, layers in result.spans:
         rewriter.spans.add(expr, layers)
-    made = {renamed.get(var, var): function for var, function in result.functions.items()}
-    return rewriter.module_of({**module.functions, **made})
+    functions = {renamed.get(var, var): function for var, function in result.functions.items()}
+    return rewriter.module_of({**module.functions, **functions})

@@ -44,8 +44,8 @@ def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[V
     if PHASES.index(phase) >= PHASES.index("TIR_2"):
         for var, function in functions:
             yield from (Violation(f"{fault}; {fault.hint}", var.name) for fault in register_faults(function))
-    for of, rewrite, left in _DONE:
-        if PHASES.index(phase) >= PHASES.index(of):
+    for done_in, rewrite, left in _DONE:
+        if PHASES.index(phase) >= PHASES.index(done_in):
             for var, function in functions:
                 if rewrite(function) is not function:
                     yield Violation(f"there are {left} left", var.name)

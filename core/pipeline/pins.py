@@ -43,16 +43,16 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
     wanted = _wanted(form, pins, members)
     _check_bodies(form, wanted, members)
 
-    def rule(expr: Expr, made: Expr) -> Expr | None:
-        if not isinstance(expr, Call) or not isinstance(made, Call):
+    def rule(expr: Expr, rebuilt: Expr) -> Expr | None:
+        if not isinstance(expr, Call) or not isinstance(rebuilt, Call):
             return None
         labels = _labels(_layers(form, expr), wanted)
-        if isinstance(made.op, Control):
+        if isinstance(rebuilt.op, Control):
             return None
-        if not isinstance(made.op, Op) and not _is_hosts(form, made.op, labels, members):
+        if not isinstance(rebuilt.op, Op) and not _is_hosts(form, rebuilt.op, labels, members):
             return None
         _check_same(labels)
-        return made.pinned(next(iter(labels.values()), made.pin))
+        return rebuilt.pinned(next(iter(labels.values()), rebuilt.pin))
 
     rewriter = Rewriter(form)
     body = form.main.body
@@ -61,12 +61,12 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
 
 def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:
     """The label that each pinned layer is pinned to."""
-    given: object = pins
-    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-        raise UsageError(f"{shown(given)} are no pins", hint='layers and labels: pins={"conv*": "npu0"}')
+    pairs: object = pins
+    if not isinstance(pairs, Mapping) or not all(isinstance(text, str) for pair in pairs.items() for text in pair):
+        raise UsageError(f"{shown(pairs)} are no pins", hint='layers and labels: pins={"conv*": "npu0"}')
     known = [member.label for member in members.all]
     layers = dict.fromkeys(layer for _, names in module.spans for layer in names)
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for pattern, label in pins.items():
         if label not in known:
             hint = suggest(label, known) + f"the targets are {', '.join(known)}"
@@ -78,8 +78,8 @@ def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:
         if not matching:
             hint = suggest(pattern, layers) + "uma explain -v shows the layers' names"
             raise UsageError(f"no layer is called {shown(pattern)}, which is pinned to {label!r}", hint=hint)
-        found.update(dict.fromkeys(matching, label))
-    return found
+        labels.update(dict.fromkeys(matching, label))
+    return labels
 
 
 def _layers(module: IRModule, expr: Call) -> tuple[str, ...]:
@@ -142,10 +142,10 @@ def unpinned(module: IRModule) -> IRModule:
 
 
 def _unpinned(function: Function, rewriter: Rewriter) -> Function:
-    def rule(old: Expr, made: Expr) -> Expr:
-        if isinstance(made, Call) and isinstance(made.op, Function):
-            return Call(_unpinned(made.op, rewriter), made.args)
-        return without_pin(made)
+    def rule(old: Expr, rebuilt: Expr) -> Expr:
+        if isinstance(rebuilt, Call) and isinstance(rebuilt.op, Function):
+            return Call(_unpinned(rebuilt.op, rewriter), rebuilt.args)
+        return without_pin(rebuilt)
 
     done = rewriter.rebuild(post_order(function.body), rule)
     attrs = {name: value for name, value in function.attrs if name != "Compiler"}
@@ -168,8 +168,8 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
     main, rewriter = module.main, Rewriter(module)
     whole = label_of(main) if label_of(main) in hosts else None
 
-    def pinned(old: Expr, made: Expr) -> Expr | None:
-        return with_pin(made, whole) if isinstance(made, Call) and isinstance(made.op, Op) else None
+    def pinned(old: Expr, rebuilt: Expr) -> Expr | None:
+        return with_pin(rebuilt, whole) if isinstance(rebuilt, Call) and isinstance(rebuilt.op, Op) else None
 
     done: dict[Expr, Expr] = {}
     for expr in post_order(main.body):
@@ -179,17 +179,17 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
             if isinstance(function, Function) and label_of(function) in hosts:
                 done[expr] = _written_out(call, function, rewriter)
     attrs = {name: value for name, value in main.attrs if whole is None or name != "Compiler"}
-    made = rewriter.with_functions({"main": Function(main.params, done[main.body], attrs)})
-    functions = (function for function in made.functions.values() if isinstance(function, Function))
+    pinned_module = rewriter.with_functions({"main": Function(main.params, done[main.body], attrs)})
+    functions = (function for function in pinned_module.functions.values() if isinstance(function, Function))
     needed = {callee for function in functions for callee in global_callees(function)}
-    return rewriter.module_of({v: f for v, f in made.functions.items() if v not in named or v in needed})
+    return rewriter.module_of({v: f for v, f in pinned_module.functions.items() if v not in named or v in needed})
 
 
 def _written_out(call: Call, function: Function, rewriter: Rewriter) -> Expr:
     """The result of the call of a function that is a host's, whose ops are pinned to it."""
     label, layers = label_of(function), rewriter.spans[call]
 
-    def rule(expr: Expr, made: Expr) -> Expr:
+    def rule(expr: Expr, rebuilt: Expr) -> Expr:
         if isinstance(expr, Call) and (not isinstance(expr.op, Op) or expr.pin not in (None, label)):
             what = "a function is called" if expr.op_name is None else f"{expr.op_name} is pinned to {expr.pin!r}"
             raise ModelError(
@@ -197,9 +197,9 @@ def _written_out(call: Call, function: Function, rewriter: Rewriter) -> Expr:
                 where=", ".join(rewriter.spans[expr] or layers) or None,
                 hint="write it outside of that function",
             )
-        pinned = with_pin(made, label)
+        pinned = with_pin(rebuilt, label)
         rewriter.spans.add(pinned, rewriter.spans[expr] or layers)
         return pinned
 
-    given: dict[Expr, Expr] = dict(zip(function.params, call.args, strict=True))
-    return rewriter.rebuild(post_order(function.body), rule, given)[function.body]
+    arguments: dict[Expr, Expr] = dict(zip(function.params, call.args, strict=True))
+    return rewriter.rebuild(post_order(function.body), rule, arguments)[function.body]

@@ -365,7 +365,7 @@ class Build:
         self.name, self.members = name, members
         options, observer = options or BuildOptions(), after or _observe_nothing
         self._context = Context(name, members, options, consent, reuse, RegionLowering(members), observer=observer)
-        self._rows_asked = RowsAsked.of(members) if rows is None else rows
+        self._rows_asked = RowsAsked.from_targets(members) if rows is None else rows
         self.facts = Facts()
 
     def run(self, form: Form, until: str = STAGES[-1]) -> Form:

@@ -72,20 +72,20 @@ def with_streams(
             raise RequirementError(f"{what}: its extents are open", where=program.name, hint=HINT)
         if not readers:
             raise RequirementError(f"{what}: no layer reads it", where=program.name, hint=HINT)
-        found = {kernels[at][1].get(buffer.name, 1) if at in kernels else 1 for at in readers}
-        if len(found) > 1:
-            seen = " and ".join(map(str, sorted(found)))
+        windows = {kernels[at][1].get(buffer.name, 1) if at in kernels else 1 for at in readers}
+        if len(windows) > 1:
+            seen = " and ".join(map(str, sorted(windows)))
             raise RequirementError(f"{what}: layers see {seen} rows in it", where=program.name, hint=HINT)
-        heights[buffer.name] = found.pop()
+        heights[buffer.name] = windows.pop()
         if heights[buffer.name] == 1:
             shape = list(buffer.shape)
             raise RequirementError(f"{what}: no layer sees rows in {shape}", where=program.name, hint=HINT)
-    made = with_copies(program, heights)
+    copied = with_copies(program, heights)
     params = {held[0]: param for param in main.params if (held := buffers_of(param)) is not None and len(held) == 1}
-    moved: dict[int, tuple[Expr, Mapping[str, int]]] = {}
+    renumbered: dict[int, tuple[Expr, Mapping[str, int]]] = {}
     for at, (kernel, known) in kernels.items():
-        copies = {made.made[name]: height for name, height in heights.items()}
-        moved[made.positions[at]] = kernel, {**known, **copies}
-    for at, name in made.copied.items():
-        moved[at] = params[name], {name: heights[name], made.made[name]: heights[name]}
-    return made.program, moved, dict(made.copied)
+        copies = {copied.copies[name]: height for name, height in heights.items()}
+        renumbered[copied.positions[at]] = kernel, {**known, **copies}
+    for at, name in copied.copied.items():
+        renumbered[at] = params[name], {name: heights[name], copied.copies[name]: heights[name]}
+    return copied.program, renumbered, dict(copied.copied)

@@ -67,7 +67,7 @@ class StripsSearch:
         self._hosts, self._limit, self._outside = hosts, limit, outside
         if bodies_of(module):
             self._refuse(["nothing of a model with branches or loops runs row by row"])
-        self._candidates = self._found()
+        self._candidates = self._find_candidates()
 
     def choose(
         self, lower: Callable[[IRModule, StripsRecord | None], tuple[IRModule | Program, Facts]], *, compares: bool
@@ -115,7 +115,7 @@ class StripsSearch:
         """The products of the host's part of the model."""
         return sum(_products(expr) for expr in Graph(self._module.main).order)
 
-    def _found(self) -> list[_Candidate]:
+    def _find_candidates(self) -> list[_Candidate]:
         """The chains to try, one after the other: each takes less RAM than the one before it, as estimated, and
         computes more twice."""
         first = self._hosts[0].label
@@ -137,17 +137,17 @@ class StripsSearch:
 
     def _frontier(self, chains: Sequence[Chain]) -> list[_Candidate]:
         count = self.asked.count
-        found = [
+        points = [
             _Candidate(
                 chain, least_peak(in_strips(self._module, chain, count), self._hosts, self._outside), self._added(chain)
             )
             for chain in chains
         ]
-        least = min(one.peak for one in found)
-        near = min((one for one in found if one.peak <= least * _NEAR), key=lambda one: (one.added, one.peak))
+        least = min(one.peak for one in points)
+        near = min((one for one in points if one.peak <= least * _NEAR), key=lambda one: (one.added, one.peak))
         if self._limit is None:
             return [near]
-        cheaper = sorted((one for one in found if one.added <= near.added), key=lambda one: (one.added, one.peak))
+        cheaper = sorted((one for one in points if one.added <= near.added), key=lambda one: (one.added, one.peak))
         path: list[_Candidate] = []
         for one in cheaper:
             if one.peak < min((other.peak for other in path), default=one.peak + 1):
@@ -162,9 +162,9 @@ class StripsSearch:
     def _ending(self, chains: list[Chain], pictures: Sequence[Leading]) -> list[Chain]:
         """The chains that end with the layer that was named."""
         end, spans = self.asked.end, self._module.spans
-        found = [chain for chain in chains if end in spans[chain.end]]
-        if found:
-            return found
+        matches = [chain for chain in chains if end in spans[chain.end]]
+        if matches:
+            return matches
         exprs = [expr for expr, layers in spans if end in layers]
         if not exprs:
             raise UsageError(f"the model has no layer {shown(end)}", where="strips", hint="name one, or none")

@@ -49,13 +49,13 @@ class Copies:
         program: it; the inputs are where they were.
         positions: of its calls, by what they were before.
         copied: the input of each copy, by its position.
-        made: the buffer that takes the copy, by the input's name.
+        copies: the buffer that takes the copy, by the input's name.
     """
 
     program: Program
     positions: Mapping[int, int]
     copied: Mapping[int, str]
-    made: Mapping[str, str]
+    copies: Mapping[str, str]
 
 
 def row_copy(dtype: str, size: int, height: int) -> PrimFunc:

@@ -356,7 +356,7 @@ def explain_loaded(
     asks = brought or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
     to_end = stream or count or asks or memory
     max_ram = loaded.options.max_ram
-    until = STAGES[-1] if to_end or max_ram is not None or RowsAsked.of(members).any else "lower"
+    until = STAGES[-1] if to_end or max_ram is not None or RowsAsked.from_targets(members).any else "lower"
     build = start_build(loaded, members, until, progress=progress, frontier=memory)
     form = build.run(loaded.form, until)
     result = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)

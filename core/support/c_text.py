@@ -103,7 +103,7 @@ def _cut(word: str, length: int) -> str:
 def c_comment(text: str) -> str:
     """``text`` as the inside of one ``/* ... */`` on one line; what C would act on, or a reader not see, is escaped."""
     line = text[: _MAX_COMMENT + 1].encode("ascii", "backslashreplace").decode("ascii")
-    line = re.sub(r"[\0-\x1f\x7f]", lambda found: f"\\x{ord(found.group()):02x}", line)
+    line = re.sub(r"[\0-\x1f\x7f]", lambda match: f"\\x{ord(match.group()):02x}", line)
     if len(line) > _MAX_COMMENT:
         line = line[: _MAX_COMMENT - 3] + "..."
     return re.sub(r"\?(?=\?)", "? ", line).replace("*/", "* /").replace("/*", "/ *")

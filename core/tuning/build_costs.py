@@ -93,12 +93,12 @@ class BuildCosts:
 
     def link(self, label: str) -> Link | None:
         """How an accelerator's memory is reached, where a table gives it one of its own."""
-        return self._of(label).link
+        return self._target_costs(label).link
 
-    def _of(self, label: str) -> TargetCosts:
+    def _target_costs(self, label: str) -> TargetCosts:
         return self.table.targets.get(label, TargetCosts())
 
-    def _told(self, name: str, member: Member) -> int | None:
+    def _table_ns(self, name: str, member: Member) -> int | None:
         """What the table says of a part; None where it says nothing."""
         if name in self.table.ns:
             self._clocks[Clock(member.label, "table")] = None
@@ -111,17 +111,17 @@ class BuildCosts:
 
     def _by_table(self, name: str, member: Member) -> Price | None:
         """The same with its launch."""
-        told = self._told(name, member)
-        return None if told is None else Price(told, "table", self._launch_ns(member))
+        ns = self._table_ns(name, member)
+        return None if ns is None else Price(ns, "table", self._launch_ns(member))
 
     def _launch_ns(self, member: Member) -> int:
-        told = self._of(member.label).launch_ns
-        launch_ns: int = member.target.get_attr("launch_ns") if told is None else told
+        table_ns = self._target_costs(member.label).launch_ns
+        launch_ns: int = member.target.get_attr("launch_ns") if table_ns is None else table_ns
         return launch_ns
 
     def _clock_hz(self, member: Member) -> float:
-        told = self._of(member.label).clock_hz
-        return float(member.target.get_attr("clock_hz")) if told is None else told
+        table_hz = self._target_costs(member.label).clock_hz
+        return float(member.target.get_attr("clock_hz")) if table_hz is None else table_hz
 
     def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
         """What candidates of one owner cost as one region; the candidates that the owner gives back, where it refuses
@@ -132,10 +132,10 @@ class BuildCosts:
             PluginError: the hook is at fault.
         """
         member = self._members[claims[0].owner]
-        of = self._of(member.label)
-        if (told := self._by_table(name, member)) is not None:
-            return told
-        if of.source == "measured" and (price := self._measured(member, problem, claims, name)) is not None:
+        costs = self._target_costs(member.label)
+        if (estimate := self._by_table(name, member)) is not None:
+            return estimate
+        if costs.source == "measured" and (price := self._measured(member, problem, claims, name)) is not None:
             return price
         cost = self._estimated(member, problem, claims)
         if isinstance(cost, list):
@@ -143,11 +143,11 @@ class BuildCosts:
         if cost is not None:
             ns = whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}")
             return Price(ns, "estimated", self._launch_ns(member))
-        return self._measured(member, problem, claims, name) if of.source is None else None
+        return self._measured(member, problem, claims, name) if costs.source is None else None
 
     def _ns_of(self, cost: Cost, member: Member) -> float:
         """The time of an estimate: as it says, unless a table gives a clock for its cycles."""
-        if cost.seconds is not None and (cost.cycles is None or self._of(member.label).clock_hz is None):
+        if cost.seconds is not None and (cost.cycles is None or self._target_costs(member.label).clock_hz is None):
             self._clocks[Clock(member.label, "plugin")] = None
             return cost.seconds * 1e9
         assert cost.cycles is not None
@@ -195,7 +195,7 @@ class BuildCosts:
         host = self._members.host
         wanted = [(one.match.pattern.name, frozenset(became[node] for node in one.nodes)) for one in claims]
         try:
-            found = self._run_region(
+            measurement = self._run_region(
                 module, Members((host,), (member,), partition=WholeModelPartitioner(wanted)), problem.consent
             )
         except RegionRefused:
@@ -207,10 +207,10 @@ class BuildCosts:
                 raise self._untold(member, problem, claims, error.what) from error
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
-        ns = self._on_host(found, host.label, member.label if not found.cycles else host.label)
-        if not found.cycles:  # it computes on the host: what starts it is in the time
-            return Price(whole_ns(ns, name), "measured", self._of(member.label).launch_ns or 0)
-        for label, cycles in found.cycles.items():
+        ns = self._on_host(measurement, host.label, member.label if not measurement.cycles else host.label)
+        if not measurement.cycles:  # it computes on the host: what starts it is in the time
+            return Price(whole_ns(ns, name), "measured", self._target_costs(member.label).launch_ns or 0)
+        for label, cycles in measurement.cycles.items():
             if cycles is None:
                 raise self._untold(member, problem, claims, f"the simulator of {label!r} counts no cycles")
             clock_hz = self._clock_hz(member)
@@ -219,7 +219,9 @@ class BuildCosts:
         return Price(whole_ns(ns, name), "measured", launch_ns)
 
     def _untold(self, member: Member, problem: Problem, claims: Sequence[Candidate], why: str) -> UsageError:
-        estimates = "" if self._of(member.label).source == "measured" else "its plugin does not estimate it, and "
+        estimates = (
+            "" if self._target_costs(member.label).source == "measured" else "its plugin does not estimate it, and "
+        )
         return UsageError(
             f"nobody tells what a region of {member.label!r} costs: {estimates}it cannot be measured: {why}",
             where=", ".join(_layers(problem, claims)) or None,
@@ -228,7 +230,7 @@ class BuildCosts:
 
     def _on_host(self, ran: Measurement, host: str, label: str) -> float:
         """Return the nanoseconds of a run that a host takes by its table; notes how those of ``label`` are known."""
-        factor = self._of(host).factor or 1.0
+        factor = self._target_costs(host).factor or 1.0
         source: Literal["machine", "emulator"] = "machine" if ran.clock_hz is None else "emulator"
         self._clocks[Clock(label, source, ran.clock_hz, factor)] = None
         return ran.ns * factor
@@ -246,13 +248,13 @@ class BuildCosts:
             UmaError: a single call cannot be built.
         """
         member = self._members[label]
-        of = self._of(label)
-        if (told := self._by_table(name, member)) is not None:
-            return told
+        costs = self._target_costs(label)
+        if (estimate := self._by_table(name, member)) is not None:
+            return estimate
         module, _ = extract_submodel(problem, nodes)
         is_first = label == self._takers[0].label
         try:
-            ran = self._run_kernel(module, member, of.factor is not None)
+            ran = self._run_kernel(module, member, costs.factor is not None)
         except NoWorkers:
             raise
         except UmaError as error:
@@ -267,17 +269,17 @@ class BuildCosts:
     def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
         """What one region takes that is a model, as `measure_region`."""
         if self._workers is not None:
-            found = self._workers.result(request_of(module, members, consent))
-            if found is not None:
-                return found
+            answer = self._workers.result(request_of(module, members, consent))
+            if answer is not None:
+                return answer
         return measure_region(module, members, consent)
 
     def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
         """What a model takes on a host; or, where that cannot be run and may be that here, on this machine."""
         if self._workers is not None:
-            found = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
-            if found is not None:
-                return found
+            answer = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
+            if answer is not None:
+                return answer
         try:
             return ran_on(module, member)
         except UsageError:

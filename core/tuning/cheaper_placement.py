@@ -99,7 +99,7 @@ def otherwise(build: Build, costs: CostTable | None = None) -> Otherwise | None:
     together = {node for kernel in kernels for node in kernel}
     for kernel in (*kernels, *((node,) for node in free if node not in together)):
         pin = problem.pins.get(kernel[0])
-        prices.given.add((pin if pin in placement.hosts else placement.hosts[0], frozenset(kernel)))
+        prices.placed.add((pin if pin in placement.hosts else placement.hosts[0], frozenset(kernel)))
     problem.costs, collage = prices, Collage(costs, most_unions=_MOST_UNIONS)
     with attributing_errors(source.spans, members.__getitem__):
         try:

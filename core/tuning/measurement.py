@@ -127,8 +127,8 @@ def simulated(member: Member) -> Member:
 def real_devices(member: Member) -> tuple[str, ...]:
     """The label of an accelerator that its plugin calls real, which is no stand-in for one."""
     runtime, impl = member.runtime, member.target.get_attr("impl")
-    found = None if runtime is None else runtime.implementations.get(impl)
-    return (member.label,) if found is not None and found.is_real else ()
+    implementation = None if runtime is None else runtime.implementations.get(impl)
+    return (member.label,) if implementation is not None and implementation.is_real else ()
 
 
 def artifact_of(module: IRModule, members: Members, consent: RoundingOptIn | None = None) -> Artifact:
@@ -158,9 +158,9 @@ def measure_artifact(artifact: Artifact, real: Collection[str] = ()) -> Measurem
         if not (device.simulated or device.label in real):
             raise UsageError(f"device {device.label!r} ({device.shown}) has no simulator here")
     kept = cache_path(artifact)
-    found = read_kept(kept)
-    if found is not None:
-        return found
+    cached = read_kept(kept)
+    if cached is not None:
+        return cached
     if not artifact.is_native:
         return _written(kept, _emulated(artifact), real)
     Compiled(artifact.record, artifact.files, artifact.origins).library("profile")
@@ -176,11 +176,13 @@ def measure_artifact(artifact: Artifact, real: Collection[str] = ()) -> Measurem
             return read_kept(kept) or _written(kept, _asked(artifact, path, repeat), real)
 
 
-def _written(kept: Path, found: Measurement, real: Collection[str]) -> Measurement:
+def _written(kept: Path, measurement: Measurement, real: Collection[str]) -> Measurement:
     """What was found, once it is on disk; what real devices count is no part of it."""
-    found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
-    write_kept(kept, to_json(found))
-    return found
+    measurement = replace(
+        measurement, cycles={label: count for label, count in measurement.cycles.items() if label not in real}
+    )
+    write_kept(kept, to_json(measurement))
+    return measurement
 
 
 def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[float] | None:
@@ -198,17 +200,17 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     digest = hashlib.sha256(" ".join(cache_path(artifact).name for artifact in artifacts).encode()).hexdigest()
     kept = Cache().folder / _FOLDER / f"{digest}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        found = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
-        if not again and len(found) == len(artifacts) and all(0 <= ns < 1e18 for ns in found):
-            return found
+        cached = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
+        if not again and len(cached) == len(artifacts) and all(0 <= ns < 1e18 for ns in cached):
+            return cached
     with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
         paths = [artifact.save(Path(folder) / str(number)) for number, artifact in enumerate(artifacts)]
         for artifact in artifacts:
             Compiled(artifact.record, artifact.files, artifact.origins).library()
         seconds = _ENOUGH_S * max(1.0, min(len(paths) / 2, _MOST_SHARES))
-        told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
+        job = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": seconds}
         with exclusive_lock(kept.parent):
-            answer = _PROCESS.ask(told, timing_process.LIMIT_S + seconds)
+            answer = _PROCESS.ask(job, timing_process.LIMIT_S + seconds)
     if isinstance(answer, str):
         return None
     write_kept(kept, {"in_turn_ns": answer["ns"]})
@@ -251,9 +253,11 @@ def cache_path(artifact: Artifact) -> Path:
         find_compiler(host.compiler, None if host.machine is None else Machine.parse(host.machine)).identity
         for host in record.compile.hosts
     ]
-    told = [record.uma_version, record.plugins, record.targets, machines, compilers, host_cpu_id()]
+    facts = [record.uma_version, record.plugins, record.targets, machines, compilers, host_cpu_id()]
     flags = [list(host.flags) for host in record.compile.hosts]
-    digest.update(json.dumps([told, flags, [asdict(one) for one in record.compile.libraries]], sort_keys=True).encode())
+    digest.update(
+        json.dumps([facts, flags, [asdict(one) for one in record.compile.libraries]], sort_keys=True).encode()
+    )
     return costs_folder() / f"{digest.hexdigest()}.json"
 
 

@@ -158,8 +158,8 @@ def request_of(
 def versions_of(members: Members) -> dict[str, str]:
     """What must be the same for a time to be the same: versions of this and of plugins, the C compiler, the CPU."""
     try:
-        found = find_compiler()
-        compiler = f"{found.version.splitlines()[0]} for {found.target}"
+        detected = find_compiler()
+        compiler = f"{detected.version.splitlines()[0]} for {detected.target}"
     except ToolchainError:
         compiler = "none"
     cpu = f"{platform.machine()} {host_cpu_id()[:12]}"

@@ -155,8 +155,8 @@ def select_plan(
         with measuring():
             times = _times([artifact for _, artifact in running], [decision.nth(n) for n, _ in running], members)
         at = {trial.plan: position for position, trial in enumerate(trials)}
-        for (number, _), found in zip(running, times, strict=True):
-            why, ns = (found, None) if isinstance(found, str) else (None, found)
+        for (number, _), result in zip(running, times, strict=True):
+            why, ns = (result, None) if isinstance(result, str) else (None, result)
             trials[at[number + 1]] = replace(trials[at[number + 1]], why=why, measured_ns=ns)
         known = [(trial.measured_ns, trial.plan) for trial in trials if trial.measured_ns is not None]
         if not known:
@@ -179,9 +179,9 @@ def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members
     """What one run of each takes, in nanoseconds; or why that cannot be told."""
     real = _real(members)
     if all(artifact.is_native and all(d.label in real for d in artifact.record.devices) for artifact in artifacts):
-        found = run_in_turn(artifacts)
-        if found is not None:
-            return list(found)
+        times = run_in_turn(artifacts)
+        if times is not None:
+            return list(times)
     return [_time(artifact, decision, members) for artifact, decision in zip(artifacts, decisions, strict=True)]
 
 
@@ -195,20 +195,20 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
     partitioner = members.partition
     table = (partitioner.table if isinstance(partitioner, Collage) else None) or CostTable()
     try:
-        found = measure_artifact(artifact, _real(members))
+        measurement = measure_artifact(artifact, _real(members))
     except NoCompilerError:
         raise
     except UmaError as error:
         return error.what
-    told = table.by_label(members.models).targets
-    factor = told[members.host.label].factor if members.host.label in told else None
-    ns = found.ns * (factor or 1.0)
-    for label, cycles in found.cycles.items():
+    costs = table.by_label(members.models).targets
+    factor = costs[members.host.label].factor if members.host.label in costs else None
+    ns = measurement.ns * (factor or 1.0)
+    for label, cycles in measurement.cycles.items():
         if cycles is None:
             return f"the simulator of {label!r} counts no cycles"
-        clock_hz = told[label].clock_hz if label in told else None
+        clock_hz = costs[label].clock_hz if label in costs else None
         ns += cycles / (clock_hz or members[label].target.get_attr("clock_hz")) * 1e9
-    launches = sum(one.price.launch_ns for one in decision.chosen if one.owner in found.cycles)
+    launches = sum(one.price.launch_ns for one in decision.chosen if one.owner in measurement.cycles)
     return ns + launches + decision.copies_ns
 
 

@@ -40,15 +40,15 @@ class WholeModelPartitioner:
         if problem.withdrawn:
             raise RegionRefused("a region is refused")
         numbers = {one: number for number, one in enumerate(self.wanted)}
-        found: dict[int, Candidate] = {}
+        candidates: dict[int, Candidate] = {}
         for owner in problem.owners:
             for candidate in problem.candidates(owner):
                 key = candidate.match.pattern.name, frozenset(candidate.nodes)
                 if key in numbers:
-                    found.setdefault(numbers[key], candidate)
-        if len(found) < len(self.wanted):
+                    candidates.setdefault(numbers[key], candidate)
+        if len(candidates) < len(self.wanted):
             raise ModelError("alone it has another form, which its patterns do not match")
-        return [tuple(found[number] for number in range(len(self.wanted)))]
+        return [tuple(candidates[number] for number in range(len(self.wanted)))]
 
 
 def measure_region(module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:

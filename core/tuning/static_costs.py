@@ -21,26 +21,28 @@ class StaticCosts(BuildCosts):
 
     Args:
         members, table: as for `BuildCosts`.
-        given: those parts, by the target's label and what is computed.
+        placed: those parts, by the target's label and what is computed.
 
     Attributes:
-        given: likewise; more may be added.
+        placed: likewise; more may be added.
     """
 
-    def __init__(self, members: Members, table: CostTable | None, given: Iterable[tuple[str, frozenset[Expr]]]) -> None:
+    def __init__(
+        self, members: Members, table: CostTable | None, placed: Iterable[tuple[str, frozenset[Expr]]]
+    ) -> None:
         super().__init__(members, table)
-        self.given = set(given)
+        self.placed = set(placed)
 
     def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
         """As `BuildCosts.region`; nothing for what is given and not known."""
-        found = super().region(problem, claims, name)
-        is_given = (claims[0].owner, frozenset(node for one in claims for node in one.nodes)) in self.given
-        return _STAYS if found is None and is_given else found
+        estimate = super().region(problem, claims, name)
+        is_placed = (claims[0].owner, frozenset(node for one in claims for node in one.nodes)) in self.placed
+        return _STAYS if estimate is None and is_placed else estimate
 
     def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
         """What the table says; nothing for what is given and not known."""
-        told = self._by_table(name, self._members[label])
-        return _STAYS if told is None and (label, frozenset(nodes)) in self.given else told
+        estimate = self._by_table(name, self._members[label])
+        return _STAYS if estimate is None and (label, frozenset(nodes)) in self.placed else estimate
 
     def _measured(self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str) -> None:
         """Return None: nothing is run."""

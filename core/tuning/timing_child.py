@@ -23,47 +23,47 @@ from ..errors import UmaError
 __all__ = ["main"]
 
 
-def _calls(told: dict[str, Any]) -> dict[str, Any]:
+def _calls(job: dict[str, Any]) -> dict[str, Any]:
     """What the calls of a model take, one by one, in nanoseconds, and what its devices count."""
-    artifact = load(told["folder"])
-    profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=told["repeat"])
+    artifact = load(job["folder"])
+    profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=job["repeat"])
     ns = sum(call.median_ns * call.times for call in profile.calls if not call.is_simulated)
-    return {"ns": float(ns), "counters": {label: dict(found) for label, found in profile.counters.items()}}
+    return {"ns": float(ns), "counters": {label: dict(counters) for label, counters in profile.counters.items()}}
 
 
-def _whole(told: dict[str, Any]) -> dict[str, Any]:
+def _whole(job: dict[str, Any]) -> dict[str, Any]:
     """What whole runs of some models take in turn, each the median, in nanoseconds."""
     sessions = []
-    for folder in told["folders"]:
+    for folder in job["folders"]:
         artifact = load(folder)
         session = artifact.session()
         session.run(random_inputs(artifact.record.inputs))
         sessions.append(session)
     times: list[list[int]] = [[] for _ in sessions]
-    end = time.monotonic() + told["seconds"]
-    while not times[0] or (len(times[0]) < told["repeat"] and time.monotonic() < end):
-        for session, found in zip(sessions, times, strict=True):
+    end = time.monotonic() + job["seconds"]
+    while not times[0] or (len(times[0]) < job["repeat"] and time.monotonic() < end):
+        for session, samples in zip(sessions, times, strict=True):
             begin = time.perf_counter_ns()
             session.invoke()
-            found.append(time.perf_counter_ns() - begin)
+            samples.append(time.perf_counter_ns() - begin)
     for session in sessions:
         session.close()
-    return {"ns": [float(statistics.median(found)) for found in times]}
+    return {"ns": [float(statistics.median(samples)) for samples in times]}
 
 
-def _part(told: dict[str, Any]) -> dict[str, Any]:
+def _part(job: dict[str, Any]) -> dict[str, Any]:
     """Answer a request of `local_workers`; the answer is text."""
     from .measurement_request import answer
 
-    return {"answer": answer(told["text"], base64.b64decode(told["constants"]), told["only_build"])}
+    return {"answer": answer(job["text"], base64.b64decode(job["constants"]), job["only_build"])}
 
 
 _WORK = {"calls": _calls, "whole": _whole, "part": _part}
 
 
-def _answer(told: dict[str, Any]) -> dict[str, Any]:
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _WORK[told["do"]](told)
+        return _WORK[job["do"]](job)
     except UmaError as error:
         return {"error": error.what}
 

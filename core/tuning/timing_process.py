@@ -63,11 +63,11 @@ class TimingProcess:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def ask(self, told: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
+    def ask(self, job: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
         """What the process answers; or, in words, how it ended instead, or why the model cannot be run.
 
         Args:
-            told: what to run, as `timing_child` has it.
+            job: what to run, as `timing_child` has it.
             limit_s: how long that may take, in seconds.
 
         Raises:
@@ -76,7 +76,7 @@ class TimingProcess:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps(told).encode() + b"\n")
+            process.stdin.write(json.dumps(job).encode() + b"\n")
             process.stdin.flush()
         except OSError:
             return self._ended()
@@ -96,8 +96,8 @@ class TimingProcess:
                 if not piece:
                     return self._ended()
                 line += piece
-        found: dict[str, Any] = json.loads(line)
-        return found
+        result: dict[str, Any] = json.loads(line)
+        return result
 
     def close(self) -> None:
         """End the process, whatever it does."""

@@ -90,7 +90,7 @@ class WorkerPool:
         self._answers: dict[str, WorkerAnswer | None] = {}
         self._asked: set[str] = set()
         self._waiting: deque[Request] = deque()
-        self._given: list[_Assignment] = []
+        self._assignments: list[_Assignment] = []
         self._there: list[str] = []
         self._looked = 0.0
         self._lost: dict[str, int] = {}
@@ -133,9 +133,9 @@ class WorkerPool:
 
     def close(self) -> None:
         """Leave the workers; what was not answered is asked again when it is wanted."""
-        for one in self._given:
+        for one in self._assignments:
             one.asked.cancel()
-        self._given, link, self._link = [], self._link, None
+        self._assignments, link, self._link = [], self._link, None
         self._waiting.clear()
         self._asked.clear()
         self._fits.clear()
@@ -156,20 +156,20 @@ class WorkerPool:
         try:
             if self._link is None and not self._is_gone:
                 self._link = self._connect()
-            before = len(self._given), len(self._waiting)
+            before = len(self._assignments), len(self._waiting)
             if self._link is not None:
                 self._look(self._link)
-                for one in [one for one in self._given if one.asked.done()]:
+                for one in [one for one in self._assignments if one.asked.done()]:
                     self._take(one)
                 self._hand_out(self._link)
         except OSError as error:
             self.failed.append(f"the workers are gone: {error}; what they were asked for is measured here")
             self._is_gone = True
-            self._waiting.extend(one.request for one in self._given if not one.only_build)
-            self._given = []
+            self._waiting.extend(one.request for one in self._assignments if not one.only_build)
+            self._assignments = []
         if self._is_gone:
             self._here(list(self._waiting))
-        return before != (len(self._given), len(self._waiting)) if not self._is_gone else True
+        return before != (len(self._assignments), len(self._waiting)) if not self._is_gone else True
 
     def _look(self, link: Link) -> None:
         """Who is there, and who has not answered for too long."""
@@ -177,7 +177,7 @@ class WorkerPool:
         if now - self._looked < _LOOK_S and self._there:
             return
         self._looked = now
-        for one in self._given:
+        for one in self._assignments:
             if now - one.since > LIMIT_S and one.worker not in self._left:
                 self._leave(one.worker, f"has not answered for {LIMIT_S:g} s")
         there = [worker for worker in sorted(link.workers()) if worker not in self._left]
@@ -185,8 +185,8 @@ class WorkerPool:
             if worker not in there and worker not in self._left:
                 self.failed.append(f"worker {worker} is lost, and what it had not answered is asked for again")
         self._there = there
-        lost = [one for one in self._given if one.worker not in there]
-        self._given = [one for one in self._given if one.worker in there]
+        lost = [one for one in self._assignments if one.worker not in there]
+        self._assignments = [one for one in self._assignments if one.worker in there]
         for one in reversed(lost):
             one.asked.cancel()
             if not one.only_build:
@@ -209,7 +209,7 @@ class WorkerPool:
 
     def _hand_out(self, link: Link) -> None:
         for request in list(self._waiting):
-            if len(self._given) >= AT_ONCE * len(self._there):
+            if len(self._assignments) >= AT_ONCE * len(self._there):
                 break
             if self._answers.get(request.digest, self) is None:
                 continue  # of one target with another before it, which nobody can build for
@@ -219,19 +219,19 @@ class WorkerPool:
                     raise NoWorkers("\n".join(["no worker can be used", *dict.fromkeys(self.failed)]))
                 self._here([one for one in self._waiting if one.targets == request.targets])
                 continue
-            loads = {worker: sum(one.worker == worker for one in self._given) for worker in fit}
+            loads = {worker: sum(one.worker == worker for one in self._assignments) for worker in fit}
             worker = min(fit, key=lambda one: (loads[one], one))
             if loads[worker] >= AT_ONCE:
                 continue
             if (worker, request.targets) in self._fits:
                 self._waiting.remove(request)
                 self._give(link, worker, request, only_build=False)
-            elif not any(one.worker == worker and one.only_build for one in self._given):
+            elif not any(one.worker == worker and one.only_build for one in self._assignments):
                 self._give(link, worker, self._samples.setdefault(request.targets, (request, None))[0], only_build=True)
 
     def _give(self, link: Link, worker: str, request: Request, *, only_build: bool) -> None:
         asked = link.ask(worker, request, only_build)
-        self._given.append(_Assignment(worker, request, asked, time.monotonic(), only_build))
+        self._assignments.append(_Assignment(worker, request, asked, time.monotonic(), only_build))
 
     def _here(self, requests: Sequence[Request]) -> None:
         """Have some measured here, by whoever wants them."""
@@ -241,7 +241,7 @@ class WorkerPool:
 
     def _take(self, one: _Assignment) -> None:
         """Look at what was answered."""
-        self._given.remove(one)
+        self._assignments.remove(one)
         result = WorkerAnswer({})
         try:
             result = read_answer(one.asked.result())
@@ -274,11 +274,11 @@ class WorkerPool:
 
     def _built_otherwise(self, result: WorkerAnswer, request: Request) -> str | None:
         """What is wrong with what a worker built of a part that is built here as well."""
-        sample, own = self._samples[request.targets]
-        if own is None:
-            own = _built(read_answer(answer(sample.text, sample.constants, only_build=True)))
-            self._samples[request.targets] = sample, own
-        if _built(result) == own:
+        sample, local = self._samples[request.targets]
+        if local is None:
+            local = _built(read_answer(answer(sample.text, sample.constants, only_build=True)))
+            self._samples[request.targets] = sample, local
+        if _built(result) == local:
             return None
         return "builds something else from the same part: its versions are not what it says"
 

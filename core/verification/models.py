@@ -310,7 +310,7 @@ def _unchanged(
     """
     pairs: list[tuple[IRModule, IRModule]] = []
     current = form
-    early = [one for one in tolerated if one.step.made.phase == PHASES[0]]
+    early = [one for one in tolerated if one.step.definition.phase == PHASES[0]]
     for before, after in [(one.before, one.after) for one in early] + [(placement.source, placement.module)]:
         pairs.append((current, before))
         current = after

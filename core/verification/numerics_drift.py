@@ -171,7 +171,7 @@ class DifferenceChecks:
                     self._sides.append(partial(self._match_sides, units.get(region.name), call, _both(claim)))
                     self._checks.append(DifferenceCheck(allowed, region.name))
         for one in inspected.tolerated:
-            for var in _changed(one) if one.step.made.scope == "regions" else (None,):
+            for var in _changed(one) if one.step.definition.scope == "regions" else (None,):
                 before = one.before if var is None else one.before.functions[var]
                 assert isinstance(before, (IRModule, Function))
                 self._sides.append(partial(_pass_sides, one, var))

@@ -93,7 +93,7 @@ def filled(
 def open_samples(
     declared: Sequence[TensorRecord],
     open_shapes: OpenShapes,
-    given: Mapping[str, np.ndarray],
+    first: Mapping[str, np.ndarray],
     extents: Mapping[str, int],
 ) -> list[Sample]:
     """Return random samples of a model with dynamic dimensions, at the least, a middle and the largest value of each.
@@ -101,13 +101,13 @@ def open_samples(
     Args:
         declared: the inputs, as the record of an artifact has them.
         open_shapes: the model's.
-        given: arrays by name, of one sample that comes first; inputs that it lacks are random. None if empty.
+        first: arrays by name, of one sample that comes first; inputs that it lacks are random. None if empty.
         extents: of inputs that are indices, as for `filled`.
 
     Raises:
         ModelError: a given array does not fit.
     """
-    samples = [random_inputs(declared, given, below=extents)] if given else []
+    samples = [random_inputs(declared, first, below=extents)] if first else []
     for seed, part in enumerate((0.0, 0.5, 1.0)):
         values = {one.name: int(one.low + part * (one.high - one.low)) for one in open_shapes.symbols.values()}
         samples.append(random_inputs(declared, extents=values, below=extents, seed=seed))

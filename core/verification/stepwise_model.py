@@ -110,7 +110,7 @@ def build_stepwise(loaded: LoadedModel, members: Members, *, reuse: bool = False
     """
     options = loaded.options
     # Single steps are run of what is no block of rows.
-    rows = RowsAsked() if reuse else RowsAsked.of(members, options.max_ram, least=options.strips is not None)
+    rows = RowsAsked() if reuse else RowsAsked.from_targets(members, options.max_ram, least=options.strips is not None)
     build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
     program = build.run(loaded.form)
     assert isinstance(program, Program)
@@ -323,14 +323,14 @@ class Inspected(StepwiseModel):
         self.units, self.skipped = self._units(self.fused.main, build.facts.buffers_of, reason)
         self.inner: tuple[Unit, ...] = ()
         for function, buffers_of in build.facts.sites if self.is_native else ():
-            found, skipped = self._units(function, buffers_of, reason)
-            self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
+            units, skipped = self._units(function, buffers_of, reason)
+            self.inner, self.skipped = (*self.inner, *units), (*self.skipped, *skipped)
         main = self.fused.main
         self.extents: Mapping[str, int] = {}
         self._cuts = cut_symbols(post_order(self.fused.main.body))
-        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
+        bounds: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
         has_open = any(map(is_open, main.params))
-        self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
+        self.ranges = {} if has_open else ranges(main, self.fused.functions, bounds)
         self._seen: dict[str, tuple[float, float]] = {}
         self._broken: set[Unit] = set()
         self._dead = False  # nothing can be run: what crashes is no kernel's and no region's

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests._support.c_programs import CSRC, SANITIZED
 
-from uma.codegen.units import Own, Unit
+from uma.codegen.units import PluginFunctions, TranslationUnit
 from uma.contract.code import TargetCode
 from uma.tir import flatten, parse_func
 
@@ -36,7 +36,7 @@ int main(void)
 
 
 def test_another_machine_runs_all_rows(tmp_path: Path) -> None:
-    unit = Unit("m", "far", 1, True, {"f": FUNC})
+    unit = TranslationUnit("m", "far", 1, True, {"f": FUNC})
     for name, text in unit.files().items():
         (tmp_path / name).write_text(text)
     (tmp_path / "main.c").write_text(MAIN)
@@ -48,6 +48,6 @@ def test_another_machine_runs_all_rows(tmp_path: Path) -> None:
 
 
 def test_the_header_of_what_a_plugin_brings_declares_the_row() -> None:
-    own = Own("p", TargetCode(sources={"p.c": ""}, symbols={"f": "p_f"}))
+    own = PluginFunctions("p", TargetCode(sources={"p.c": ""}, symbols={"f": "p_f"}))
     header = own.files({"f": FUNC}, ["uma_runtime.h"])["p_functions.h"]
     assert "int32_t r_, int32_t x_from_, int32_t y_from_);" in " ".join(str(header).split())

@@ -18,7 +18,7 @@ from ..externs import bases_table
 from ..profile import HOOKS
 from ..rows import all_rows, called, printed_rows
 from ..streams import taken_row
-from ..units import Unit
+from ..units import TranslationUnit
 
 __all__ = ["Aot"]
 
@@ -177,7 +177,7 @@ class Aot:
         yield from self._begins(position)
         yield from [*lines, *self._ends(position, slot, step.device is not None)]
 
-    def _remote_call(self, host: Unit, step: Call, arguments: list[str]) -> Iterator[str]:
+    def _remote_call(self, host: TranslationUnit, step: Call, arguments: list[str]) -> Iterator[str]:
         """Has another machine run a kernel."""
         yield "{"
         yield "    const uma_span spans[] = {"

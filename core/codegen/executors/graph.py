@@ -110,19 +110,19 @@ class Graph:
         loops = (model.program.functions[name] for name in printed)
         yield from function_texts(func for func in loops if isinstance(func, PrimFunc))
         yield from map(model.definition, printed)
-        made: dict[str, str] = {}
+        bodies: dict[str, str] = {}
         for position, step in enumerate(model.program.steps):
             if isinstance(step, Rows):
-                made[self._called(position, step)] = self._rows(position)
+                bodies[self._called(position, step)] = self._rows(position)
             elif self._is_within(position):
-                made[self._called(position, step)] = "    (void)device;\n    (void)operands;\n    return 0;\n"
+                bodies[self._called(position, step)] = "    (void)device;\n    (void)operands;\n    return 0;\n"
             elif isinstance(step, Wait):
-                made[self._called(position, step)] = self._wait(position, step)
+                bodies[self._called(position, step)] = self._wait(position, step)
             elif not isinstance(step, Call):
                 continue
             elif model.unit(step) is not None or step.function not in self._shared:
-                made[self._called(position, step)] = self._body(step)
-        for name, body in made.items():
+                bodies[self._called(position, step)] = self._body(step)
+        for name, body in bodies.items():
             yield f"static int32_t {name}{_SIGNATURE}\n{{\n{body}}}"
         yield self._table()
         if self._has_ways:
@@ -130,9 +130,9 @@ class Graph:
 
     def steps(self) -> Iterator[str]:
         model, most = self.model, max(map(len, self._operands))
-        given = [*(f"inputs->{p.identifier}" for p in model.given_inputs), *(["context"] if self._in_rows else [])]
-        given += ["inputs"] if model.streams else []
-        yield from _array("const void *const given[]", given)
+        pointers = [*(f"inputs->{p.identifier}" for p in model.given_inputs), *(["context"] if self._in_rows else [])]
+        pointers += ["inputs"] if model.streams else []
+        yield from _array("const void *const given[]", pointers)
         yield from _array("void *const wanted[]", [f"outputs->{p.identifier}" for p in model.given_outputs])
         devices = [f"context->devices.{slot.identifier}" for slot in model.slots.values()]
         yield from _array("uma_device *const devices[]", devices)
@@ -143,7 +143,7 @@ class Graph:
             f"{model.name}_weights": bool(model.weights.data),
             "context->arena": bool(model.plan.arena_bytes),
             "context->state": bool(model.states),
-            "given": bool(given),
+            "given": bool(pointers),
             "wanted": bool(model.given_outputs),
             "devices": bool(devices),
             "&context->fault": bool(devices),
@@ -250,24 +250,24 @@ class Graph:
     def _body(self, step: Call) -> str:
         """The lines of a function of the model's own that makes a call."""
         model, function = self.model, self.model.program.functions[step.function]
-        given = [_given(param, number) for number, param in enumerate(parameters(function))]
+        operands = [_operand_text(param, number) for number, param in enumerate(parameters(function))]
         unit = model.unit(step)
         if unit is not None and unit.is_remote:
             lines = ["    const uma_span spans[] = {"]
             for number, (param, name) in enumerate(arguments(model.program, step)):
                 written = int(param.role in ("output", "workspace"))
                 lines.append(f"        {{operands[{number}], {model.buffers[name].nbytes}u, {written}}},")
-            call = f"{unit.caller}({unit.position(step.function)}, spans, {len(given)})"
+            call = f"{unit.caller}({unit.position(step.function)}, spans, {len(operands)})"
             return "".join(f"{line}\n" for line in [*lines, "    };", "", "    (void)device;", f"    return {call};"])
         lines = []
         drives = model.slot(step) is not None
         if drives:
-            given.insert(0, "device")
+            operands.insert(0, "device")
         if model.takes_bases(step.function):
             regions = list(self._regions(step))
             lines += [*(f"    {line}" for line in bases_table(regions)), ""]
-            given += ["bases", str(len(regions))]
-        lines += _call(model.kernel(step), given, drives, function)
+            operands += ["bases", str(len(regions))]
+        lines += _call(model.kernel(step), operands, drives, function)
         return "".join(f"{line}\n" for line in lines)
 
     def _is_within(self, position: int) -> bool:
@@ -291,13 +291,13 @@ class Graph:
 
     def _row_prototypes(self) -> Iterator[str]:
         """Of the shared kernels that run for one row."""
-        made: dict[str, PrimFunc] = {}
+        prototypes: dict[str, PrimFunc] = {}
         for position, step in self.model.program.calls:
             function = self.model.program.functions[step.function]
             is_kernel = position in self._in_rows and position not in self.model.streams
             if is_kernel and step.function in self._shared and isinstance(function, PrimFunc):
-                made[self._row_kernel(step)] = function
-        return (f"UMA_HIDDEN {kernel_prototype(name, function)};" for name, function in made.items())
+                prototypes[self._row_kernel(step)] = function
+        return (f"UMA_HIDDEN {kernel_prototype(name, function)};" for name, function in prototypes.items())
 
     def _rows(self, begin: int) -> str:
         """The lines of the function that runs a block of rows."""
@@ -311,8 +311,8 @@ class Graph:
                 to = f"({C_TYPES[self.model.buffers[step.args[1]].dtype]} *)operands[{names.index(step.args[1])}]"
                 yield from taken_row(self.model, at, to, row)
             else:
-                given = [_given(param, names.index(name)) for param, name in arguments(program, step)]
-                yield from called(self._row_kernel(step), [*given, *row])
+                operands = [_operand_text(param, names.index(name)) for param, name in arguments(program, step)]
+                yield from called(self._row_kernel(step), [*operands, *row])
             yield f"UMA_STEP_ENDS({at});"
 
         def comment(at: int) -> str:
@@ -354,14 +354,14 @@ class Graph:
     @cached_property
     def _targets(self) -> dict[int, int]:
         """Where the run goes on behind branches and loops, by the position of the step that it leaves."""
-        found: dict[int, int] = {}
+        targets: dict[int, int] = {}
         for block in blocks(self.model.program.steps):
-            found[block.begin] = (block.end if block.middle is None else block.middle) + 1
+            targets[block.begin] = (block.end if block.middle is None else block.middle) + 1
             if block.middle is not None:
-                found[block.middle] = block.end + 1
+                targets[block.middle] = block.end + 1
             if block.is_loop:
-                found[block.end] = block.begin
-        return found
+                targets[block.end] = block.begin
+        return targets
 
     def _ways(self) -> str:
         """The table of where steps lead: the step, and the first of its operands."""
@@ -383,8 +383,8 @@ class Graph:
             what = ", ".join(step.layers) if isinstance(step, Call) else type(step).__name__.lower()
             if not isinstance(step, (Call, Wait, Rows)) and not self._is_within(position):
                 device = "UMA_WAY"
-            told = f"step {position}: {what}"
-            rows.append(f"    {{{self._called(position, step)}, {len(operands)}, {device}}}, /* {c_comment(told)} */")
+            label = f"step {position}: {what}"
+            rows.append(f"    {{{self._called(position, step)}, {len(operands)}, {device}}}, /* {c_comment(label)} */")
         graph = f"{{{model.name}_table, {model.name}_operands, {len(rows) - 1}}}"
         rows += ["};", "", f"static const uma_graph {model.name}_graph = {graph};"]
         text = "\n".join([*lines, "};", "", *rows])
@@ -406,7 +406,9 @@ def _shared_kernel(func: PrimFunc) -> tuple[str, str]:
         source = f"UMA_HIDDEN {kernel_prototype(kernel, func)};\n\n{source}"
     included = "\n".join(f'#include "{name}"' for name in ("uma_math.h", *headers(func)))
     included = "\n\n".join([included, *maths])
-    call = "\n".join(_call(kernel, [_given(param, number) for number, param in enumerate(func.params)], False, func))
+    call = "\n".join(
+        _call(kernel, [_operand_text(param, number) for number, param in enumerate(func.params)], False, func)
+    )
     return digest, (
         "/* A kernel of models whose steps are a table; they share it. Generated by UMA; do not edit. */\n"
         f'#include "uma_graph.h"\n\n{included}\n\n'
@@ -422,18 +424,18 @@ def _definition(digest: str) -> str:
     return f"int32_t {STEP_PREFIX}{digest}{_SIGNATURE}"
 
 
-def _call(kernel: str, given: Sequence[str], drives: bool, function: Kernel) -> list[str]:
+def _call(kernel: str, arguments: Sequence[str], drives: bool, function: Kernel) -> list[str]:
     """The lines that call a kernel, for all of its rows, and give what it gave, or 0."""
     unused = [] if drives else ["    (void)device;"]
-    unused += [] if any("operands" in one for one in given) else ["    (void)operands;"]
+    unused += [] if any("operands" in one for one in arguments) else ["    (void)operands;"]
     if isinstance(function, PrimFunc) and function.rows is not None:
-        return [*unused, *(f"    {line}" for line in all_rows(function, kernel, given)), "    return 0;"]
-    lines = [f"    {'return ' if drives else ''}{kernel}(", *(f"        {one}," for one in given)]
-    lines[-1] = f"{lines[-1][:-1]});" if given else f"{lines[-1]});"
+        return [*unused, *(f"    {line}" for line in all_rows(function, kernel, arguments)), "    return 0;"]
+    lines = [f"    {'return ' if drives else ''}{kernel}(", *(f"        {one}," for one in arguments)]
+    lines[-1] = f"{lines[-1][:-1]});" if arguments else f"{lines[-1]});"
     return [*unused, *lines, *([] if drives else ["    return 0;"])]
 
 
-def _given(param: Param, number: int) -> str:
+def _operand_text(param: Param, number: int) -> str:
     """An operand as a function takes it."""
     if param.buffer.scope not in HOST_SCOPES:
         return f"(uint32_t)(uintptr_t)operands[{number}]"

@@ -25,7 +25,7 @@ LEVEL = "-O1" if os.environ.get("UMA_SOAK") == "1" else "-O0"
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildFailed:
     """How a stream ended: fault code and its place in the stream, counters by name, and what the regions hold."""
 
     fault: int
@@ -52,7 +52,7 @@ class Machine:
 
     def run(
         self, stream: bytes, regions: Sequence[np.ndarray], writable: Sequence[bool], weight_bytes: int = 65536
-    ) -> Ended:
+    ) -> ChildFailed:
         """Runs a stream on regions of memory."""
         head = struct.pack("<III", weight_bytes, len(stream), len(regions))
         shapes = [struct.pack("<II", r.size, w) for r, w in zip(regions, writable, strict=True)]
@@ -65,7 +65,7 @@ class Machine:
         for region in regions:
             left.append(np.frombuffer(done.stdout, np.uint8, region.size, start))
             start += region.size
-        return Ended(fault, at, dict(zip(names, counts, strict=True)), left)
+        return ChildFailed(fault, at, dict(zip(names, counts, strict=True)), left)
 
 
 def compiled(compiler: str, folder: Path, *flags: str) -> Path:

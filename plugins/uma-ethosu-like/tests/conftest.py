@@ -83,7 +83,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildFailed:
     """How a stream ended."""
 
     fault: str
@@ -131,7 +131,7 @@ class Npu:
                 found.append((f"BLOCKDEP {dependency}", [*before, *less, *same, *again, *behind]))
         return found
 
-    def run(self, *cases: Case) -> list[Ended]:
+    def run(self, *cases: Case) -> list[ChildFailed]:
         """Runs each."""
         out = self._call(b"".join(one.packed() for one in cases))
         ended, at = [], 0
@@ -147,7 +147,7 @@ class Npu:
                 regions[number] = out[at : at + len(case.regions[number])]
                 at += len(regions[number])
             kinds = dict(zip(KINDS, rest[:5], strict=True)), dict(zip(KINDS, rest[5:10], strict=True))
-            ended.append(Ended(FAULTS[fault], word, slot, other, cycles, *kinds, *rest[10:12], records, regions))
+            ended.append(ChildFailed(FAULTS[fault], word, slot, other, cycles, *kinds, *rest[10:12], records, regions))
         assert at == len(out)
         return ended
 
@@ -216,7 +216,7 @@ class Compiled:
         stream = self.words if words is None else words
         return Case(self.macs, stream, regions, self.writable, self.flash, **options)
 
-    def results(self, ended: Ended) -> list[bytes]:
+    def results(self, ended: ChildFailed) -> list[bytes]:
         """The outputs of a run."""
         return [ended.regions[region][offset : offset + size] for region, offset, size in self.outputs]
 

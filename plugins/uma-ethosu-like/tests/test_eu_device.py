@@ -76,7 +76,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildFailed:
     """Fault codes of opening, and for each run of activate, run and deactivate; counters and memory of each run."""
 
     opened: int
@@ -107,7 +107,7 @@ def program(
     return out
 
 
-def run(program: Path, *devices: Device) -> list[Ended]:
+def run(program: Path, *devices: Device) -> list[ChildFailed]:
     given = struct.pack("<I", len(devices))
     for one in devices:
         parameters = make_runtime(one.machine).parameters if one.parameters is None else one.parameters
@@ -141,7 +141,7 @@ def run(program: Path, *devices: Device) -> list[Ended]:
         if one.silicon:
             pairs = iter(take(f"<{2 * take('<I')[0]}I"))
             writes = list(zip(pairs, pairs, strict=True))
-        ended.append(Ended(opened, codes, counters, memory, writes))
+        ended.append(ChildFailed(opened, codes, counters, memory, writes))
     assert not out
     return ended
 

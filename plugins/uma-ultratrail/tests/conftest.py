@@ -47,7 +47,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildFailed:
     """How it ended: fault code, counters by name, the maps of its stores in order."""
 
     fault: int
@@ -66,7 +66,7 @@ class Simulators:
         """See `Case`."""
         return Case(machine, image, maps, functional)
 
-    def run(self, cases: Sequence[Case]) -> list[Ended]:
+    def run(self, cases: Sequence[Case]) -> list[ChildFailed]:
         """Runs each case on a device of its own."""
         sizes, given = [], b""
         for case in cases:
@@ -88,7 +88,7 @@ class Simulators:
                 data = np.frombuffer(done.stdout, np.int8, one.frames * one.channels, at + offset)
                 maps.append(data.reshape(one.frames, one.channels))
             at += loaded_bytes + sum(one.size for one in maps)
-            results.append(Ended(fault, dict(zip(NAMES, counts, strict=True)), maps))
+            results.append(ChildFailed(fault, dict(zip(NAMES, counts, strict=True)), maps))
         assert at == len(done.stdout)
         return results
 
