@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from uma.partition import Collage, CostProvider, Regions
 from uma.partition.candidates import Problem
-from uma.partition.collage import Price
+from uma.partition.collage import CostEstimate
 from uma.relay.expr import Call, Expr, macs_of
 from uma.relay.types import TensorType
 
@@ -124,6 +124,6 @@ class _Told:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._prices, name)
 
-    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price:
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> CostEstimate:
         """What calls cost that a host is given together."""
-        return Price(round(self._host.kernel_ns([node for node in nodes if isinstance(node, Call)])), "table")
+        return CostEstimate(round(self._host.kernel_ns([node for node in nodes if isinstance(node, Call)])), "table")

@@ -120,7 +120,7 @@ def placed(model: Model, scenario: Scenario) -> tuple[Placement, Decision]:
     Raises:
         UmaError: it cannot be read or placed.
     """
-    table = CostTable.of({"schema_version": 1, "targets": scenario.costs})
+    table = CostTable.from_json({"schema_version": 1, "targets": scenario.costs})
     partitioner = OnHost(table, host=scenario.host)
     members = with_costs(resolve_targets([*scenario.accelerators, "c"], default_host(), partitioner))
     loaded = load_model(model, members)
@@ -162,7 +162,7 @@ def line(name: str, decision: Decision, paper_ns: tuple[int, int] | None, second
     for offer in decision.chosen:
         counts[offer.owner] = counts.get(offer.owner, 0) + 1
     regions = ", ".join(f"{label} {count}" for label, count in counts.items())
-    proven = "" if decision.found.is_proven else " (not proven)"
+    proven = "" if decision.result.is_proven else " (not proven)"
     return name, f"{plan / 1e3:.1f}{proven}", f"{gain(decision):.2f}", orders, host, *paper, regions, f"{seconds:.1f}"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from uma.artifact import Artifact
 from uma.artifact.random_inputs import random_inputs
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import Collage, Decision, SavedPlan, eager, plan_record
 from uma.pipeline.driver import build_loaded, start_build
 from uma.pipeline.loading import LoadedModel, load_model
@@ -27,7 +27,7 @@ TURNS = 5
 """How often whole runs are timed in turn; the best of each counts."""
 
 
-def decided(loaded: LoadedModel, members: Members) -> tuple[Decision, Artifact]:
+def decided(loaded: LoadedModel, members: BuildTargets) -> tuple[Decision, Artifact]:
     """The decision for a model by costs, and its plan, built.
 
     Args:
@@ -43,7 +43,7 @@ def decided(loaded: LoadedModel, members: Members) -> tuple[Decision, Artifact]:
     return decision, build_loaded(loaded, replace(members, partition=SavedPlan(record)))
 
 
-def cycles_of(decision: Decision, members: Members) -> dict[str, int]:
+def cycles_of(decision: Decision, members: BuildTargets) -> dict[str, int]:
     """The cycles that a plan is said to take of each accelerator, by label."""
     found: dict[str, float] = {}
     for offer in decision.chosen:

@@ -13,7 +13,7 @@ from .artifact import Artifact, load
 from .artifact.archive import is_artifact
 from .artifact.footprint import footprint
 from .errors import PluginError, UsageError
-from .lowering.build_targets import Members, TargetLike, resolve_targets
+from .lowering.build_targets import BuildTargets, TargetLike, resolve_targets
 from .lowering.graph_queries import has_loops
 from .options import BuildKeywords, BuildOptions
 from .partition import Collage
@@ -140,7 +140,7 @@ def verify(
 def verify_loaded(
     loaded: LoadedModel,
     artifact: Artifact,
-    members: Members,
+    members: BuildTargets,
     inputs: Mapping[str, np.ndarray],
     *,
     file: Path | None,

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..support.project_file import ProjectError, find_project
 
 if TYPE_CHECKING:
-    from ..lowering.build_targets import Members
+    from ..lowering.build_targets import BuildTargets
     from ..partition import CostTable, Partitioner
     from ..tuning.plan_selection import PlanSelection
     from .output import Output
@@ -86,7 +86,7 @@ def say_trials(contest: PlanSelection, out: Output) -> None:
     out.columns(("plan", "us by costs", "us measured", "bytes of RAM", ""), rows)
 
 
-def say_cautions(members: Members, out: Output) -> list[str]:
+def say_cautions(members: BuildTargets, out: Output) -> list[str]:
     """What costs did not tell where these decided, on stderr; gives it."""
     from ..partition import Collage
 

@@ -17,7 +17,7 @@ from .shared_options import add_output_arguments, add_plugin_arguments, plugin_h
 
 if TYPE_CHECKING:
     from ..hookspecs import Pattern
-    from ..lowering.build_targets import Member
+    from ..lowering.build_targets import BuildTarget
     from ..pipeline.passes import TargetPass
     from ..plugins import LoadedPlugin, PluginHost, PluginStatus
     from ..targets import TargetKind
@@ -202,11 +202,11 @@ class _Known:
 
     def _ask(self, plugin: LoadedPlugin) -> None:
         from ..contract.passes import PHASES
-        from ..lowering.build_targets import Member
+        from ..lowering.build_targets import BuildTarget
         from ..pipeline.passes import ordered
         from ..targets import Target
 
-        member: Member = Member(self._kind.name, Target(self._kind), plugin)
+        member: BuildTarget = BuildTarget(self._kind.name, Target(self._kind), plugin)
         self._patterns = list(member.patterns)
         self._strategies = list(member.strategies)
         self._steps = [step for phase in PHASES for step in ordered([member], phase)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..lowering.build_targets import Member
+    from ..lowering.build_targets import BuildTarget
     from ..support.rounding import FixedPointForm
     from ..targets import TargetKind
     from ..targets.quantised import QuantisedForm
@@ -26,7 +26,7 @@ def forms_of_kind(kind: TargetKind) -> Iterator[str]:
         yield f"{_FIXED} {_FOLLOWS if callable(kind.fixed_point) else _fixed_point(kind.fixed_point)}"
 
 
-def forms_of_target(member: Member) -> Iterator[str]:
+def forms_of_target(member: BuildTarget) -> Iterator[str]:
     """A line for each form that a target's kind declares, as it is for this target.
 
     Raises:
@@ -69,7 +69,7 @@ def kind_forms_record(kind: TargetKind) -> dict[str, Any]:
     }
 
 
-def target_forms_record(member: Member) -> dict[str, Any]:
+def target_forms_record(member: BuildTarget) -> dict[str, Any]:
     """The same of a target, with nothing left to attributes.
 
     Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..artifact import Artifact, TensorRecord
     from ..frontends.dynamic_shapes import AskedShape
-    from ..lowering.build_targets import Members
+    from ..lowering.build_targets import BuildTargets
     from ..option_values import Allowed
     from ..pipeline.kept_model import KeptModel
     from ..pipeline.loading import LoadedModel
@@ -175,7 +175,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_members(args: argparse.Namespace, out: Output) -> Members:
+def find_members(args: argparse.Namespace, out: Output) -> BuildTargets:
     """The targets that ``--target`` names; what was decided about them is said.
 
     Raises:
@@ -204,7 +204,7 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     return members
 
 
-def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedModel]:
+def read_model(args: argparse.Namespace, out: Output) -> tuple[BuildTargets, LoadedModel]:
     """The targets, and the model that is to be built for them, as the options of `add_model_arguments` say.
 
     Raises:
@@ -217,7 +217,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     return members, loading.read_model(args.model, members, _options(args, members))
 
 
-def _options(args: argparse.Namespace, members: Members) -> BuildOptions:
+def _options(args: argparse.Namespace, members: BuildTargets) -> BuildOptions:
     """Return the options of the command line, with the project's where it has none.
 
     Raises:
@@ -391,7 +391,7 @@ def _pins(args: argparse.Namespace) -> dict[str, str]:
     return _pairs("pin", "a layer and a label", "LAYER=LABEL", (text.rpartition("=") for text in args.pin))
 
 
-def _allow(args: argparse.Namespace, members: Members, project: Allowed | None) -> dict[str, str]:
+def _allow(args: argparse.Namespace, members: BuildTargets, project: Allowed | None) -> dict[str, str]:
     """The opt-ins that ``--allow`` gives; and those of the project that the build can use, unless ``--allow`` gives any
     of the same subject.
 
@@ -407,7 +407,7 @@ def _allow(args: argparse.Namespace, members: Members, project: Allowed | None) 
     return {**{key: value for key, value in others.items() if _can_use(key, args, members)}, **entries}
 
 
-def _can_use(key: str, args: argparse.Namespace, members: Members) -> bool:
+def _can_use(key: str, args: argparse.Namespace, members: BuildTargets) -> bool:
     """Whether an opt-in applies to the targets, or to the format of the model file."""
     from ..frontends import is_tflite
     from ..pipeline.numerics import passes_with_tolerance

@@ -117,7 +117,7 @@ def _list(host: PluginHost, out: Output) -> int:
 
 
 def _explain(text: str, host: PluginHost, out: Output) -> int:
-    from ..lowering.build_targets import Member
+    from ..lowering.build_targets import BuildTarget
     from ..targets import read_targets
     from ..targets.config import CompilationConfig
 
@@ -139,7 +139,7 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
     out.line(str(canonical))
     forms: list[str] = []
     for position, (role, target) in enumerate(members):
-        member = Member(target.name, target, host.plugin_for(target.kind.name))
+        member = BuildTarget(target.name, target, host.plugin_for(target.kind.name))
         forms += [f"{target.name}: {line}" for line in forms_of_target(member)]
         fields = list(_values(target))
         more = [other.name for other in targets if _refines(target, other)]

@@ -99,7 +99,7 @@ def _error(trace: Trace, difference: Difference) -> VerificationError:
 def _device(args: argparse.Namespace) -> Device:
     """The accelerator that is asked for, without a host."""
     from ..contract.devices import Device
-    from ..lowering.build_targets import Member
+    from ..lowering.build_targets import BuildTarget
     from ..targets import parse_target
     from ..targets.kind import COMPOSITE
 
@@ -110,7 +110,7 @@ def _device(args: argparse.Namespace) -> Device:
             f"--target {args.target!r} is no accelerator to play the trace back on",
             hint="name one accelerator, without a host: 'KIND -impl=NAME'",
         )
-    member = Member(target.name, target, host.plugin_for(target.kind.name))
+    member = BuildTarget(target.name, target, host.plugin_for(target.kind.name))
     if member.runtime is None:
         raise member.plugin.fault("gave nothing from hook runtime")
     return Device.from_target(member.label, target, member.runtime)

@@ -25,7 +25,7 @@ from .shared_options import (
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
-    from ..lowering.build_targets import Members
+    from ..lowering.build_targets import BuildTargets
     from ..pipeline.loading import LoadedModel
     from ..verification.known_deviations import KnownDeviation
     from ..verification.results import KernelCheck, OutputCheck, Overrun, StepStop, Verification
@@ -196,7 +196,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _built(loaded: LoadedModel, members: Members, out: Output) -> tuple[Artifact, LoadedModel]:
+def _built(loaded: LoadedModel, members: BuildTargets, out: Output) -> tuple[Artifact, LoadedModel]:
     """Return the artifact that `uma build` makes, and the model with its limit on RAM less the stack."""
     from ..artifact.footprint import footprint
     from ..pipeline.memory_limit import require_ram
@@ -249,7 +249,7 @@ def _deviations(verification: Verification, file: Path, against: str) -> tuple[K
 
 
 def _error(
-    verification: Verification, members: Members, noted: bool, dumped: bool, deviations: Sequence[KnownDeviation]
+    verification: Verification, members: BuildTargets, noted: bool, dumped: bool, deviations: Sequence[KnownDeviation]
 ) -> VerificationError | None:
     """What is wrong first: a write beside the buffers, which may be why others differ; a crash; a difference.
 
@@ -326,7 +326,7 @@ def _step(stop: Overrun | StepStop) -> str:
     return f"{layers}{on} (step {stop.step}, {stop.kernel})"
 
 
-def _owner(stop: Overrun | StepStop, members: Members) -> str | None:
+def _owner(stop: Overrun | StepStop, members: BuildTargets) -> str | None:
     """Whose code a step runs."""
     member = None if stop.target is None else members.get(stop.target)
     if member is None:

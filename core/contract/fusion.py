@@ -119,7 +119,7 @@ class Fusion:
         inner = (expr for expr in post_order(self.function.body) if isinstance(expr, Constant))
         constants: dict[Expr, Constant] = {expr: expr for expr in inner if expr.tensor.size > 1}
         constants.update(self.known.items())
-        tensors = {self.tensors.of[expr][0]: expr for expr in constants}
+        tensors = {self.tensors.by_expr[expr][0]: expr for expr in constants}
         by_tensor = channel_bounds(self.tensors.results, {tensor: constants[expr] for tensor, expr in tensors.items()})
         return MappingProxyType({tensors[tensor]: bounds for tensor, bounds in by_tensor.items()})
 

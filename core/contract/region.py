@@ -20,12 +20,12 @@ class RegionMatch(Match):
     Args:
         value: the call in the region that stands for it, of `function`: what it gives, and what to `Refuse`.
         layers: of the model, whose work it is.
-        found: the same match in the whole model, of which the predicate holds: for what is proven of values.
+        model_match: the same match in the whole model, of which the predicate holds: for what is proven of values.
     """
 
     value: Call = field(kw_only=True)
     layers: tuple[str, ...] = field(kw_only=True)
-    found: Match = field(kw_only=True)
+    model_match: Match = field(kw_only=True)
 
     def operand(self, name: str) -> Expr:
         """Where the part of that name lives: a parameter of the region, or what another match gives, whose ``value``

@@ -25,14 +25,14 @@ from ..targets.config import CompilationConfig
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
 
-__all__ = ["Member", "Members", "TargetLike", "resolve_targets"]
+__all__ = ["BuildTarget", "BuildTargets", "TargetLike", "resolve_targets"]
 
 TargetLike: TypeAlias = "str | Target | Mapping[str, Any] | Sequence[str | Target | Mapping[str, Any]]"
 """What a model is built for: one target in any form, or several: a list, or a dict from labels to targets."""
 
 
 @dataclass(frozen=True)
-class Member:
+class BuildTarget:
     """One target of a build. What its plugin says of it is asked for once.
 
     Args:
@@ -151,7 +151,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Members:
+class BuildTargets:
     """The targets of a build.
 
     Args:
@@ -163,26 +163,26 @@ class Members:
         costs: makes the cost provider of one build; None if no partitioner compares costs.
     """
 
-    hosts: tuple[Member, ...]
-    accelerators: tuple[Member, ...] = ()
+    hosts: tuple[BuildTarget, ...]
+    accelerators: tuple[BuildTarget, ...] = ()
     notes: tuple[str, ...] = ()
     default: str | None = None
     partition: Partitioner = eager
-    costs: Callable[[Members], CostProvider] | None = None
+    costs: Callable[[BuildTargets], CostProvider] | None = None
 
     @property
-    def host(self) -> Member:
+    def host(self) -> BuildTarget:
         """The first host."""
         return self.hosts[0]
 
     @property
-    def takers(self) -> tuple[Member, ...]:
+    def takers(self) -> tuple[BuildTarget, ...]:
         """The hosts in the order in which they are offered what accelerators leave: first that which takes an op of
         which nothing is said."""
         return tuple(sorted(self.hosts, key=lambda host: host.label != (self.default or self.host.label)))
 
     @property
-    def all(self) -> tuple[Member, ...]:
+    def all(self) -> tuple[BuildTarget, ...]:
         """Accelerators, then hosts."""
         return (*self.accelerators, *self.hosts)
 
@@ -211,16 +211,16 @@ class Members:
         """Within it the operators of all plugins of the build are known by their names."""
         return known_ops({name: custom.op for plugin in self.plugins for name, custom in plugin.ops.items()})
 
-    def __getitem__(self, label: str) -> Member:
+    def __getitem__(self, label: str) -> BuildTarget:
         """The target of that label, which there is."""
         return next(member for member in self.all if member.label == label)
 
-    def get(self, label: str) -> Member | None:
+    def get(self, label: str) -> BuildTarget | None:
         """The target of that label, None where there is none."""
         return next((member for member in self.all if member.label == label), None)
 
 
-def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Partitioner = "eager") -> Members:
+def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Partitioner = "eager") -> BuildTargets:
     """The targets to build a whole model for.
 
     Args:
@@ -236,6 +236,6 @@ def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Parti
     host.check_required()
     partitioner = find_partitioner(partition)
     config = CompilationConfig.resolve(target, host)
-    members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
+    members = [BuildTarget(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
     count = len(config.accelerators)
-    return Members(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name, partitioner)
+    return BuildTargets(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name, partitioner)

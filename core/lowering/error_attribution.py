@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..errors import PluginError
 from ..partition import PatternFault
 from ..relay.module import Spans
-from .build_targets import Member
+from .build_targets import BuildTarget
 
 __all__ = ["add_location", "attributing_errors"]
 
@@ -20,7 +20,7 @@ def add_location(error: PluginError, *places: str) -> PluginError:
 
 
 @contextmanager
-def attributing_errors(spans: Spans, member_of: Callable[[str], Member]) -> Iterator[None]:
+def attributing_errors(spans: Spans, member_of: Callable[[str], BuildTarget]) -> Iterator[None]:
     """Within, a pattern at fault is an error that names its plugin, and the layers at which it was tried.
 
     Args:

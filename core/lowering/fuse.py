@@ -126,7 +126,7 @@ class _Fusion:
             for number, among in apart.items():
                 if only is not None and number != only:
                     continue
-                free = {call for call in among if labels[call] == host.label and call not in choice.of}
+                free = {call for call in among if labels[call] == host.label and call not in choice.candidate_by_node}
                 for kernel in group(graph, free, host.limits.calls) if number is None or len(free) > 1 else ():
                     # What is computed within a kernel is used by nothing else, so that it is in no cycle.
                     choice.quotient.contract(map(choice.node, kernel))
@@ -145,7 +145,7 @@ def _with_whole(module: IRModule, hosts: Sequence[Owner]) -> tuple[IRModule, _Fu
     while True:
         idioms = with_attention(module, apart)
         fusion = _Fusion(Graph(idioms.module.main), hosts, idioms.module.spans.groups)
-        unclaimed = {result for result, whole in idioms.calls.items() if whole not in fusion.choice.of}
+        unclaimed = {result for result, whole in idioms.calls.items() if whole not in fusion.choice.candidate_by_node}
         if not unclaimed:
             return idioms.module, fusion
         apart |= unclaimed

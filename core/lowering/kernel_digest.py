@@ -14,7 +14,7 @@ from ..contract.fusion import Fusion
 from ..relay.expr import Function
 from ..relay.module import IRModule
 from ..relay.text import print_module
-from .build_targets import Member
+from .build_targets import BuildTarget
 
 __all__ = ["kernel_digest", "source_version"]
 
@@ -22,7 +22,7 @@ _TEXTS: WeakKeyDictionary[Function, str] = WeakKeyDictionary()
 """The texts of functions, which are printed once: a kernel is looked up for each candidate of a build."""
 
 
-def kernel_digest(fusion: Fusion, host: Member | None, by_rows: bool | None) -> str:
+def kernel_digest(fusion: Fusion, host: BuildTarget | None, by_rows: bool | None) -> str:
     """Return the SHA-256 digest of everything that the loops of a kernel are made from.
 
     That is the text of the fused function with the digests of its constants, the target with its attributes, and the

@@ -23,13 +23,13 @@ from ..tir.rewrites.local_alignment import least_aligned
 from ..tir.rewrites.scratch_hoisting import hoist_scratch
 from ..tir.rewrites.simplify import simplify
 from ..tir.rewrites.unroll import unroll
-from .build_targets import Member
+from .build_targets import BuildTarget
 from .fuse import is_view
 
 __all__ = ["emission_fault", "flatten_all", "flatten_all_tracing", "for_cpu", "simplify_all", "unroll_all"]
 
 
-def for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:
+def for_cpu(func: PrimFunc, host: BuildTarget | None) -> PrimFunc:
     """Return ``func`` in the form that suits the CPU of ``host``.
 
     Sums of products round once, for the floats for which the CPU has an instruction for that; arrays on the stack are

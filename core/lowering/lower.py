@@ -22,7 +22,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.symbolic_dims import OpenExtentError
 from ..tir.form.symbolic_dims import upper_bounds as bound_extents
 from ..tir.schedule.parallelisation import in_threads
-from .build_targets import Member
+from .build_targets import BuildTarget
 from .declined_strategies import Decline
 from .error_attribution import add_location
 from .fuse import is_view
@@ -50,7 +50,7 @@ class KnownLoops:
     instructions: dict[Expr, int] = field(default_factory=dict)
 
 
-def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None) -> IRModule:
+def lower(module: IRModule, hosts: Sequence[BuildTarget] = (), first: BuildTarget | None = None) -> IRModule:
     """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
 
     Kernels that are equal but for the constants they are given share one PrimFunc. Calls of regions stay.
@@ -74,8 +74,8 @@ def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None =
 
 def lower_tracing(
     module: IRModule,
-    hosts: Sequence[Member] = (),
-    first: Member | None = None,
+    hosts: Sequence[BuildTarget] = (),
+    first: BuildTarget | None = None,
     noted: list[Decline] | None = None,
     *,
     known: KnownLoops | None = None,
@@ -120,7 +120,7 @@ def lower_tracing(
 
 
 def _lower_open(
-    module: IRModule, hosts: Sequence[Member], first: Member | None, noted: list[Decline] | None
+    module: IRModule, hosts: Sequence[BuildTarget], first: BuildTarget | None, noted: list[Decline] | None
 ) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower_tracing`, of a module with open extents: what comes of it has the largest of them everywhere, as
     tensors lie in memory, and kernels are given the parameters of ``main`` that hold the extents of this run, and what
@@ -193,8 +193,8 @@ def _on_host(
     kernels: dict[PrimFunc, GlobalVar],
     used_names: set[str],
     layers: tuple[str, ...],
-    hosts: Sequence[Member],
-    first: Member | None,
+    hosts: Sequence[BuildTarget],
+    first: BuildTarget | None,
     noted: list[Decline] | None,
     asked: _Asked,
 ) -> Call:
@@ -202,7 +202,7 @@ def _on_host(
     first one that can run it."""
     if not hosts:
         return _lower_call(call, args, extents, kernels, used_names, layers, None, [], asked)
-    failures: list[tuple[Member, str, Exception]] = []
+    failures: list[tuple[BuildTarget, str, Exception]] = []
     for host in hosts:
         if call.pin not in (None, host.label):
             continue
@@ -248,7 +248,7 @@ def _lower_call(
     kernels: dict[PrimFunc, GlobalVar],
     used_names: set[str],
     layers: tuple[str, ...],
-    host: Member | None,
+    host: BuildTarget | None,
     noted: list[Decline],
     asked: _Asked,
 ) -> Call:
@@ -290,7 +290,7 @@ class _Asked:
     threads: int = 1
 
 
-def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> LoweredLoops:
+def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: BuildTarget | None, noted: list[Decline]) -> LoweredLoops:
     """The loops of a kernel: a table, else the host's, else those of its op, else those that the core makes."""
     try:
         if (table := table_kernel(fusion)) is not None:

@@ -23,7 +23,7 @@ from ..relay.verify import verify
 from ..relay.visit import children, post_order, with_children
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.obligations import unproven
-from .build_targets import Member, Members
+from .build_targets import BuildTarget, BuildTargets
 from .declined_strategies import Decline
 from .error_attribution import add_location
 from .fuse import is_view
@@ -63,7 +63,7 @@ class RegionLowering:
         members: the targets of the build.
     """
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: BuildTargets) -> None:
         self._members = members
         self._done: dict[tuple[str | None, Function], _Body | list[Refuse]] = {}
         self._lowered: _Lowered = {}
@@ -111,7 +111,9 @@ _Lowered = dict[tuple[object, ...], "LoweredLoops | Extern | Refuse"]
 class _Region:
     """One region on its way to loops."""
 
-    def __init__(self, module: IRModule, member: Member, var: GlobalVar, matches: Matches, lowered: _Lowered) -> None:
+    def __init__(
+        self, module: IRModule, member: BuildTarget, var: GlobalVar, matches: Matches, lowered: _Lowered
+    ) -> None:
         self.module = module
         self.member = member
         self.var = var

@@ -20,7 +20,7 @@ from ..relay.pattern import Graph, Match, Mismatch, Pattern, match
 from ..relay.pattern.function_match import outlined, whole_matches
 from ..relay.views import is_view
 from ..relay.visit import children, post_order, with_children
-from .build_targets import Member, Members
+from .build_targets import BuildTarget, BuildTargets
 from .error_attribution import add_location
 
 __all__ = ["Matches", "match_alone"]
@@ -34,7 +34,7 @@ class Matches:
         placement: of the regions; None if a partitioner made none of them.
     """
 
-    def __init__(self, members: Members, placement: Placement | None = None) -> None:
+    def __init__(self, members: BuildTargets, placement: Placement | None = None) -> None:
         self._members, self._placement = members, placement
 
     @cached_property
@@ -42,7 +42,7 @@ class Matches:
         """The match of each call in the partitioner's regions: in its function, and in the model."""
         regions = () if self._placement is None else self._placement.regions.values()
         return {
-            call: (outlined(claim.given, claim.given_nodes, call.op), claim.given)
+            call: (outlined(claim.owner_match, claim.owner_nodes, call.op), claim.owner_match)
             for region in regions
             for claim, call in zip(region.claims, region.calls, strict=True)
             if isinstance(call.op, Function)
@@ -60,14 +60,14 @@ class Matches:
         calls = (expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr))
         return MatchedRegion(var.name, function, tuple(self._one(module, call, member) for call in calls))
 
-    def _one(self, module: IRModule, call: Call, member: Member) -> RegionMatch | UnmatchedCall:
+    def _one(self, module: IRModule, call: Call, member: BuildTarget) -> RegionMatch | UnmatchedCall:
         outcome = self._taken.get(call) or self._sought(module, call, member)
         if isinstance(outcome, str):
             return UnmatchedCall(call, outcome)
         inner, whole = outcome
-        return RegionMatch(**vars(inner), value=call, layers=module.spans[call], found=whole)
+        return RegionMatch(**vars(inner), value=call, layers=module.spans[call], model_match=whole)
 
-    def _sought(self, module: IRModule, call: Call, member: Member) -> tuple[Match, Match] | str:
+    def _sought(self, module: IRModule, call: Call, member: BuildTarget) -> tuple[Match, Match] | str:
         """The match that a call is, in its function and in the model; else why there is none."""
         label, function = member.label, call.op
         if isinstance(function, Op):
@@ -87,13 +87,13 @@ class Matches:
                 if rejection is None:
                     return inner, inner
                 reason = reason or f"clause {rejection.clause}: {rejection.reason}"
-                sites = [inner.moved(site) for site in _sites(module, call)]
+                sites = [inner.with_replacements(site) for site in _sites(module, call)]
                 if len(sites) == 1 and pattern.rejection(sites[0]) is None:
                     return inner, sites[0]
             return reason or _mismatch(pattern, function)
 
 
-def match_alone(member: Member, pattern: Pattern, function: Function, layers: Sequence[str]) -> Match | None:
+def match_alone(member: BuildTarget, pattern: Pattern, function: Function, layers: Sequence[str]) -> Match | None:
     """The match of a target's pattern that a function is, and of which the predicate holds; None where there is none.
 
     Raises:
@@ -104,7 +104,7 @@ def match_alone(member: Member, pattern: Pattern, function: Function, layers: Se
 
 
 @contextmanager
-def _asking(member: Member, layers: Sequence[str]) -> Iterator[None]:
+def _asking(member: BuildTarget, layers: Sequence[str]) -> Iterator[None]:
     """Within, tests and predicates of a target are asked; what they do wrong names its plugin and the layers."""
     with member.target:
         try:

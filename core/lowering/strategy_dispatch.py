@@ -28,7 +28,7 @@ from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.obligations import unproven
 from ..tir.schedule import ScheduleError
 from ..tir.te.finalisation import finalise_kernel
-from .build_targets import Member
+from .build_targets import BuildTarget
 from .declined_strategies import Decline, decline_fault
 from .error_attribution import add_location
 from .graph_queries import parts_of
@@ -117,7 +117,7 @@ def declared_loops(fusion: Fusion) -> LoweredLoops | None:
 
 
 def lower_match(
-    member: Member,
+    member: BuildTarget,
     fusion: Fusion,
     layers: tuple[str, ...],
     match: Match | None = None,
@@ -176,7 +176,7 @@ class _Unusable(Exception):
 
 
 def _offered(
-    member: Member,
+    member: BuildTarget,
     label: str,
     lower: Callable[[], object],
     fusion: Fusion,
@@ -220,7 +220,7 @@ def _offered(
     return loops
 
 
-def extern_of(member: Member, function: Function, layers: tuple[str, ...], match: Match) -> Extern | None:
+def extern_of(member: BuildTarget, function: Function, layers: tuple[str, ...], match: Match) -> Extern | None:
     """What the pattern of a match makes of it as a whole; None where it has nothing for that.
 
     Args:
@@ -248,7 +248,7 @@ def extern_of(member: Member, function: Function, layers: tuple[str, ...], match
 
 
 def _asked(
-    member: Member, label: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
+    member: BuildTarget, label: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
 ) -> object:
     """What a plugin gives for a function."""
     try:
@@ -264,7 +264,7 @@ def _asked(
 
 
 def _lowerings(
-    member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None
+    member: BuildTarget, fusion: Fusion, layers: tuple[str, ...], match: Match | None
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """What a plugin may have for a function, with a name for errors: by its pattern, then by anchor or ops."""
     composite = fusion.function.attr("Composite")

@@ -8,7 +8,7 @@ matches back.
     def one_by_one(problem: Problem) -> Regions:
         choice = Selection(problem)
         for owner in problem.owners:
-            for candidate in problem.candidates(owner, taken=choice.of):
+            for candidate in problem.candidates(owner, taken=choice.candidate_by_node):
                 choice.add(candidate)
         return [[candidate] for candidate in choice.all]
 

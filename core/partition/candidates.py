@@ -94,7 +94,7 @@ class Problem:
         self.on_hosts: dict[Expr, str] = {}
         self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]
         self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
-        self._found = dict.fromkeys(self.kept)
+        self._all_candidates = dict.fromkeys(self.kept)
         self._ranges: dict[Expr, Bounds] = {}
         self._offered: dict[str, RequantisedView | None] = {}
         self._open = frozenset(expr for expr in graph.order if is_open(expr))
@@ -122,9 +122,9 @@ class Problem:
         return other
 
     @property
-    def found(self) -> Collection[Candidate]:
+    def all_candidates(self) -> Collection[Candidate]:
         """What was kept, then the candidates that were asked for, in that order."""
-        return self._found.keys()
+        return self._all_candidates.keys()
 
     def candidates(
         self,
@@ -165,7 +165,7 @@ class Problem:
                     if candidate in yielded:  # the same with its operands in another order
                         continue
                     yielded.add(candidate)
-                    self._found[candidate] = None
+                    self._all_candidates[candidate] = None
                     yield candidate
                     if root in taken:
                         break

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .candidates import Problem
     from .collage.table import CostTable
 
-__all__ = ["Clock", "CostProvider", "Link", "Price", "Source", "whole_ns"]
+__all__ = ["Clock", "CostEstimate", "CostProvider", "Link", "Source", "whole_ns"]
 
 Source = Literal["estimated", "measured", "table", "free"]
 """Who tells what something costs: the target's plugin, a run here, a table that was given, or nobody, as it is a view,
@@ -25,7 +25,7 @@ a tuple, or a function that runs where the model has it in any case."""
 
 
 @dataclass(frozen=True)
-class Price:
+class CostEstimate:
     """What running something once takes.
 
     Args:
@@ -115,7 +115,9 @@ class CostProvider(Protocol):
     def link(self, label: str) -> Link | None:
         """How an accelerator is reached; None where it works in the memory of the hosts."""
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+    def region(
+        self, problem: Problem, claims: Sequence[Candidate], name: str
+    ) -> CostEstimate | Sequence[Candidate] | None:
         """What candidates of one owner cost as one region, in an order in which they can be computed. Where the owner
         would refuse it: those that it would give back. None where nobody tells. In tables it has this name."""
 
@@ -123,7 +125,7 @@ class CostProvider(Protocol):
         """What the hosts would compute together of some calls, if these were all that is left to them; with a label
         what that host would, if all were its own."""
 
-    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> CostEstimate | None:
         """What calls cost that a host is given together; None where it cannot be built, or where nobody tells, and the
         host is not the first. In tables it has this name."""
 

@@ -76,7 +76,7 @@ class _Checked:
         for one in region:
             if not isinstance(one, Candidate):
                 raise self._fault(f"gives {shown(one)} in a region, which holds candidates")
-            if one not in problem.found:
+            if one not in problem.all_candidates:
                 text = f"gives a match of {one.match.pattern.name!r} that is no candidate: it may lose ops, or mix them"
                 raise self._fault(text, one.nodes)
             if one.owner != region[0].owner:

@@ -63,7 +63,7 @@ def take(
     """
     problem = choice.problem
     roots = None if freed is None else _above(choice, freed, owner)
-    for candidate in problem.candidates(owner, roots=roots, taken=choice.of, pinned_only=pinned_only):
+    for candidate in problem.candidates(owner, roots=roots, taken=choice.candidate_by_node, pinned_only=pinned_only):
         if accepts is not None and not accepts(candidate):
             continue
         note = choice.add(candidate)
@@ -82,7 +82,7 @@ def _above(choice: Selection, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
     reached = set(level)
     for _ in range(levels):
         users = (user for expr in level for user in graph.users(expr))
-        level = [user for user in dict.fromkeys(users) if user not in reached and user not in choice.of]
+        level = [user for user in dict.fromkeys(users) if user not in reached and user not in choice.candidate_by_node]
         if not level:
             break
         reached.update(level)

@@ -252,7 +252,7 @@ class _Explainer:
                 matched = tuple(one for expr in matched for one in offered.stands(expr))
             return self._overlap(owner.label, explanation.pattern, matched)
         clause = failure.subject.removeprefix(_CLAUSE) if failure.kind == "clause" else None
-        return Reason(owner.label, explanation.pattern, failure.kind, clause, failure.reason, failure.found or None)
+        return Reason(owner.label, explanation.pattern, failure.kind, clause, failure.reason, failure.actual or None)
 
 
 def obstacle_text(note: Obstacle, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:

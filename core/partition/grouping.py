@@ -95,7 +95,7 @@ class _Grouping:
                 self._try(one, other)
 
     def _merge_users(self, value: Expr) -> None:
-        selected = self._choice.of
+        selected = self._choice.candidate_by_node
         users = [user for user in self._choice.problem.graph.users(value) if user in selected]
         if len(users) < 2:
             return

@@ -242,7 +242,7 @@ def _placed(
         _blame_choice(source, problem, partitioner, error, together)
         raise
     chosen = {claim for region in regions for claim in region.claims}
-    claims = tuple(candidate for candidate in problem.found if candidate in chosen)
+    claims = tuple(candidate for candidate in problem.all_candidates if candidate in chosen)
     by_name = MappingProxyType({region.name: region for region in regions})
     return Placement(
         source,

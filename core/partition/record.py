@@ -121,12 +121,12 @@ class Candidate:
         return hash(self._key)
 
     @property
-    def given(self) -> Match:
+    def owner_match(self) -> Match:
         """The match as its owner takes it."""
         return self.match if self.taken is None else self.taken.match
 
     @property
-    def given_nodes(self) -> tuple[Expr, ...]:
+    def owner_nodes(self) -> tuple[Expr, ...]:
         """The nodes as its owner takes them."""
         return self.nodes if self.taken is None else self.taken.nodes
 

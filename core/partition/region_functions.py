@@ -66,7 +66,7 @@ def _put_together(expr: Expr, rewriter: Rewriter) -> Expr:
 
 def _called(claim: Candidate, where: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
     """A call of a match's composite function, constants being inside, and what the match's results are then."""
-    match = claim.given
+    match = claim.owner_match
     args = [expr for expr in match.inputs if not isinstance(expr, Constant)]
     attrs = {"Composite": match.pattern.name}
     if claim.taken is None:

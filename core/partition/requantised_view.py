@@ -111,7 +111,7 @@ class RequantisedView:
         if len(stands) < len(nodes):
             return None  # on other operands two of them would be one
         inner = RequantisedMatch(
-            match.moved(new),
+            match.with_replacements(new),
             tuple(new[node] for node in nodes),
             value,
             stands,

@@ -20,7 +20,7 @@ class Selection:
     Attributes:
         problem: it.
         all: the candidates, in the order in which they were added.
-        of: the candidate that has a node.
+        candidate_by_node: the candidate that has a node.
         quotient: the graph with each of them as one node; nodes are numbered in the order of the problem's
             ``computed``.
     """
@@ -28,7 +28,7 @@ class Selection:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.all: list[Candidate] = []
-        self.of: dict[Expr, Candidate] = {}
+        self.candidate_by_node: dict[Expr, Candidate] = {}
         self._number = {expr: number for number, expr in enumerate(problem.computed)}
         self._before = [[self._number[c] for c in children(e) if c in self._number] for e in problem.computed]
         self.quotient = ContractedDag(self._before)
@@ -40,12 +40,12 @@ class Selection:
     def order(self) -> list[Expr | Candidate]:
         """What is computed, each after what it needs: candidates as a whole, and what is in none."""
         exprs = (self.problem.computed[number] for number in self.quotient.order())
-        return [self.of.get(expr, expr) for expr in exprs]
+        return [self.candidate_by_node.get(expr, expr) for expr in exprs]
 
     def obstacle(self, candidate: Candidate) -> Obstacle | None:
         """Why a candidate cannot be added; None where it can. Nothing changes by asking."""
         name = candidate.match.pattern.name
-        if (at := next((node for node in candidate.nodes if node in self.of), None)) is not None:
+        if (at := next((node for node in candidate.nodes if node in self.candidate_by_node), None)) is not None:
             return Obstacle("overlap", name, at=at)
         if (note := self.problem.obstacle(candidate)) is not None:
             return note
@@ -58,14 +58,14 @@ class Selection:
         if note is None:
             self.quotient.contract(map(self._number.__getitem__, candidate.nodes))
             self.all.append(candidate)
-            self.of.update(dict.fromkeys(candidate.nodes, candidate))
+            self.candidate_by_node.update(dict.fromkeys(candidate.nodes, candidate))
         return note
 
     def discard(self, candidate: Candidate) -> None:
         """Take a candidate back that was added; takes as long as adding all that are left."""
         self.all.remove(candidate)
         for node in candidate.nodes:
-            del self.of[node]
+            del self.candidate_by_node[node]
         self.quotient = ContractedDag(self._before)
         for one in self.all:
             self.quotient.contract(map(self._number.__getitem__, one.nodes))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ModelError, PluginError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..plugins import LoadedPlugin
 from ..relay.custom_ops import CustomImporter, CustomLayer
 from ..relay.expr import Expr
@@ -22,7 +22,7 @@ class CustomImporters:
         members: the targets of the build; None for no plugins.
     """
 
-    def __init__(self, members: Members | None) -> None:
+    def __init__(self, members: BuildTargets | None) -> None:
         self._plugins = () if members is None else members.plugins
 
     def __call__(self, form: Literal["tflite", "onnx"], operator: str) -> CustomImporter | None:

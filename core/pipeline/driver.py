@@ -24,7 +24,7 @@ from ..codegen.model import emit_model
 from ..contract.devices import Device
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..hookspecs import Library, TargetCode
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.mac_count import Work
 from ..program import Plan, Program, plan, streams, verify_plan
 from ..program.overlap_constraints import with_those_in_use
@@ -69,7 +69,7 @@ def check_stage(stage: object) -> None:
 
 def start_build(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     until: str = STAGES[-1],
     *,
     dump: str | os.PathLike[str] | None = None,
@@ -106,7 +106,7 @@ def start_build(
 
 def lower_loaded(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     until: str = STAGES[-1],
     *,
     dump: str | os.PathLike[str] | None = None,
@@ -124,7 +124,7 @@ def lower_loaded(
 
 def build_loaded(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
@@ -193,7 +193,7 @@ def finish_build(
 def make_artifact(
     program: Program,
     memory: Plan,
-    members: Members,
+    members: BuildTargets,
     *,
     built_from: KeptModel | None = None,
     weights: WeightsForm = "assembly",
@@ -300,7 +300,7 @@ def make_artifact(
     return Artifact(files.contents, record, built_from, origins_of(program, members, devices, codes))
 
 
-def _executor(members: Members) -> str:
+def _executor(members: BuildTargets) -> str:
     """What runs the steps of the model: that is the first host's to say, and for how many threads loops are marked.
 
     Raises:
@@ -318,7 +318,7 @@ def _executor(members: Members) -> str:
 
 
 def _libraries(
-    devices: Iterable[Device], codes: Mapping[str, TargetCode], members: Members
+    devices: Iterable[Device], codes: Mapping[str, TargetCode], members: BuildTargets
 ) -> list[tuple[str, Library]]:
     """The libraries that the model is linked with, and for which target. On this machine they are there, so that the
     build fails and not the first run.
@@ -347,7 +347,7 @@ def _libraries(
     return wanted
 
 
-def _unused_libs(wanted: Iterable[tuple[str, Library]], members: Members) -> Iterator[str]:
+def _unused_libs(wanted: Iterable[tuple[str, Library]], members: BuildTargets) -> Iterator[str]:
     """Where the attribute ``libs`` has no effect, and why, in sentences."""
     labels = {label for label, _ in wanted}
     for member in members.all:
@@ -363,7 +363,7 @@ def _state(program: Program, memory: Plan, identifiers: Mapping[str, str]) -> St
     return StateRecord(memory.state_bytes, program.model or model_digest(program), tensors)
 
 
-def devices_of(program: Program, members: Members) -> dict[str, Device]:
+def devices_of(program: Program, members: BuildTargets) -> dict[str, Device]:
     """What the calls of a program are for, by label.
 
     Raises:
@@ -382,7 +382,7 @@ def devices_of(program: Program, members: Members) -> dict[str, Device]:
     return devices
 
 
-def _device(label: str, members: Members) -> Device:
+def _device(label: str, members: BuildTargets) -> Device:
     member = members.get(label)
     if member is None:
         known = ", ".join(m.label for m in members.all)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..artifact import Artifact
 from ..errors import ModelError, UsageError
-from ..lowering.build_targets import Members, resolve_targets
+from ..lowering.build_targets import BuildTargets, resolve_targets
 from ..option_values import Allowed
 from ..options import BuildOptions
 from ..partition import Decision, SavedPlan, plan_record
@@ -51,11 +51,11 @@ class KeptModel:
     """
 
     loaded: LoadedModel
-    targets: Members
+    targets: BuildTargets
     decision: Decision | None = None
 
     @property
-    def members(self) -> Members:
+    def members(self) -> BuildTargets:
         """The targets of the build, with a partitioner that repeats what was decided by costs."""
         return self.targets if self._plan is None else replace(self.targets, partition=SavedPlan(self._plan))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..artifact.record import RowsEndRecord, RowsPointRecord, RowsRecord
 from ..errors import RequirementError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..option_values import Limit
 from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan, streamed
 from ..program.chain_partition import Cut, Cuts, Read, Tensor, Work
@@ -56,7 +56,7 @@ class RowsAsked:
 
     @staticmethod
     def from_targets(
-        members: Members,
+        members: BuildTargets,
         max_ram: Limit | None = None,
         frontier: bool = False,
         least: bool = False,

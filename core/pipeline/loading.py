@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..errors import ModelError, UsageError
 from ..frontends.state_pairs import keep_states
 from ..frontends.torch import exported_content, is_exported
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..option_values import Limit
 from ..options import BuildKeywords, BuildOptions
 from ..partition import RoundingOptIn
@@ -68,12 +68,12 @@ class LoadedModel:
     options: BuildOptions = field(default_factory=BuildOptions, repr=False)
 
 
-def load_model(model: Model, members: Members | None = None, **options: Unpack[BuildKeywords]) -> LoadedModel:
+def load_model(model: Model, members: BuildTargets | None = None, **options: Unpack[BuildKeywords]) -> LoadedModel:
     """Read a model, as `read_model` does, with the options of `uma.build` as keywords."""
     return read_model(model, members, BuildOptions.read("build", options))
 
 
-def read_model(model: Model, members: Members | None, options: BuildOptions) -> LoadedModel:
+def read_model(model: Model, members: BuildTargets | None, options: BuildOptions) -> LoadedModel:
     """Read a model.
 
     Args:

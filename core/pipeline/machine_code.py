@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..codegen.units import PluginFunctions, prefix_of
 from ..errors import ModelError
 from ..hookspecs import TargetCode
-from ..lowering.build_targets import Member, Members
+from ..lowering.build_targets import BuildTarget, BuildTargets
 from ..program import Call, Program
 from ..relay.module import IRModule
 from ..support.compiler_flags import KNOWN_COMPILERS, refused_flags
@@ -53,7 +53,7 @@ class MachineCode:
         }
 
 
-def machine_code(program: Program, members: Members) -> MachineCode:
+def machine_code(program: Program, members: BuildTargets) -> MachineCode:
     """Ask each target that has loops in ``program``.
 
     Raises:
@@ -106,7 +106,7 @@ def _functions(program: Program, runs: Callable[[Call], bool]) -> dict[str, Prim
     return {n: func for n, func in program.functions.items() if n in called and isinstance(func, PrimFunc)}
 
 
-def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) -> TargetCode | None:
+def _asked(member: BuildTarget, program: Program, functions: Mapping[str, PrimFunc]) -> TargetCode | None:
     """What a target says of its loops."""
     prefix = prefix_of(program.name, member.label)
     module = IRModule.from_functions(functions)
@@ -131,7 +131,7 @@ def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) 
     return code
 
 
-def _check_own(code: TargetCode, member: Member, functions: Mapping[str, PrimFunc], prefix: str) -> None:
+def _check_own(code: TargetCode, member: BuildTarget, functions: Mapping[str, PrimFunc], prefix: str) -> None:
     """PluginError where functions that a plugin brings are not those that it was given, or could meet others."""
     fault = member.plugin.fault
     if missing := [name for name in functions if name not in code.symbols]:
@@ -145,7 +145,7 @@ def _check_own(code: TargetCode, member: Member, functions: Mapping[str, PrimFun
             raise fault(f"brings the {what} {foreign[0]!r}, which does not begin with {prefix!r}, its prefix")
 
 
-def _check_headers(codes: Mapping[str, TargetCode], members: Members) -> None:
+def _check_headers(codes: Mapping[str, TargetCode], members: BuildTargets) -> None:
     """PluginError where two hosts bring different headers of one name."""
     headers: dict[str, tuple[str, str]] = {}
     for label, code in codes.items():
@@ -155,7 +155,7 @@ def _check_headers(codes: Mapping[str, TargetCode], members: Members) -> None:
                 raise members[label].plugin.fault(f"brings a header {name!r} that is not the one of target {other!r}")
 
 
-def _check_objects(code: TargetCode, member: Member) -> None:
+def _check_objects(code: TargetCode, member: BuildTarget) -> None:
     """PluginError where an object is not for the machine that a target's loops run on."""
     machine = this_machine() if code.machine is None else Machine.parse(code.machine)
     for name, content in code.objects.items():
@@ -163,14 +163,14 @@ def _check_objects(code: TargetCode, member: Member) -> None:
             raise member.plugin.fault(f"brings the object {name!r}, which is none for {machine}")
 
 
-def _check_labels(program: Program, members: Members) -> None:
+def _check_labels(program: Program, members: BuildTargets) -> None:
     for label in dict.fromkeys(step.host for _, step in program.calls if step.host is not None):
         if members.get(label) is None:
             hint = f"hosts: {', '.join(host.label for host in members.hosts)}"
             raise ModelError(f"the program runs on {label!r}, which is no host of this build", hint=hint)
 
 
-def _running_hosts(program: Program, members: Members) -> list[Member]:
+def _running_hosts(program: Program, members: BuildTargets) -> list[BuildTarget]:
     """The first host, and those that steps are for."""
     labels = {step.host for _, step in program.calls}
     return [members.host, *(host for host in members.hosts[1:] if host.label in labels)]

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ..artifact.record import DifferenceRecord
 from ..contract.passes import PHASES
 from ..errors import UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.graph_queries import has_loops
 from ..option_values import Allowed
 from ..partition import OptInMatch, Placement, RoundingOptIn
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def find_rounding(form: IRModule | Program, allow: Allowed, members: Members) -> RoundingOptIn | None:
+def find_rounding(form: IRModule | Program, allow: Allowed, members: BuildTargets) -> RoundingOptIn | None:
     """Return the layers that accelerators may round in their own fixed points; None without such an opt-in.
 
     Args:
@@ -96,7 +96,7 @@ def _matches(pattern: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name == pattern or fnmatchcase(name, pattern)]
 
 
-def passes_with_tolerance(members: Members) -> tuple[TargetPass, ...]:
+def passes_with_tolerance(members: BuildTargets) -> tuple[TargetPass, ...]:
     """Return the passes of a build that declare a tolerance, in the order in which they would run.
 
     Raises:
@@ -107,12 +107,12 @@ def passes_with_tolerance(members: Members) -> tuple[TargetPass, ...]:
     )
 
 
-def passes_withheld(members: Members, allowed: Collection[str]) -> tuple[TargetPass, ...]:
+def passes_withheld(members: BuildTargets, allowed: Collection[str]) -> tuple[TargetPass, ...]:
     """Return those passes that are not run, because they are not among ``allowed``."""
     return tuple(step for step in passes_with_tolerance(members) if step.name not in allowed)
 
 
-def find_passes(form: IRModule | Program, allow: Allowed, members: Members) -> Allowed:
+def find_passes(form: IRModule | Program, allow: Allowed, members: BuildTargets) -> Allowed:
     """Return ``allow`` with the names of the passes that may change results in place of their patterns.
 
     Args:
@@ -141,7 +141,7 @@ def find_passes(form: IRModule | Program, allow: Allowed, members: Members) -> A
     return Allowed({**others, **{name: OPT_INS["pass"][0] for name in names if choices.get(name)}})
 
 
-def match_difference(match: OptInMatch, members: Members) -> DifferenceRecord:
+def match_difference(match: OptInMatch, members: BuildTargets) -> DifferenceRecord:
     """Return how far the results of a match that is rounded differently may be off."""
     entry = members[match.owner].plugin.entry
     plugin = f"{entry.distribution} {entry.version}"
@@ -161,7 +161,7 @@ def pass_difference(step: TargetPass) -> DifferenceRecord:
 
 
 def list_differences(
-    placement: Placement | None, tolerated: Sequence[Tolerated], hybrid_layers: Sequence[str], members: Members
+    placement: Placement | None, tolerated: Sequence[Tolerated], hybrid_layers: Sequence[str], members: BuildTargets
 ) -> tuple[DifferenceRecord, ...]:
     """Return the parts of a model whose results may differ from the model's arithmetic.
 

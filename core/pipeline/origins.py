@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..contract.code import TargetCode
 from ..contract.devices import Device
 from ..contract.drivers import Runtime
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..plugins import PluginEntry
 from ..program import Program
 from ..relay.extern import Extern
@@ -18,7 +18,7 @@ __all__ = ["origins_of"]
 
 
 def origins_of(
-    program: Program, members: Members, devices: Mapping[str, Device], codes: Mapping[str, TargetCode]
+    program: Program, members: BuildTargets, devices: Mapping[str, Device], codes: Mapping[str, TargetCode]
 ) -> Origins:
     """Collect the plugins behind the C of a model.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ..contract.passes import Pass, Phase, Tolerance
 from ..errors import InternalError, PluginError, UmaError
-from ..lowering.build_targets import Member, Members
+from ..lowering.build_targets import BuildTarget, BuildTargets
 from ..lowering.graph_queries import unique_name
 from ..lowering.region_lowering import label_of, regions_of
 from ..relay.expr import Call, Expr, Function, GlobalVar
@@ -34,7 +34,7 @@ class TargetPass:
         definition: the pass as its plugin declares it.
     """
 
-    member: Member
+    member: BuildTarget
     definition: Pass
 
     @property
@@ -70,7 +70,7 @@ class Tolerated:
     after: IRModule
 
 
-def ordered(members: Sequence[Member], phase: Phase) -> list[TargetPass]:
+def ordered(members: Sequence[BuildTarget], phase: Phase) -> list[TargetPass]:
     """The passes that targets of one build have for a phase, in the order in which they run.
 
     Raises:
@@ -141,7 +141,7 @@ def _referred(step: TargetPass, reference: str, positions: dict[str, list[int]],
 
 def run_passes(
     module: IRModule,
-    members: Members,
+    members: BuildTargets,
     phase: Phase,
     after: Callable[[str, IRModule], None] | None = None,
     tolerate: Collection[str] = (),
@@ -184,7 +184,7 @@ def _differ(before: IRModule, after: IRModule) -> bool:
     )
 
 
-def _run(step: TargetPass, module: IRModule, members: Members) -> IRModule:
+def _run(step: TargetPass, module: IRModule, members: BuildTargets) -> IRModule:
     member, definition = step.member, step.definition
     view = module if definition.scope == "module" else _own_regions(module, member.label)
     if not view.functions:
@@ -224,7 +224,7 @@ def _face(module: IRModule) -> tuple[FuncType, tuple[str, ...]]:
     return func_type(module.main), tuple(param.name for param in module.main.params)
 
 
-def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -> Violation | None:
+def _fault(module: IRModule, before: IRModule, members: BuildTargets, phase: Phase) -> Violation | None:
     """What a pass made that must not be at its phase, or None. What was there ``before`` is not its doing."""
     labels = {var.name: label_of(function) for var, function in module.functions.items()}
     for var, function in regions_of(before):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..contract.passes import PHASES, Phase
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.fuse import is_view
 from ..lowering.region_lowering import label_of, regions_of
 from ..relay.control_bodies import bodies_of, is_control
@@ -25,7 +25,7 @@ from ..tir.rewrites.unroll import unroll
 __all__ = ["phase_faults"]
 
 
-def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[Violation]:
+def phase_faults(module: IRModule, members: BuildTargets, phase: Phase) -> Iterator[Violation]:
     """Everything that must not be at a phase; nothing for a good module.
 
     Args:
@@ -71,7 +71,7 @@ def _not_canonical(module: IRModule) -> Iterator[Violation]:
     yield Violation(f"{name} is not in canonical form", "main", layers)
 
 
-def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator[Violation]:
+def _without_owner(module: IRModule, members: BuildTargets, phase: Phase) -> Iterator[Violation]:
     """Functions that are for nobody, and calls of functions from where only loops can be called."""
     labels, bodies = {member.label for member in members.accelerators}, bodies_of(module)
     for var, function in module.functions.items():
@@ -100,7 +100,7 @@ def _without_kernel(module: IRModule) -> Iterator[Violation]:
             yield Violation(what, "main", module.spans[expr])
 
 
-def _not_lowered(module: IRModule, members: Members) -> Iterator[Violation]:
+def _not_lowered(module: IRModule, members: BuildTargets) -> Iterator[Violation]:
     for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
         member = members.get(label_of(function) or "")
         for expr in post_order(function.body):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from ..errors import ModelError, RequirementError, UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.region_lowering import label_of
 from ..option_values import Pins
 from ..program import Program
@@ -25,7 +25,7 @@ from ..targets.values import shown, suggest
 __all__ = ["pin_layers", "unpinned", "write_out_hosts"]
 
 
-def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModule:
+def pin_layers(form: IRModule | Program, pins: Pins, members: BuildTargets) -> IRModule:
     """``form`` with the ops of some layers pinned.
 
     Args:
@@ -59,7 +59,7 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
     return rewriter.with_main(rewriter.rebuild(post_order(body), rule)[body])
 
 
-def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:
+def _wanted(module: IRModule, pins: Pins, members: BuildTargets) -> dict[str, str]:
     """The label that each pinned layer is pinned to."""
     pairs: object = pins
     if not isinstance(pairs, Mapping) or not all(isinstance(text, str) for pair in pairs.items() for text in pair):
@@ -101,7 +101,7 @@ def _check_same(labels: Mapping[str, str]) -> None:
         raise RequirementError(f"layers that are one op are pinned to several targets: {said}", hint="pin them alike")
 
 
-def _check_bodies(module: IRModule, wanted: Mapping[str, str], members: Members) -> None:
+def _check_bodies(module: IRModule, wanted: Mapping[str, str], members: BuildTargets) -> None:
     """RequirementError where a layer of a branch or of a loop's body is pinned, but to the first host."""
     for var in bodies_of(module):
         function = module.functions[var]
@@ -115,7 +115,7 @@ def _check_bodies(module: IRModule, wanted: Mapping[str, str], members: Members)
                     )
 
 
-def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: Members) -> bool:
+def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: BuildTargets) -> bool:
     """Whether a function of the module, with layers that are pinned to ``labels``, is a host's.
 
     Raises:
@@ -152,7 +152,7 @@ def _unpinned(function: Function, rewriter: Rewriter) -> Function:
     return Function(function.params, done[function.body], attrs)
 
 
-def write_out_hosts(module: IRModule, members: Members) -> IRModule:
+def write_out_hosts(module: IRModule, members: BuildTargets) -> IRModule:
     """``module`` with functions that the model has for a host written where ``main`` calls them, each op pinned; if
     ``main`` itself is such a function, those of its ops that are not pinned to another target.
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from ..artifact.record import StripsRecord
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.declined_strategies import Decline
 from ..lowering.error_attribution import add_location, attributing_errors
 from ..lowering.fuse import fuse, is_view
@@ -97,7 +97,7 @@ class Context:
     """
 
     name: str
-    members: Members
+    members: BuildTargets
     options: BuildOptions
     consent: RoundingOptIn | None
     reuse: bool
@@ -120,7 +120,7 @@ class RegionsRefused(Exception):
         super().__init__()
         self.placement, self.refusals = placement, refusals
 
-    def replaced(self, members: Members) -> Placement:
+    def replaced(self, members: BuildTargets) -> Placement:
         """Return the placement without what was refused.
 
         Raises:
@@ -354,7 +354,7 @@ class Build:
     def __init__(
         self,
         name: str,
-        members: Members,
+        members: BuildTargets,
         after: Observer | None = None,
         *,
         reuse: bool = True,
@@ -501,7 +501,7 @@ def _offerable(owners: list[Owner], module: IRModule) -> list[Owner]:
     return [Owner(one.label, _NO_PATTERNS, one.limits) for one in owners] if has_loops(module) else owners
 
 
-def _depths(module: IRModule, members: Members) -> dict[tuple[str, str], int]:
+def _depths(module: IRModule, members: BuildTargets) -> dict[tuple[str, str], int]:
     """Return how many launches the queues take on which externs of the module may be started."""
     if all(not isinstance(f, Extern) or f.queue is None for f in module.functions.values()):
         return {}
@@ -510,7 +510,7 @@ def _depths(module: IRModule, members: Members) -> dict[tuple[str, str], int]:
     return {(label, q.name): q.depth for label, runtime in runtimes if runtime for q in runtime.launch_queues}
 
 
-def _require_safe(stage: str, form: Form, facts: Facts, members: Members) -> None:
+def _require_safe(stage: str, form: Form, facts: Facts, members: BuildTargets) -> None:
     """Raise where loops are not proven to be safe: of the model, or of a stage."""
     for name, function in _loops_of(form):
         fault = unproven(function)
@@ -525,7 +525,7 @@ def _require_safe(stage: str, form: Form, facts: Facts, members: Members) -> Non
         raise InternalError(f"loops are not safe: {fault.what}", where=where)
 
 
-def _blame_ops(kernel: Expr, fault: Unproven, facts: Facts, members: Members) -> None:
+def _blame_ops(kernel: Expr, fault: Unproven, facts: Facts, members: BuildTargets) -> None:
     """Raise PluginError if a plugin's op is part of a kernel."""
     assert isinstance(kernel, Call) and facts.fused is not None  # the host's kernels are
     body = kernel.op.body if isinstance(kernel.op, Function) else kernel

@@ -136,7 +136,7 @@ class LoadedPlugin:
                     raise
                 raise self.entry.fault(f"failed in {action_name}", self.entry.report, error) from error
 
-    def named(self, noun: str, items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, T]:
+    def index_by_name(self, noun: str, items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, T]:
         """What a hook gave by its names, each of which is in the plugin's own namespace.
 
         Args:

@@ -64,7 +64,7 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
         given_ops = loaded.call("ops") or ()
     except (ToolchainError, UsageError) as error:  # nobody has asked for anything yet that could be wrong
         raise entry.fault("failed in hook ops", entry.report, error) from error
-    return replace(loaded, ops=loaded.named("op", given_ops, lambda custom: custom.op.name))
+    return replace(loaded, ops=loaded.index_by_name("op", given_ops, lambda custom: custom.op.name))
 
 
 def _attempt(entry: PluginEntry, predicate: str, hint: str, action: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 
 from ..artifact.record import TensorRecord
 from ..errors import RequirementError, UsageError
-from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..lowering.build_targets import BuildTargets, TargetLike, resolve_targets
 from ..option_values import Shapes
 from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import start_build
@@ -159,7 +159,7 @@ def quantize(
 
 def quantize_for(
     path: Path,
-    members: Members,
+    members: BuildTargets,
     arrays: Mapping[str, np.ndarray],
     *,
     exclude: Sequence[str] = (),
@@ -308,7 +308,7 @@ def _quantise_onnx(task: _Task) -> Quantised:
     return task.result((original, content, final), excluded, ".onnx", onnxruntime, notes)
 
 
-def _form(members: Members, scales: Scales | None) -> QuantisedForm:
+def _form(members: BuildTargets, scales: Scales | None) -> QuantisedForm:
     form = QuantisedForm.for_all({member.label: member.quantised for member in members.accelerators or members.hosts})
     if form.activation_bits != 8:
         message = (
@@ -377,7 +377,7 @@ def _are_classes(shape: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) -> b
     return len(shape) == 2 and shape[1] > 1 and all(shape[1] not in input_shape[-1:] for input_shape in inputs)
 
 
-def _offloaded(loaded: LoadedModel, members: Members) -> float:
+def _offloaded(loaded: LoadedModel, members: BuildTargets) -> float:
     build = start_build(loaded, members, "lower")
     build.run(loaded.form, "lower")
     return explain(build, reasons=False).offloaded

@@ -25,12 +25,12 @@ class TensorFunction:
         params: placeholders for its parameters, in order.
         results: what it gives, in order: each computed, and another one than the others. A result that is a parameter,
             or another result as well, is a copy.
-        of: the tensors of each expression of its body: one, or one for each field of a tuple.
+        by_expr: the tensors of each expression of its body: one, or one for each field of a tuple.
     """
 
     params: tuple[te.Tensor, ...]
     results: tuple[te.Tensor, ...]
-    of: Mapping[Expr, tuple[te.Tensor, ...]]
+    by_expr: Mapping[Expr, tuple[te.Tensor, ...]]
 
     def kernel(self, constants: Collection[te.Tensor] = ()) -> te.Kernel:
         """The loops that the core makes of it, see `te.prim_func`.
@@ -63,7 +63,7 @@ class TensorFunction:
         changed: set[Expr] = {call}
         for expr in post_order(function.body):
             if expr not in changed and changed.isdisjoint(children(expr)):
-                substitutes[expr] = self.of[expr]
+                substitutes[expr] = self.by_expr[expr]
             else:
                 changed.add(expr)
         substitutes[call] = (tensor,)

@@ -134,14 +134,14 @@ Rule = Callable[[Expr], Expr | None]
 Observer = Callable[[Expr, Expr], None]
 
 
-def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
+def rewrite(root: Expr, rule: Rule, observer: Observer | None = None) -> Expr:
     """``root`` with ``rule`` applied to every expression, children first.
 
     Args:
         root: where to start.
         rule: is given an expression whose children are rewritten already; gives its replacement, or None. What it
             gives is not rewritten again. A new call in the place of a pinned one has its pin.
-        moved: told of every expression that became another one, for example to hand on spans.
+        observer: called for every expression that became another one, for example to hand on spans.
     """
     done: dict[Expr, Expr] = {}
     there: set[Expr] = set()
@@ -155,8 +155,8 @@ def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
             result = with_pin(result, rebuilt.pin)
         done[expr] = rebuilt if result is None else result
         there.add(done[expr])
-        if moved is not None and done[expr] is not expr:
-            moved(expr, done[expr])
+        if observer is not None and done[expr] is not expr:
+            observer(expr, done[expr])
     return done[root]
 
 

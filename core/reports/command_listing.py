@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..contract.devices import fields_of, targets
 from ..contract.drivers import Routine
-from ..lowering.build_targets import Member, Members
+from ..lowering.build_targets import BuildTarget, BuildTargets
 from ..pipeline.driver import devices_of
 from ..program import Plan, Program, relocate
 from ..relay.extern import Blob, Extern
@@ -88,7 +88,7 @@ class Stream:
     )
 
 
-def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, ...]:
+def streams(program: Program, memory: Plan, members: BuildTargets) -> tuple[Stream, ...]:
     """All blobs of a program, in the order of its calls.
 
     Args:
@@ -129,7 +129,7 @@ def streams(program: Program, memory: Plan, members: Members) -> tuple[Stream, .
     return tuple(listing)
 
 
-def _rows(member: Member, routine: Routine, blob: Blob, data: bytes) -> Iterator[Row]:
+def _rows(member: BuildTarget, routine: Routine, blob: Blob, data: bytes) -> Iterator[Row]:
     describe = routine.describe
     if describe is None or not (blob.relocations or blob.marks):
         return

@@ -12,7 +12,7 @@ from ..artifact.random_inputs import random_inputs
 from ..artifact.record import DifferenceRecord
 from ..contract.cost import Cost
 from ..errors import RequirementError, UmaError, UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.declined_strategies import Decline
 from ..lowering.error_attribution import attributing_errors
 from ..lowering.graph_queries import has_loops
@@ -327,7 +327,7 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
 
 def explain_loaded(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     *,
     count: bool = False,
     stream: bool = False,
@@ -382,7 +382,7 @@ def explain_loaded(
 
 
 def _offers(
-    explanation: Explanation, loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None
+    explanation: Explanation, loaded: LoadedModel, members: BuildTargets, progress: Callable[[str], None] | None
 ) -> Iterator[OptInOffer]:
     """Yield the opt-ins by which accelerators would have more, and those to passes that are not run."""
     allow, form = loaded.options.allow, loaded.form

@@ -13,7 +13,7 @@ from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.graph_queries import has_loops
 from ..partition import Collage, SavedPlan, plan_record
 from ..pipeline.driver import finish_build, start_build
@@ -134,7 +134,7 @@ class PlacementPlan:
 
 
 def make_plan(
-    loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None = None
+    loaded: LoadedModel, members: BuildTargets, progress: Callable[[str], None] | None = None
 ) -> tuple[PlacementPlan, PlanSelection]:
     """Return the plan of a model that was read, and what came of building several plans. For errors see `uma.plan`.
 

@@ -22,7 +22,7 @@ from .outcome import Progress
 from .subject import Subject
 
 if TYPE_CHECKING:
-    from ..lowering.build_targets import Members
+    from ..lowering.build_targets import BuildTargets
 
 __all__ = ["artifact_of", "built", "small_layers", "uses_device"]
 
@@ -75,7 +75,7 @@ def _samples(subject: Subject) -> Sequence[Expr | IRModule]:
     return () if samples is None else subject.plugin.run("Claims.samples", samples, subject.target)
 
 
-def built(layers: Sequence[Layer], members: Members, name: str = "checked") -> tuple[Build, Program]:
+def built(layers: Sequence[Layer], members: BuildTargets, name: str = "checked") -> tuple[Build, Program]:
     """Layers as one program, and the build that it comes from.
 
     Raises:
@@ -87,7 +87,7 @@ def built(layers: Sequence[Layer], members: Members, name: str = "checked") -> t
     return build, program
 
 
-def artifact_of(program: Program, members: Members) -> Artifact:
+def artifact_of(program: Program, members: BuildTargets) -> Artifact:
     """The C of a program, and what runs it.
 
     Raises:

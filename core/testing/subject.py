@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import PluginError, UsageError
 from ..hookspecs import Claims
-from ..lowering.build_targets import Member, Members, resolve_targets
+from ..lowering.build_targets import BuildTarget, BuildTargets, resolve_targets
 from ..plugins import LoadedPlugin, PluginHost
 from ..plugins.entry import normalised
 from ..targets import Target, TargetKind
@@ -51,7 +51,7 @@ class Subject:
     plugins: PluginHost
     target: Target
     host: Target
-    members: Members
+    members: BuildTargets
     claims: Claims
     models: tuple[Path, ...] = ()
     folder: Path = Path("uma-check")
@@ -64,7 +64,7 @@ class Subject:
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def member(self) -> Member:
+    def member(self) -> BuildTarget:
         """The accelerator with its plugin."""
         return self.members.accelerators[0]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..artifact.record import ArtifactRecord, RowsRecord
-from ..lowering.build_targets import Members, TargetLike, resolve_targets
+from ..lowering.build_targets import BuildTargets, TargetLike, resolve_targets
 from ..option_values import Limit
 from ..options import BuildKeywords, BuildOptions
 from ..pipeline.driver import build_loaded, check_stage, lower_loaded
@@ -113,7 +113,7 @@ def fit_stack(
 
 def build_best(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,

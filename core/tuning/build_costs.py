@@ -17,13 +17,13 @@ from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..contract.region import MatchedRegion, RegionMatch
 from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
-from ..lowering.build_targets import Member, Members
+from ..lowering.build_targets import BuildTarget, BuildTargets
 from ..lowering.error_attribution import add_location
 from ..lowering.fuse import kernels_of
 from ..lowering.graph_queries import parts_of
 from ..partition import Candidate, Collage, Owner, Problem, RoundingOptIn
 from ..partition.collage.table import CostTable, TargetCosts
-from ..partition.cost_provider import Clock, Link, Price, whole_ns
+from ..partition.cost_provider import Clock, CostEstimate, Link, whole_ns
 from ..partition.placement import claims_at
 from ..partition.region_functions import RegionWriter
 from ..relay.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
@@ -55,7 +55,7 @@ class BuildCosts:
         table: the table, by the labels of this build's targets.
     """
 
-    def __init__(self, members: Members, table: CostTable | None, workers: WorkerPool | None = None) -> None:
+    def __init__(self, members: BuildTargets, table: CostTable | None, workers: WorkerPool | None = None) -> None:
         self._members, self.table = members, (table or CostTable()).by_label(members.models)
         self._failed: list[str] = []
         self._clocks: dict[Clock, None] = {}
@@ -98,7 +98,7 @@ class BuildCosts:
     def _target_costs(self, label: str) -> TargetCosts:
         return self.table.targets.get(label, TargetCosts())
 
-    def _table_ns(self, name: str, member: Member) -> int | None:
+    def _table_ns(self, name: str, member: BuildTarget) -> int | None:
         """What the table says of a part; None where it says nothing."""
         if name in self.table.ns:
             self._clocks[Clock(member.label, "table")] = None
@@ -109,21 +109,23 @@ class BuildCosts:
             return whole_ns(self.table.cycles[name] / clock_hz * 1e9, name)
         return None
 
-    def _by_table(self, name: str, member: Member) -> Price | None:
+    def _by_table(self, name: str, member: BuildTarget) -> CostEstimate | None:
         """The same with its launch."""
         ns = self._table_ns(name, member)
-        return None if ns is None else Price(ns, "table", self._launch_ns(member))
+        return None if ns is None else CostEstimate(ns, "table", self._launch_ns(member))
 
-    def _launch_ns(self, member: Member) -> int:
+    def _launch_ns(self, member: BuildTarget) -> int:
         table_ns = self._target_costs(member.label).launch_ns
         launch_ns: int = member.target.get_attr("launch_ns") if table_ns is None else table_ns
         return launch_ns
 
-    def _clock_hz(self, member: Member) -> float:
+    def _clock_hz(self, member: BuildTarget) -> float:
         table_hz = self._target_costs(member.label).clock_hz
         return float(member.target.get_attr("clock_hz")) if table_hz is None else table_hz
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+    def region(
+        self, problem: Problem, claims: Sequence[Candidate], name: str
+    ) -> CostEstimate | Sequence[Candidate] | None:
         """What candidates of one owner cost as one region; the candidates that the owner gives back, where it refuses
         it; None where it can be neither estimated nor measured.
 
@@ -142,10 +144,10 @@ class BuildCosts:
             return cost
         if cost is not None:
             ns = whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}")
-            return Price(ns, "estimated", self._launch_ns(member))
+            return CostEstimate(ns, "estimated", self._launch_ns(member))
         return self._measured(member, problem, claims, name) if costs.source is None else None
 
-    def _ns_of(self, cost: Cost, member: Member) -> float:
+    def _ns_of(self, cost: Cost, member: BuildTarget) -> float:
         """The time of an estimate: as it says, unless a table gives a clock for its cycles."""
         if cost.seconds is not None and (cost.cycles is None or self._target_costs(member.label).clock_hz is None):
             self._clocks[Clock(member.label, "plugin")] = None
@@ -156,7 +158,7 @@ class BuildCosts:
         return cost.cycles / clock_hz * 1e9
 
     def _estimated(
-        self, member: Member, problem: Problem, claims: Sequence[Candidate]
+        self, member: BuildTarget, problem: Problem, claims: Sequence[Candidate]
     ) -> Cost | list[Candidate] | None:
         """What the plugin says, or the candidates that it gives back; None where it says nothing."""
         spans = problem.spans.copy()
@@ -166,8 +168,8 @@ class BuildCosts:
         matches = []
         for claim, call in zip(claims, writer.calls, strict=True):
             assert isinstance(call.op, Function)
-            inner = outlined_match(claim.given, claim.given_nodes, call.op)
-            matches.append(RegionMatch(**vars(inner), value=call, layers=spans[call], found=claim.given))
+            inner = outlined_match(claim.owner_match, claim.owner_nodes, call.op)
+            matches.append(RegionMatch(**vars(inner), value=call, layers=spans[call], model_match=claim.owner_match))
         region = MatchedRegion(name, function, tuple(matches))
         try:
             cost: Cost | None = member.plugin.call(
@@ -182,8 +184,8 @@ class BuildCosts:
         return cost
 
     def _measured(
-        self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str
-    ) -> Price | Sequence[Candidate] | None:
+        self, member: BuildTarget, problem: Problem, claims: Sequence[Candidate], name: str
+    ) -> CostEstimate | Sequence[Candidate] | None:
         """What a region takes that is built alone and run, in its device's simulator where it has a device; all its
         candidates where its owner refuses it; None where it cannot be built, or running it has no end.
 
@@ -196,7 +198,7 @@ class BuildCosts:
         wanted = [(one.match.pattern.name, frozenset(became[node] for node in one.nodes)) for one in claims]
         try:
             measurement = self._run_region(
-                module, Members((host,), (member,), partition=WholeModelPartitioner(wanted)), problem.consent
+                module, BuildTargets((host,), (member,), partition=WholeModelPartitioner(wanted)), problem.consent
             )
         except RegionRefused:
             return claims
@@ -209,16 +211,16 @@ class BuildCosts:
             return None
         ns = self._on_host(measurement, host.label, member.label if not measurement.cycles else host.label)
         if not measurement.cycles:  # it computes on the host: what starts it is in the time
-            return Price(whole_ns(ns, name), "measured", self._target_costs(member.label).launch_ns or 0)
+            return CostEstimate(whole_ns(ns, name), "measured", self._target_costs(member.label).launch_ns or 0)
         for label, cycles in measurement.cycles.items():
             if cycles is None:
                 raise self._untold(member, problem, claims, f"the simulator of {label!r} counts no cycles")
             clock_hz = self._clock_hz(member)
             self._clocks[Clock(label, "simulator", clock_hz)] = None
             ns += cycles / clock_hz * 1e9
-        return Price(whole_ns(ns, name), "measured", launch_ns)
+        return CostEstimate(whole_ns(ns, name), "measured", launch_ns)
 
-    def _untold(self, member: Member, problem: Problem, claims: Sequence[Candidate], why: str) -> UsageError:
+    def _untold(self, member: BuildTarget, problem: Problem, claims: Sequence[Candidate], why: str) -> UsageError:
         estimates = (
             "" if self._target_costs(member.label).source == "measured" else "its plugin does not estimate it, and "
         )
@@ -240,7 +242,7 @@ class BuildCosts:
         takers = [owner for owner in self._takers if label in (None, owner.label)]
         return kernels_of(problem.graph, takers, free)
 
-    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> CostEstimate | None:
         """What calls cost that a host is given together; None where several cannot be built.
 
         Raises:
@@ -264,9 +266,9 @@ class BuildCosts:
                 raise
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
-        return Price(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
+        return CostEstimate(whole_ns(self._on_host(ran, label, label), name), "measured", self._launch_ns(member))
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
+    def _run_region(self, module: IRModule, members: BuildTargets, consent: RoundingOptIn | None) -> Measurement:
         """What one region takes that is a model, as `measure_region`."""
         if self._workers is not None:
             answer = self._workers.result(request_of(module, members, consent))
@@ -274,10 +276,10 @@ class BuildCosts:
                 return answer
         return measure_region(module, members, consent)
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
+    def _run_kernel(self, module: IRModule, member: BuildTarget, or_here: bool) -> Measurement:
         """What a model takes on a host; or, where that cannot be run and may be that here, on this machine."""
         if self._workers is not None:
-            answer = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
+            answer = self._workers.result(request_of(module, BuildTargets((member,)), or_here=or_here))
             if answer is not None:
                 return answer
         try:
@@ -288,12 +290,12 @@ class BuildCosts:
             return ran_on(module, as_this_machine(member))  # the factor is of this machine
 
 
-def with_costs(members: Members) -> Members:
+def with_costs(members: BuildTargets) -> BuildTargets:
     """Return the targets with the cost provider of `build_costs`."""
     return replace(members, costs=build_costs)
 
 
-def build_costs(members: Members) -> BuildCosts:
+def build_costs(members: BuildTargets) -> BuildCosts:
     """Return the cost provider of one build.
 
     Args:
@@ -320,16 +322,16 @@ class PrefetchingCosts(BuildCosts):
         workers: who measures.
     """
 
-    def __init__(self, members: Members, table: CostTable | None, workers: WorkerPool) -> None:
+    def __init__(self, members: BuildTargets, table: CostTable | None, workers: WorkerPool) -> None:
         super().__init__(members, table)
         self._crew = workers
 
-    def _run_region(self, module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
+    def _run_region(self, module: IRModule, members: BuildTargets, consent: RoundingOptIn | None) -> Measurement:
         self._crew.submit(request_of(module, members, consent))
         return Measurement(0.0, {})
 
-    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> Measurement:
-        self._crew.submit(request_of(module, Members((member,)), or_here=or_here))
+    def _run_kernel(self, module: IRModule, member: BuildTarget, or_here: bool) -> Measurement:
+        self._crew.submit(request_of(module, BuildTargets((member,)), or_here=or_here))
         return Measurement(0.0, {})
 
 

@@ -23,7 +23,7 @@ from ..artifact.local_build import Compiled
 from ..artifact.profile import clocks_of
 from ..artifact.random_inputs import random_inputs
 from ..errors import ModelError, UsageError
-from ..lowering.build_targets import Member, Members
+from ..lowering.build_targets import BuildTarget, BuildTargets
 from ..partition import RoundingOptIn
 from ..pipeline.driver import build_loaded
 from ..pipeline.loading import LoadedModel
@@ -96,7 +96,7 @@ def measuring() -> Iterator[None]:
         _PROCESS.close()
 
 
-def ran_on(module: IRModule, member: Member) -> Measurement:
+def ran_on(module: IRModule, member: BuildTarget) -> Measurement:
     """Build a model for a host alone, and return what one run takes, the calls of all its kernels together.
 
     Args:
@@ -107,15 +107,15 @@ def ran_on(module: IRModule, member: Member) -> Measurement:
         UsageError: this machine cannot run what is built for the host.
         ModelError, PluginError, ToolchainError: it cannot be built, or running it has no end.
     """
-    return measure_artifact(artifact_of(module, Members((member,))))
+    return measure_artifact(artifact_of(module, BuildTargets((member,))))
 
 
-def as_this_machine(member: Member) -> Member:
+def as_this_machine(member: BuildTarget) -> BuildTarget:
     """A host as its kind is by default, which is this machine."""
     return replace(member, target=Target(member.target.kind))
 
 
-def simulated(member: Member) -> Member:
+def simulated(member: BuildTarget) -> BuildTarget:
     """An accelerator with its default implementation, a simulator, where another one was given."""
     target = member.target
     if target.get_attr("impl") == target.kind.attribute("impl").default:
@@ -124,14 +124,14 @@ def simulated(member: Member) -> Member:
     return replace(member, target=Target(target.kind, left))
 
 
-def real_devices(member: Member) -> tuple[str, ...]:
+def real_devices(member: BuildTarget) -> tuple[str, ...]:
     """The label of an accelerator that its plugin calls real, which is no stand-in for one."""
     runtime, impl = member.runtime, member.target.get_attr("impl")
     implementation = None if runtime is None else runtime.implementations.get(impl)
     return (member.label,) if implementation is not None and implementation.is_real else ()
 
 
-def artifact_of(module: IRModule, members: Members, consent: RoundingOptIn | None = None) -> Artifact:
+def artifact_of(module: IRModule, members: BuildTargets, consent: RoundingOptIn | None = None) -> Artifact:
     """A model built by itself.
 
     Args:

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import ModelError, PluginError, ToolchainError, UmaError, UsageError
-from ..lowering.build_targets import Members, resolve_targets
+from ..lowering.build_targets import BuildTargets, resolve_targets
 from ..partition import RoundingOptIn
 from ..plugins import default_host
 from ..relay.expr import Constant, Expr, Var
@@ -125,7 +125,7 @@ class Request:
 
 
 def request_of(
-    module: IRModule, members: Members, consent: RoundingOptIn | None = None, *, or_here: bool = False
+    module: IRModule, members: BuildTargets, consent: RoundingOptIn | None = None, *, or_here: bool = False
 ) -> Request:
     """The request for the time of a model.
 
@@ -155,7 +155,7 @@ def request_of(
     return Request(question, content.getvalue() if constants else b"")
 
 
-def versions_of(members: Members) -> dict[str, str]:
+def versions_of(members: BuildTargets) -> dict[str, str]:
     """What must be the same for a time to be the same: versions of this and of plugins, the C compiler, the CPU."""
     try:
         detected = find_compiler()
@@ -199,7 +199,7 @@ def _answered(record: dict[str, Any], constants: bytes, only_build: bool) -> Wor
     return replace(plain, digest=measured) if isinstance(measured, str) else replace(plain, measured=measured)
 
 
-def _measured(question: Question, members: Members, constants: bytes, only_build: bool) -> Measurement | str:
+def _measured(question: Question, members: BuildTargets, constants: bytes, only_build: bool) -> Measurement | str:
     """Return the time of the part, or the digest of the program that was built."""
     import numpy as np
 
@@ -212,7 +212,7 @@ def _measured(question: Question, members: Members, constants: bytes, only_build
     if question.region is not None:
         computed = _computed(module)
         wanted = [(name, frozenset(computed[number] for number in numbers)) for name, numbers in question.region]
-        members = Members(members.hosts, members.accelerators, partition=WholeModelPartitioner(wanted))
+        members = BuildTargets(members.hosts, members.accelerators, partition=WholeModelPartitioner(wanted))
     if only_build:
         return cache_path(artifact_of(module, members, consent)).stem
     if question.region is not None:
@@ -222,7 +222,7 @@ def _measured(question: Question, members: Members, constants: bytes, only_build
     except UsageError:
         if not question.or_here:
             raise
-        return measure_artifact(artifact_of(module, Members((as_this_machine(members.host),))))
+        return measure_artifact(artifact_of(module, BuildTargets((as_this_machine(members.host),))))
 
 
 def read_answer(text: str) -> WorkerAnswer:

@@ -10,7 +10,7 @@ from typing import Literal
 from ..artifact import Artifact
 from ..artifact.footprint import footprint
 from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.graph_queries import has_loops
 from ..option_values import Limit
 from ..partition import Collage, CostTable, Decision, SavedPlan, plan_record
@@ -72,7 +72,7 @@ class PlanSelection:
         best: the number of the plan that won, from 1 on.
     """
 
-    members: Members
+    members: BuildTargets
     decision: Decision | None = None
     trials: tuple[PlanTrial, ...] = ()
     best: int = 1
@@ -88,7 +88,7 @@ class PlanSelection:
 
 def select_plan(
     loaded: LoadedModel,
-    members: Members,
+    members: BuildTargets,
     taken: Callable[[Artifact], int] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PlanSelection:
@@ -119,7 +119,7 @@ def select_plan(
     if decision is None:  # what is pinned can be had by nobody: eager told it
         return PlanSelection(members)
     decision = decision.with_known()
-    names = [decision.known_as(number) for number in range(len(decision.found.plans))]
+    names = [decision.known_as(number) for number in range(len(decision.result.plans))]
     trials: list[PlanTrial] = []
     running: list[tuple[int, Artifact]] = []
     errors: list[UmaError] = []
@@ -128,7 +128,7 @@ def select_plan(
             continue
         if progress is not None:
             progress(f"plan {number + 1}")
-        cost_ns = decision.found.costs[number]
+        cost_ns = decision.result.costs[number]
         try:
             artifact = _built(loaded, _planned(members, decision, number))
         except UmaError as error:
@@ -165,17 +165,17 @@ def select_plan(
     return PlanSelection(_planned(members, decision, best), decision.nth(best), tuple(trials), best + 1)
 
 
-def _planned(members: Members, decision: Decision, number: int) -> Members:
+def _planned(members: BuildTargets, decision: Decision, number: int) -> BuildTargets:
     """The targets of a build that repeats one of the plans."""
     record = plan_record(decision.nth(number), members.texts, members.versions, reasons=False)
     return replace(members, partition=SavedPlan(record))
 
 
-def _built(loaded: LoadedModel, members: Members) -> Artifact:
+def _built(loaded: LoadedModel, members: BuildTargets) -> Artifact:
     return finish_build(start_build(loaded, members), loaded)
 
 
-def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members: Members) -> list[float | str]:
+def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members: BuildTargets) -> list[float | str]:
     """What one run of each takes, in nanoseconds; or why that cannot be told."""
     real = _real(members)
     if all(artifact.is_native and all(d.label in real for d in artifact.record.devices) for artifact in artifacts):
@@ -185,12 +185,12 @@ def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members
     return [_time(artifact, decision, members) for artifact, decision in zip(artifacts, decisions, strict=True)]
 
 
-def _real(members: Members) -> frozenset[str]:
+def _real(members: BuildTargets) -> frozenset[str]:
     """Labels of what is no stand-in."""
     return frozenset(label for member in members.accelerators for label in real_devices(member))
 
 
-def _time(artifact: Artifact, decision: Decision, members: Members) -> float | str:
+def _time(artifact: Artifact, decision: Decision, members: BuildTargets) -> float | str:
     """The same of one with devices: what hosts take, what the simulators count, and what launches and copies cost."""
     partitioner = members.partition
     table = (partitioner.table if isinstance(partitioner, Collage) else None) or CostTable()

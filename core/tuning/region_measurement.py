@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ModelError, UmaError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..partition import Candidate, Problem, RoundingOptIn
 from ..partition.decision_check import Regions
 from ..relay.expr import Expr
@@ -51,7 +51,7 @@ class WholeModelPartitioner:
         return [tuple(candidates[number] for number in range(len(self.wanted)))]
 
 
-def measure_region(module: IRModule, members: Members, consent: RoundingOptIn | None) -> Measurement:
+def measure_region(module: IRModule, members: BuildTargets, consent: RoundingOptIn | None) -> Measurement:
     """What a model takes that is one region; with this machine as its host, where the host that is meant cannot be run.
 
     Args:
@@ -66,5 +66,5 @@ def measure_region(module: IRModule, members: Members, consent: RoundingOptIn | 
     artifact = artifact_of(module, members, consent)
     if not artifact.is_native and artifact.emulator is None:
         hosts = tuple(as_this_machine(host) for host in members.hosts)
-        artifact = artifact_of(module, Members(hosts, members.accelerators, partition=members.partition), consent)
+        artifact = artifact_of(module, BuildTargets(hosts, members.accelerators, partition=members.partition), consent)
     return measure_artifact(artifact, [label for member in members.accelerators for label in real_devices(member)])

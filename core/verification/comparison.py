@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..pipeline.loading import LoadedModel
 from .results import Bound, OutputChecks, StepStop, Verification
 from .samples import Sample, Score
@@ -61,7 +61,7 @@ class Comparison:
 
     loaded: LoadedModel
     artifact: Artifact
-    members: Members
+    members: BuildTargets
     isolation: Isolation
     tell: Callable[[str], None]
     model: StepwiseModel

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, PluginError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.fuse import is_view
 from ..lowering.region_lowering import RegionLowering, label_of
 from ..lowering.region_matches import Matches
@@ -61,7 +61,7 @@ class IsolatedMatches:
         skipped: what no owner takes alone, with the reason.
     """
 
-    def __init__(self, inspected: Inspected, members: Members, isolation: Isolation) -> None:
+    def __init__(self, inspected: Inspected, members: BuildTargets, isolation: Isolation) -> None:
         self._source = inspected
         self.skipped: list[PartSkipped] = []
         self._parts: list[_Part] = []
@@ -163,7 +163,7 @@ class IsolatedMatches:
         return bounds
 
 
-def _refusal(module: IRModule, members: Members) -> str | None:
+def _refusal(module: IRModule, members: BuildTargets) -> str | None:
     """Why the owner of the one region of a module does not take it; None if it does."""
     try:
         _, refusals = RegionLowering(members)(module, Matches(members))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..pipeline.loading import LoadedModel
 from ..program import Call, Loop, Wait
 from ..program.control_flow import Ways
@@ -46,7 +46,7 @@ class InterpretedModel(StepwiseModel):
         isolation: the process that it runs in.
     """
 
-    def __init__(self, loaded: LoadedModel, members: Members, isolation: Isolation) -> None:
+    def __init__(self, loaded: LoadedModel, members: BuildTargets, isolation: Isolation) -> None:
         super().__init__(build_stepwise(loaded, members)[1], members, isolation)
         self._work = {
             name: interpreted_work(function.whole().body, Bounds({}))

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 from ..artifact import Artifact
 from ..contract.passes import PHASES
 from ..errors import UsageError
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.graph_queries import has_loops
 from ..pipeline.loading import LoadedModel
 from ..program import Program
@@ -76,7 +76,7 @@ _FRAMES = 3
 def verify(
     loaded: LoadedModel,
     artifact: Artifact,
-    members: Members,
+    members: BuildTargets,
     inputs: Mapping[str, np.ndarray] | Sequence[Sample],
     *,
     oracle: tuple[str, Callable[[], Oracle]] | None = None,

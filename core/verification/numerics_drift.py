@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ..artifact.record import DifferenceRecord
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..partition import Candidate
 from ..pipeline.numerics import match_difference, pass_difference
 from ..pipeline.passes import Tolerated
@@ -156,7 +156,7 @@ class DifferenceChecks:
         members: the targets that it is built for.
     """
 
-    def __init__(self, inspected: Inspected, members: Members) -> None:
+    def __init__(self, inspected: Inspected, members: BuildTargets) -> None:
         self._inspected = inspected
         self._sides: list[_Sides] = []
         self._checks: list[DifferenceCheck] = []
@@ -243,12 +243,12 @@ def _both(claim: Candidate) -> Function:
     """The function of a match: its results as the model says, then as its owner gives them."""
     assert claim.taken is not None
     # In the order in which the owner's function takes them.
-    operands = [expr for expr in claim.given.inputs if not isinstance(expr, Constant)]
+    operands = [expr for expr in claim.owner_match.inputs if not isinstance(expr, Constant)]
     params = [Var(f"p{number}", expr.type) for number, expr in enumerate(operands)]
     inner: dict[Expr, Expr] = dict(zip(operands, params, strict=True))
     for node in (*claim.nodes, *claim.taken.nodes):
         inner[node] = with_children(node, [inner.get(child, child) for child in children(node)])
-    roots = {claim.taken.value[root]: root for root in claim.given.roots}
+    roots = {claim.taken.value[root]: root for root in claim.owner_match.roots}
     fields = [inner[root] for root in claim.match.roots]
     return Function(params, Tuple([*fields, *(inner[roots[root]] for root in claim.match.roots)]))
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
-from ..lowering.build_targets import Members
+from ..lowering.build_targets import BuildTargets
 from ..lowering.fuse import is_view
 from ..lowering.mac_count import BuffersOf, StepsOf, called_function
 from ..lowering.region_lowering import label_of
@@ -100,7 +100,7 @@ def runs_of(
     return artifact.isolated(isolation, arena, state)
 
 
-def build_stepwise(loaded: LoadedModel, members: Members, *, reuse: bool = False) -> tuple[Build, Program]:
+def build_stepwise(loaded: LoadedModel, members: BuildTargets, *, reuse: bool = False) -> tuple[Build, Program]:
     """Return how a model is built for single steps, and its program: every value is whole and has memory.
 
     Args:
@@ -134,7 +134,7 @@ class StepwiseModel:
         stops: the steps that crashed or hung, each once.
     """
 
-    def __init__(self, program: Program, members: Members, isolation: Isolation, *, reuse: bool = False) -> None:
+    def __init__(self, program: Program, members: BuildTargets, isolation: Isolation, *, reuse: bool = False) -> None:
         self.program, self._members = program, members
         self.memory = plan(program, reuse=reuse, guarded=True, engine=packing_engine)
         artifact = make_artifact(program, self.memory, members, stepwise=True)
@@ -306,7 +306,7 @@ class Inspected(StepwiseModel):
     def __init__(
         self,
         loaded: LoadedModel,
-        members: Members,
+        members: BuildTargets,
         isolation: Isolation,
         *,
         known: Mapping[str, Bounds] = MappingProxyType({}),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from uma.errors import RequirementError
 from uma.hookspecs import LoweredKernel, Pattern, Refuse, Strategy
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import Candidate, Owner, Placement
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build, Form
@@ -261,7 +261,7 @@ class Offload:
         host, available = machines(case.host)
         for owner in case.owners:
             available[owner.label].job, available[owner.label].owner = self, owner
-        self.members: Members = resolve_targets([*(owner.label for owner in case.owners), case.host], host)
+        self.members: BuildTargets = resolve_targets([*(owner.label for owner in case.owners), case.host], host)
         self._build = Build("m", self.members, self._after)
 
     def number(self, below: int) -> int:

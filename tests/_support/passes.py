@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from uma.hookspecs import Pass
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type
@@ -25,7 +25,7 @@ def passing(label: str, *passes: Pass, ops: tuple[str, ...] = ("nn.relu",), **ho
     return toy(label, *ops, passes=lambda: list(passes), **hooks)
 
 
-def by_host(*passes: Pass, others: tuple[list[PluginEntry], ...] = (), label: str = "plain") -> Members:
+def by_host(*passes: Pass, others: tuple[list[PluginEntry], ...] = (), label: str = "plain") -> BuildTargets:
     """The targets of a build on a host that has passes, and on the accelerators of ``others`` before it."""
     entries = [entry for plugin in others for entry in plugin]
     host = entry_of(host_kind(label), passes=lambda: list(passes))

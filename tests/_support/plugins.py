@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from uma.hookspecs import Pattern, hookimpl
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.lowering.fuse import fuse
 from uma.pipeline.stages import STAGES, Build, Form, Observer
 from uma.plugins import PluginEntry, PluginHost, default_host
@@ -55,7 +55,7 @@ HOST = host_kind("plain")
 
 
 @functools.cache
-def installed_host() -> Members:
+def installed_host() -> BuildTargets:
     """The targets of a build for ``c`` alone."""
     return resolve_targets("c", default_host())
 
@@ -106,7 +106,7 @@ def toy(label: str = "npu", *ops: str, **hooks: Callable[..., Any]) -> list[Plug
     return entry_of(accelerator(label), **{**given, **hooks})
 
 
-def members_of(*plugins: Sequence[PluginEntry], targets: Sequence[str] | None = None) -> Members:
+def members_of(*plugins: Sequence[PluginEntry], targets: Sequence[str] | None = None) -> BuildTargets:
     """The targets of a build on these plugins and a plain host; by default each kind once, in order."""
     entries = [entry for plugin in plugins for entry in plugin]
     host = PluginHost(lambda: [*entries, *entry_of(HOST)])
@@ -118,7 +118,7 @@ def module_of(body: Expr, layers: dict[Expr, Sequence[str]] | None = None) -> IR
     return IRModule.from_functions({"main": Function(free_vars(body), body)}, Spans(layers))
 
 
-def checked(module: IRModule, members: Members) -> tuple[Build, Program]:
+def checked(module: IRModule, members: BuildTargets) -> tuple[Build, Program]:
     """A build that was run, and its program, which gives what the references of the model's ops give."""
     build = Build("m", members)
     program = build.run(module)
@@ -130,7 +130,7 @@ def checked(module: IRModule, members: Members) -> tuple[Build, Program]:
     return build, program
 
 
-def built(module: IRModule, members: Members, until: str = "sequence") -> Build:
+def built(module: IRModule, members: BuildTargets, until: str = "sequence") -> Build:
     """A build of the model ``m`` that was run."""
     build = Build("m", members)
     build.run(module, until)

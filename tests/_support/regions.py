@@ -7,7 +7,7 @@ from tests._support.plugins import built, module_of
 from tests._support.te_lowerings import kernel_of
 
 from uma.errors import PluginError
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.program import Program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call, const
 from uma.relay.module import func_type
@@ -52,7 +52,7 @@ def inlined(function: Function) -> Function:
     return Function(function.params, rewrite(function.body, rule))
 
 
-def fault(members: Members, module: IRModule = CHAIN) -> PluginError:
+def fault(members: BuildTargets, module: IRModule = CHAIN) -> PluginError:
     """The one error that a build gives."""
     with pytest.raises(PluginError) as caught:
         built(module, members)

@@ -12,7 +12,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError
 from uma.hookspecs import Declined, Fusion, Refuse, Strategy
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.lowering.declined_strategies import Decline
 from uma.pipeline.driver import start_build
 from uma.pipeline.loading import load_model
@@ -43,7 +43,7 @@ def refusing(fusion: Fusion, target: Target) -> Any:
     raise Refuse("too hot")
 
 
-def host(*lower: Callable[[Fusion, Target], Any], others: tuple[str, ...] = ()) -> Members:
+def host(*lower: Callable[[Fusion, Target], Any], others: tuple[str, ...] = ()) -> BuildTargets:
     """A host, ``mine``, that is asked by these functions for additions, before ``others``."""
     entries = entry_of(host_kind("mine"), strategies=lambda: [Strategy("add", one) for one in lower])
     return resolve_targets(["mine", *others], PluginHost(lambda: [*entries, *entry_of(HOST)]))
@@ -81,7 +81,7 @@ def test_the_lowering_of_a_pattern_of_the_host() -> None:
 
 
 def test_of_an_accelerator_the_fault_says_it() -> None:
-    def members(*lower: Callable[[Fusion, Target], Any]) -> Members:
+    def members(*lower: Callable[[Fusion, Target], Any]) -> BuildTargets:
         strategies = [Strategy("npu.add", one) for one in lower]
         return members_of(toy(patterns=lambda: [taking("npu", "add", None)], strategies=lambda: strategies))
 

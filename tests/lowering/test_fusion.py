@@ -111,8 +111,8 @@ def test_functions_are_written_into_what_calls_them() -> None:
 def test_each_expression_has_its_tensors() -> None:
     split = call("split", X, indices=(1,), axis=1)
     made = tensor_function(function(split))
-    assert made.of[split] == made.results and [t.shape for t in made.results] == [(1, 1, 4, 2), (1, 3, 4, 2)]
-    assert made.of[X] == made.params
+    assert made.by_expr[split] == made.results and [t.shape for t in made.results] == [(1, 1, 4, 2), (1, 3, 4, 2)]
+    assert made.by_expr[X] == made.params
     same = tensor_function(Function([X], X))
     assert same.results[0] not in same.params, "a result has memory of its own"
 

@@ -14,7 +14,7 @@ from tests._support.plugins import entry_of, host_kind, module_of
 
 from uma.contract.fusion import Fusion
 from uma.hookspecs import Strategy
-from uma.lowering.build_targets import Member, resolve_targets
+from uma.lowering.build_targets import BuildTarget, resolve_targets
 from uma.lowering.kernel_digest import kernel_digest, source_version
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
@@ -33,7 +33,7 @@ def no_versions() -> Iterator[None]:
     source_version.cache_clear()
 
 
-def host(text: str = "mine", version: str = "1.0", **hooks: Any) -> Member:
+def host(text: str = "mine", version: str = "1.0", **hooks: Any) -> BuildTarget:
     entries = entry_of(host_kind("mine", Attribute("lanes", int, default=1, help="lanes")), version=version, **hooks)
     return resolve_targets(text, PluginHost(lambda: entries)).host
 

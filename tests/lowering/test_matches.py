@@ -12,7 +12,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import Clause, Cost, LoweredKernel, MatchedRegion, Pass, Pattern, Refuse, RegionMatch, UnmatchedCall
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.stages import Build
 from uma.relay import Call, Expr, Function, IRModule, TensorType, Tuple, TupleGetItem, Var, call
 from uma.relay.pattern import Match, any_, constant, op, outputs, tuple_item, where, wildcard
@@ -63,7 +63,7 @@ class TestWhatThePartitionerFound:
         assert first.operand("a") is region.function.params[0] and second.operand("a") is first.value
         assert first.operand("bias") is first.constant("bias") and first.root is first.call("sum")
         assert first.function is first.value.op and first.inputs == first.function.params
-        assert (first.found.root, first.found["a"]) == (SUM, X)
+        assert (first.model_match.root, first.model_match["a"]) == (SUM, X)
         assert region.results == (second.value,) == (region.function.body,)
         assert region.name == "npu_0" and region.calls == region.matches
         with pytest.raises(PluginError, match=r"'sum' of pattern 'npu\.sum' is computed in the match"):
@@ -122,7 +122,7 @@ class TestWhatThePartitionerFound:
         passes = lambda: [Pass("POST_PARTITIONING_0", "again", again, scope="regions")]  # noqa: E731 - as short as its use
         [region] = seen([taking("npu", "nn.relu")], module_of(RELU), passes=passes)
         [one] = region.matches
-        assert one.found.outlined is one.function and one.pattern.name == "npu.relu"
+        assert one.model_match.outlined is one.function and one.pattern.name == "npu.relu"
 
 
 class TestWhatAModelBrings:
@@ -181,7 +181,7 @@ class TestWhatAModelBrings:
         clip = call("clip", X, a_min=0.0, a_max=9.0)
         main = Function([X], Call(module.global_var("mine"), [clip]))
         [one] = matched([pattern], module.with_main(main, module.spans)).calls
-        assert isinstance(one, RegionMatch) and one.found["x"] is clip and one["x"] is p
+        assert isinstance(one, RegionMatch) and one.model_match["x"] is clip and one["x"] is p
 
     def test_a_predicate_that_fails_then_names_its_plugin(self) -> None:
         relu = taking("npu", "nn.relu", predicate=lambda found: 1 // 0)
@@ -216,7 +216,7 @@ def test_a_host_lowers_a_match_too() -> None:
         given.append(match)
         return lowered(match.function)
 
-    def hosted(predicate: Any) -> Members:
+    def hosted(predicate: Any) -> BuildTargets:
         host = TargetKind("mine", help="a host", is_host=True)
         relu = Pattern("mine.relu", op("nn.relu")(wildcard("int32").named("x")), predicate, lower)
         return resolve_targets("mine", PluginHost(lambda: entry_of(host, patterns=lambda: [relu])))

@@ -15,7 +15,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Strategy
-from uma.lowering.build_targets import Member, Members, resolve_targets
+from uma.lowering.build_targets import BuildTarget, BuildTargets, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.targets import Attribute, Limits, QuantisedForm, Target, TargetKind
 
@@ -30,7 +30,7 @@ def host_of(*extra: Sequence[PluginEntry]) -> PluginHost:
     return PluginHost(lambda: entries)
 
 
-def only(*plugins: Sequence[PluginEntry]) -> Member:
+def only(*plugins: Sequence[PluginEntry]) -> BuildTarget:
     """The first target of a build."""
     return members_of(*plugins).accelerators[0]
 
@@ -208,7 +208,7 @@ HOOKS: dict[str, Callable[[Any], list[PluginEntry]]] = {
 }
 
 
-def read(members: Members, hook: str) -> None:
+def read(members: BuildTargets, hook: str) -> None:
     """Ask for what the hook gives."""
     getattr(members["npu"], hook)
 

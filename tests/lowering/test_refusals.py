@@ -13,7 +13,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import Fusion, LoweredKernel, Pass, Pattern, Refuse, Strategy
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import OpRecord
 from uma.plugins import PluginHost
 from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const
@@ -23,7 +23,7 @@ from uma.reports.explain import explain
 from uma.targets import Target
 
 
-def records(module: IRModule, members: Members) -> dict[str, OpRecord]:
+def records(module: IRModule, members: BuildTargets) -> dict[str, OpRecord]:
     """What explain says of each op, by its layer, after a build that computes what it should."""
     build, _ = checked(module, members)
     return {op.layers[0]: op for op in explain(build).ops}

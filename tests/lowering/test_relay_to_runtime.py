@@ -15,7 +15,7 @@ from tests._support.stream_plugin import addition, lowering, plugin
 from uma.artifact import Artifact
 from uma.errors import DeviceError, ModelError, PluginError
 from uma.hookspecs import Extern, Refuse, Routine
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.dump import Dumper, read_dump
 from uma.pipeline.loading import LoadedModel
@@ -47,19 +47,19 @@ MODEL = module_of(OUT, LAYERS)
 """Three additions, which the device takes, and a multiplication, which it does not."""
 
 
-def program_of(members: Members, module: IRModule = MODEL) -> Program:
+def program_of(members: BuildTargets, module: IRModule = MODEL) -> Program:
     build = Build("m", members)
     program = build.run(module)
     assert isinstance(program, Program)
     return program
 
 
-def artifact_of(members: Members, module: IRModule = MODEL) -> Artifact:
+def artifact_of(members: BuildTargets, module: IRModule = MODEL) -> Artifact:
     program = program_of(members, module)
     return make_artifact(program, plan(program), members)
 
 
-def check(members: Members, module: IRModule = MODEL) -> None:
+def check(members: BuildTargets, module: IRModule = MODEL) -> None:
     """What is compiled gives what the references give, twice."""
     values = np.random.default_rng(0)
     inputs = {p.name: values.integers(-99, 99, p.shape).astype(p.dtype) for p in module.main.params}
@@ -77,7 +77,7 @@ def shown(program: Program) -> list[tuple[str, ...]]:
     ]
 
 
-def by_pattern(extern: Any, lower: Any = None) -> Members:
+def by_pattern(extern: Any, lower: Any = None) -> BuildTargets:
     """The device with a pattern that makes an extern of each match."""
     pattern = replace(taking("npu", "add", lower), extern=extern)
     return members_of(plugin(lambda: None, patterns=lambda: [pattern]))

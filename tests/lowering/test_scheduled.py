@@ -15,7 +15,7 @@ from tests._support.programs import interpret_program
 from uma.errors import PluginError
 from uma.hookspecs import Fusion, Pattern, ScheduledKernel, Strategy
 from uma.lowering import loops
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost
 from uma.program import Program
@@ -44,13 +44,13 @@ def network() -> IRModule:
     return module_of(call("concatenate", layer(WHOLE[0]), layer(WHOLE[1]), axis=-1))
 
 
-def host_of(lower: Callable[[Fusion, Target], Any], name: str = "nn.conv2d") -> Members:
+def host_of(lower: Callable[[Fusion, Target], Any], name: str = "nn.conv2d") -> BuildTargets:
     host = TargetKind("mine", help="a host", is_host=True)
     entries = entry_of(host, strategies=lambda: [Strategy(name, lower)])
     return resolve_targets("mine", PluginHost(lambda: entries))
 
 
-def kernels(module: IRModule, members: Members) -> dict[str, PrimFunc]:
+def kernels(module: IRModule, members: BuildTargets) -> dict[str, PrimFunc]:
     """What became loops, by name, of a program that computes what the model means."""
     build = Build("m", members)
     lowered = build.run(module, "lower")
@@ -66,7 +66,7 @@ def kernels(module: IRModule, members: Members) -> dict[str, PrimFunc]:
 
 def padded_anchor(fusion: Fusion) -> tuple[te.Tensor, te.Tensor]:
     """The convolution of an input with a border of zeros; and that input."""
-    data, weight = (fusion.tensors.of[operand][0] for operand in fusion.operands)
+    data, weight = (fusion.tensors.by_expr[operand][0] for operand in fusion.operands)
     assert fusion.anchor is not None
     _, height, width, depth = data.shape
     pieces = [
@@ -124,7 +124,7 @@ def test_an_anchor_may_be_computed_in_another_way() -> None:
 
 def test_a_residual_may_be_what_the_prologue_gives() -> None:
     def fold(fusion: Fusion, target: Target) -> ScheduledKernel:
-        (data,) = (fusion.tensors.of[operand][0] for operand in fusion.operands)
+        (data,) = (fusion.tensors.by_expr[operand][0] for operand in fusion.operands)
         k = te.reduce_axis(6, "k")
         assert fusion.anchor is not None
         total = te.compute(fusion.anchor.shape, lambda n, h, c: te.sum(data[n, h, k, c], k), "total")

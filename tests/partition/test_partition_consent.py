@@ -13,7 +13,7 @@ from tests._support.plugins import accelerator, built, checked, entry_of, member
 from uma.errors import PluginError
 from uma.frontends import import_model
 from uma.hookspecs import Pattern
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.partition import RoundingOptIn
 from uma.pipeline.stages import Build
 from uma.program import Program
@@ -32,7 +32,7 @@ def net() -> IRModule:
     return import_model(residual_net()).module
 
 
-def placed(module: IRModule, members: Members, consent: RoundingOptIn | None = None) -> Build:
+def placed(module: IRModule, members: BuildTargets, consent: RoundingOptIn | None = None) -> Build:
     build = Build("m", members, consent=RoundingOptIn() if consent is None else consent)
     program = build.run(module)
     assert isinstance(program, Program)

@@ -14,7 +14,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import RequirementError
 from uma.hookspecs import Clause, Pattern, Refuse
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry
 from uma.program import Program
@@ -52,7 +52,7 @@ def owners(build: Build) -> list[tuple[str, str | None]]:
     return [(record.op, record.owner) for record in build.placement.records()]
 
 
-def assert_computes(members: Members) -> Build:
+def assert_computes(members: BuildTargets) -> Build:
     build, module = Build("m", members), model()
     program = build.run(module)
     assert isinstance(program, Program)

@@ -42,7 +42,7 @@ def one_by_one(problem: Problem) -> Regions:
     """Each match is a region."""
     choice = Selection(problem)
     for one in problem.owners:
-        for candidate in problem.candidates(one, taken=choice.of):
+        for candidate in problem.candidates(one, taken=choice.candidate_by_node):
             choice.add(candidate)
     return [[candidate] for candidate in choice.all]
 
@@ -73,7 +73,7 @@ class TestWhatTheyAreGiven:
     def test_candidates_are_values(self) -> None:
         problem, again = Problem(Graph(RELUS), [BOTH]), Problem(Graph(RELUS), [BOTH])
         assert all_of(problem) == all_of(again)
-        assert set(all_of(problem)) == set(problem.found) and len(set(all_of(problem))) == 3
+        assert set(all_of(problem)) == set(problem.all_candidates) and len(set(all_of(problem))) == 3
 
     def test_another_choice_is_built_as_it_is_given(self) -> None:
         module = model(RELUS)

@@ -22,7 +22,7 @@ from tests._support.te_lowerings import Compute, lowered
 import uma
 from uma.errors import PluginError
 from uma.hookspecs import LoweredKernel
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import LoadedModel
 from uma.plugins import PluginHost
@@ -431,7 +431,7 @@ class Layer:
         )
 
 
-def members_for(compute: Compute, *patterns: Term) -> Members:
+def members_for(compute: Compute, *patterns: Term) -> BuildTargets:
     """An accelerator that takes these patterns and computes what it takes by ``compute``, and a host."""
 
     def lower(match: Match, target: Target) -> LoweredKernel:
@@ -460,7 +460,7 @@ def own_ops(layer: Expr) -> list[Expr]:
     return [expr for expr in post_order(layer) if isinstance(expr, Call)]
 
 
-def run(layers: Sequence[Expr], members: Members, *, compiled: bool) -> list[Layer]:
+def run(layers: Sequence[Expr], members: BuildTargets, *, compiled: bool) -> list[Layer]:
     """Layers side by side, built, and run as C or by the interpreter."""
     module = side_by_side(layers)
     inputs = {param.name: numbers(param.tensor, seed) for seed, param in enumerate(module.main.params)}

@@ -46,12 +46,12 @@ def decided(model: Path, scenario: Scenario) -> Decision:
 def check(decision: Decision, accelerators: int) -> None:
     """Proven, and no dearer than eager in any order, than the host alone, and than what the paper finds. Eager's first
     placement has no cost where an owner refuses a part of it."""
-    assert decision.found.is_proven
+    assert decision.result.is_proven
     assert len(decision.pool.eager) == min(math.factorial(accelerators), 24)
     assert decision.host_ns is not None and gain(decision) >= 1
     paper = by_paper(decision)
     assert decision.cost_ns <= paper.merged_ns <= paper.chosen_ns
-    plan = decision.found.plans[0]
+    plan = decision.result.plans[0]
     assert decision.pool.cover.fault(plan) is None and decision.pool.cover.cost(plan) == decision.cost_ns
 
 

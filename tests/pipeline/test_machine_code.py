@@ -22,7 +22,7 @@ from uma.artifact import Artifact, load
 from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError, ToolchainError
 from uma.hookspecs import Library, LoweredKernel, Pattern, Strategy, TargetCode
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost
@@ -79,7 +79,7 @@ def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[st
         return TargetCode(symbols=made, sources={data: DATA}, objects={f"{prefix}.o": made_file.read_bytes()})
 
 
-def asked(answer: Answer, who: str = "npu", *targets: str) -> Members:
+def asked(answer: Answer, who: str = "npu", *targets: str) -> BuildTargets:
     """An accelerator that takes ReLU, and a host; one of them answers."""
     hook = {"tir_to_runtime": answer}
     npu = toy("npu", "nn.relu", **(hook if who == "npu" else {}))
@@ -88,7 +88,7 @@ def asked(answer: Answer, who: str = "npu", *targets: str) -> Members:
     return resolve_targets(list(targets) or ["npu", "c_like"], plugins)
 
 
-def artifact(members: Members, name: str = "m", module: IRModule = MODEL) -> Artifact:
+def artifact(members: BuildTargets, name: str = "m", module: IRModule = MODEL) -> Artifact:
     return build_loaded(load_model(module, name=name), members)
 
 

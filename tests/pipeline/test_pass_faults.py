@@ -18,7 +18,7 @@ from tests._support.te_lowerings import kernel_of
 
 from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.phases import phase_faults
 from uma.pipeline.stages import PHASE_AFTER, Build, Form
 from uma.program import Program
@@ -36,7 +36,7 @@ def same(module: IRModule) -> IRModule:
     return module
 
 
-def fault(members: Members, module: IRModule = CHAIN) -> PluginError:
+def fault(members: BuildTargets, module: IRModule = CHAIN) -> PluginError:
     with pytest.raises(PluginError) as caught:
         built(module, members)
     assert "plugin API" in str(caught.value.where)
@@ -400,7 +400,7 @@ def test_a_device_that_is_driven_as_its_plugin_does_not_say(missing: str | None,
         assert error.what.endswith(f"'relu' uses {what}, which its Runtime does not declare (npu_0, first)")
 
 
-def built_program(module: IRModule, members: Members) -> Program:
+def built_program(module: IRModule, members: BuildTargets) -> Program:
     program = Build("m", members).run(module)
     assert isinstance(program, Program)
     return program

@@ -15,7 +15,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.contract.lowered import Strategy
 from uma.contract.passes import PHASES, Pass, Phase, Scope
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import build_loaded
 from uma.pipeline.dump import CONSTANTS_FILE, Dumper, print_form, read_dump
 from uma.pipeline.loading import LoadedModel
@@ -166,7 +166,7 @@ OPTIMISATIONS: dict[Phase, Optimisation] = {
 }
 
 
-def optimising(phases: Sequence[Phase]) -> Members:
+def optimising(phases: Sequence[Phase]) -> BuildTargets:
     """The targets of a build with the optimisations of these phases, of the host and of an accelerator."""
     passes = {phase: Pass(phase, f"faster_{phase.lower()}", of[0], scope=of[2]) for phase, of in OPTIMISATIONS.items()}
     own = [passes[phase] for phase in phases if not OPTIMISATIONS[phase][1]]

@@ -13,7 +13,7 @@ from tests._support.regions import CHAIN, T, X, Y, steps
 
 from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import PluginError
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.passes import ordered
 from uma.relay import Call, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
@@ -35,11 +35,11 @@ def named(*made: tuple[str, tuple[str, ...], tuple[str, ...]], phase: Phase = "T
     return [Pass(phase, name, same, before, after) for name, before, after in made]
 
 
-def order(members: Members, phase: Phase = "TIR_0") -> list[str]:
+def order(members: BuildTargets, phase: Phase = "TIR_0") -> list[str]:
     return [step.name for step in ordered(members.all, phase)]
 
 
-def fault(members: Members, module: IRModule = CHAIN) -> PluginError:
+def fault(members: BuildTargets, module: IRModule = CHAIN) -> PluginError:
     with pytest.raises(PluginError) as caught:
         built(module, members)
     assert "plugin API" in str(caught.value.where)

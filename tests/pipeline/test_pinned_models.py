@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uma.errors import RequirementError
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.option_values import Pins
 from uma.pipeline.driver import finish_build, start_build
 from uma.pipeline.loading import load_model
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def members() -> Members:
+def members() -> BuildTargets:
     entries = [PluginEntry(kind, module, f"example-{kind}", "0.1.0") for kind, module in MODULES.items()]
     return resolve_targets(TARGET, PluginHost(lambda: entries))
 
 
-def explained(path: Path, members: Members, pins: Pins | None = None) -> Explanation:
+def explained(path: Path, members: BuildTargets, pins: Pins | None = None) -> Explanation:
     loaded = load_model(path, members, pins=pins)
     build = start_build(loaded, members, "lower")
     build.run(loaded.form, "lower")
@@ -45,7 +45,7 @@ def explained(path: Path, members: Members, pins: Pins | None = None) -> Explana
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", [*MODELS[:2], *(pytest.param(name, marks=pytest.mark.soak) for name in MODELS[2:])])
 @pytest.mark.soak
-def test_a_layer_is_pinned_to_each(name: str, models: Path, members: Members) -> None:
+def test_a_layer_is_pinned_to_each(name: str, models: Path, members: BuildTargets) -> None:
     path = models / "mlperf-tiny" / f"{name}.tflite"
     labels = ("small", "stream_machine", "c", "large")
     assert [member.label for member in members.all] == ["large", "small", "stream_machine", "c"]
@@ -86,7 +86,7 @@ def test_a_layer_is_pinned_to_each(name: str, models: Path, members: Members) ->
             assert counters["stream_machine"]["macs"] >= shares["stream_machine"] > 0
 
 
-def test_a_pin_that_cannot_be(models: Path, members: Members) -> None:
+def test_a_pin_that_cannot_be(models: Path, members: BuildTargets) -> None:
     """Float scales are none that the units multiply with: the error says so, with layer, label, clause and value."""
     path = models / "mlperf-tiny-onnx" / "kws_int8.onnx"
     with pytest.raises(RequirementError) as caught:

@@ -20,7 +20,7 @@ import uma
 from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pass, Pattern, Refuse
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.option_values import Pins
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
@@ -48,13 +48,13 @@ def host_of(*plugins: list[PluginEntry]) -> PluginHost:
     return PluginHost(lambda: entries)
 
 
-def two(*ops: str, **hooks: Callable[..., Any]) -> Members:
+def two(*ops: str, **hooks: Callable[..., Any]) -> BuildTargets:
     """Two targets of one kind, with different attributes, that take all calls of some ops."""
     given = {"patterns": lambda: [taking("npu", name) for name in ops or ("nn.relu", "add", "multiply")], **hooks}
     return resolve_targets(TWO, host_of(entry_of(accelerator("npu", LANES), **given)))
 
 
-def pinned(pins: Pins, members: Members, module: IRModule = CHAIN) -> IRModule:
+def pinned(pins: Pins, members: BuildTargets, module: IRModule = CHAIN) -> IRModule:
     """A module with pins, which prints as it is."""
     made = pin_layers(module, pins, members)
     assert isinstance(made, IRModule)
@@ -62,7 +62,7 @@ def pinned(pins: Pins, members: Members, module: IRModule = CHAIN) -> IRModule:
     return made
 
 
-def owners(pins: Pins, members: Members, module: IRModule = CHAIN) -> dict[str, str | None]:
+def owners(pins: Pins, members: BuildTargets, module: IRModule = CHAIN) -> dict[str, str | None]:
     """Where the layers of a model go that computes what it must."""
     build, _ = checked(pinned(pins, members, module), members)
     found = explain(build)

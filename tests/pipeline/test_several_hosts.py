@@ -24,7 +24,7 @@ import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Fusion, Pass, Refuse, Strategy, TargetCode
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
 from uma.pipeline.loading import load_model
@@ -46,14 +46,14 @@ TWO = ["c -opt=3", "other: c -opt=1"]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-pedantic")
 
 
-def hosts(*targets: str, **hooks: Callable[..., Any]) -> Members:
+def hosts(*targets: str, **hooks: Callable[..., Any]) -> BuildTargets:
     """Two hosts, ``plain`` and then ``other``, or what ``targets`` says; the hooks are those of ``other``."""
     other = host_kind("other")
     entries = [*entry_of(HOST), *entry_of(other, **hooks), *toy("npu", "multiply")]
     return resolve_targets(targets or ("plain", "other"), PluginHost(lambda: entries))
 
 
-def pinned(pins: dict[str, str], members: Members, module: IRModule = CHAIN) -> IRModule:
+def pinned(pins: dict[str, str], members: BuildTargets, module: IRModule = CHAIN) -> IRModule:
     made = pin_layers(module, pins, members)
     assert isinstance(made, IRModule)
     return made

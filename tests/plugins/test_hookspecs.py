@@ -22,7 +22,7 @@ from uma.cli import main
 from uma.contract.devices import Device
 from uma.errors import PluginError
 from uma.hookspecs import Claims, Cost, CustomLayer, CustomTensor, TargetCode
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.pipeline.custom_importers import CustomImporters
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build
@@ -215,7 +215,7 @@ def test_the_example_of_command_works(
     assert printed.out.startswith("3\nusage: uma my_device [-h] stream\n") and "stream" in printed.err
 
 
-def lowered(members: Members, body: Expr) -> str:
+def lowered(members: BuildTargets, body: Expr) -> str:
     """The loops of a model as text."""
     form = Build("m", members).run(module_of(body), "lower")
     assert isinstance(form, IRModule)

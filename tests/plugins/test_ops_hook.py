@@ -17,7 +17,7 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import build_loaded, lower_loaded
 from uma.pipeline.loading import load_model
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
@@ -69,7 +69,7 @@ def plugins(*given: CustomOp, kind: str = "npu", **hooks: Callable[..., Any]) ->
     return entry_of(accelerator(kind), ops=lambda: list(given), **hooks)
 
 
-def members(*entries: PluginEntry) -> Members:
+def members(*entries: PluginEntry) -> BuildTargets:
     installed = installed_plugins()
     host = PluginHost(lambda: [*entries, *(entry for entry in installed if entry.kind == "c")])
     return resolve_targets([*(entry.kind for entry in entries), "c"], host)
@@ -113,7 +113,7 @@ def test_a_model_with_one_is_built_and_run(data: bytes, tmp_path: Path) -> None:
     np.testing.assert_array_equal(made, expected)
 
 
-def entries(given: Members) -> Sequence[PluginEntry]:
+def entries(given: BuildTargets) -> Sequence[PluginEntry]:
     return [member.plugin.entry for member in given.all]
 
 

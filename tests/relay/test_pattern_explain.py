@@ -62,7 +62,7 @@ def test_the_pattern_that_got_farthest_is_told() -> None:
     )
     assert (told.pattern, told.root, told.matched) == ("conv", root, (root,))
     assert told.failure is not None
-    assert (told.failure.kind, told.failure.found, told.failure.wanted) == ("attribute", "(2, 2)", "(1, 1)")
+    assert (told.failure.kind, told.failure.actual, told.failure.wanted) == ("attribute", "(2, 2)", "(1, 1)")
     assert told.failure.at is conv(dilation=(2, 2))
 
 

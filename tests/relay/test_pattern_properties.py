@@ -158,7 +158,7 @@ def ways(term: Term, expr: Expr, bound: Bound) -> Iterator[Bound]:
         for option in term.options:
             yield from ways(option, expr, here)
     elif isinstance(term, Item) and isinstance(expr, TupleGetItem) and term.index == expr.index:
-        yield from ways(term.of, expr.tuple, here)
+        yield from ways(term.value, expr.tuple, here)
     elif (
         isinstance(term, OpTerm) and isinstance(expr, Call) and term.op is expr.op and len(term.args) == len(expr.args)
     ):

@@ -55,7 +55,7 @@ def test_all_clauses_must_hold_and_the_first_that_does_not_is_told() -> None:
     assert why((wide, even)) is None
     assert why([]) is None
     failure = why([wide, three, even])
-    assert (failure.kind, failure.at, failure.found) == ("clause", ROOT, "2")
+    assert (failure.kind, failure.at, failure.actual) == ("clause", ROOT, "2")
     assert failure.reason == "clause three: three rows, not 2"
 
 
@@ -89,7 +89,7 @@ def test_a_rejection_carries_the_value() -> None:
 def test_a_value_that_the_reason_does_not_mention_follows_behind() -> None:
     even = Clause("even", lambda m: Failed("same"), "rows come in pairs")
     failure = why([even])
-    assert (failure.found, failure.wanted) == ("same", "rows come in pairs (found same)")
+    assert (failure.actual, failure.wanted) == ("same", "rows come in pairs (found same)")
     assert failure.reason == "clause even: rows come in pairs (found same)"
 
 

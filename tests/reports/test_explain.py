@@ -17,7 +17,7 @@ from tests._support.te_lowerings import lowered
 
 from uma.errors import PluginError, RequirementError, UsageError
 from uma.hookspecs import LoweredKernel, Pattern, Refuse
-from uma.lowering.build_targets import Members
+from uma.lowering.build_targets import BuildTargets
 from uma.partition import OpRecord, Reason
 from uma.pipeline.stages import Build
 from uma.relay import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var, call, const, post_order
@@ -38,7 +38,7 @@ MODEL = module_of(BOTH, {WIDE: ["wide"], NARROW: ["narrow"], BIAS: ["wide/bias"]
 """Two layers of the same input, of 60 and of 30 multiply-accumulates, joined."""
 
 
-def told(members: Members, module: Any = MODEL) -> Explanation:
+def told(members: BuildTargets, module: Any = MODEL) -> Explanation:
     """What a build tells that computes what it should."""
     build, _ = checked(module, members)
     return explain(build)

@@ -17,7 +17,7 @@ from uma.artifact import Artifact, Profile
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, PluginError, UsageError
 from uma.hookspecs import Cost
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import Collage, CostTable, Decision, Problem, SavedPlan
 from uma.partition.collage import plan_record
 from uma.partition.cost_provider import Clock
@@ -45,16 +45,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def table(costs: dict[str, dict[str, float]] | None = None, **targets: dict[str, Any]) -> CostTable:
-    return CostTable.of({"schema_version": 1, "targets": targets, "costs": HOSTS if costs is None else costs})
+    return CostTable.from_json({"schema_version": 1, "targets": targets, "costs": HOSTS if costs is None else costs})
 
 
-def members(estimate: Callable[..., Any] | None, costs: CostTable | None, *targets: str) -> Members:
+def members(estimate: Callable[..., Any] | None, costs: CostTable | None, *targets: str) -> BuildTargets:
     hooks = {} if estimate is None else {"estimate_cost": estimate}
     host = PluginHost(lambda: [*toy("npu", "nn.relu", "add", **hooks), *entry_of(HOST)])
     return resolve_targets([*(targets or ("npu",)), "plain"], host, Collage(costs))
 
 
-def decided(given: Members, module: IRModule = CHAIN) -> tuple[Build, Decision]:
+def decided(given: BuildTargets, module: IRModule = CHAIN) -> tuple[Build, Decision]:
     made = Build("m", with_costs(given))
     made.run(module)
     assert made.placement is not None and made.placement.decision is not None
@@ -376,7 +376,7 @@ class TestPlans:
         placement = self.replayed(plan).placement
         assert placement is not None and [len(one.claims) for one in placement.regions.values()] == [3]
         # Its costs are a table.
-        costs = CostTable.of({"schema_version": 1, "costs": plan["costs"]})
+        costs = CostTable.from_json({"schema_version": 1, "costs": plan["costs"]})
         assert costs.ns["plain: add@1"] == 9000
 
     def test_hosts_repeat_what_they_computed_together(self) -> None:
@@ -486,7 +486,7 @@ class TestTables:
     )
     def test_what_is_none(self, given: object, what: str) -> None:
         with pytest.raises(UsageError, match=what):
-            CostTable.of(given)
+            CostTable.from_json(given)
 
     def test_files(self, tmp_path: Path) -> None:
         path = tmp_path / "costs.json"

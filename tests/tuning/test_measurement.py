@@ -15,7 +15,7 @@ from tests._support.tools import skip_without
 
 from uma.errors import ToolchainError, UsageError
 from uma.hookspecs import Cost, Extern, Implementation, Routine, Runtime
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import Collage, CostTable, Decision
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
@@ -127,7 +127,7 @@ def library(
     return PluginHost(lambda: [*entries, *entry_of(HOST)])
 
 
-def decided(given: Members, module: IRModule = MODEL) -> Decision:
+def decided(given: BuildTargets, module: IRModule = MODEL) -> Decision:
     made = Build("m", with_costs(given))
     made.run(module)
     assert made.placement is not None and made.placement.decision is not None
@@ -138,7 +138,7 @@ def costed(host: PluginHost, *targets: str, **told: dict[str, Any]) -> Decision:
     """Decided for a library and a host of whose kernels a table tells the costs."""
     ops = ("nn.relu@0", "add@1", "nn.relu@0 add@1")
     table = {"schema_version": 1, "targets": told, "costs": {f"plain: {op}": {"ns": 10**9} for op in ops}}
-    return decided(resolve_targets([*(targets or ("lib",)), "plain"], host, Collage(CostTable.of(table))))
+    return decided(resolve_targets([*(targets or ("lib",)), "plain"], host, Collage(CostTable.from_json(table))))
 
 
 def prices(decision: Decision, label: str) -> dict[str, tuple[int, str, int]]:
@@ -288,7 +288,7 @@ class TestDevices:
         costs = {
             f"c: {op}": {"ns": 10**9} for op in ("qnn.dense@0", "qnn.requantize@1", "qnn.dense@0 qnn.requantize@1")
         }
-        table = CostTable.of({"schema_version": 1, "targets": {"matrix_unit": told}, "costs": costs})
+        table = CostTable.from_json({"schema_version": 1, "targets": {"matrix_unit": told}, "costs": costs})
         return prices(
             decided(resolve_targets([target, "c"], default_host(), Collage(table)), self.DENSE), "matrix_unit"
         )
@@ -320,7 +320,7 @@ def test_instructions_of_a_host_in_an_emulator(monkeypatch: pytest.MonkeyPatch) 
 
 def test_another_machine_by_a_factor_of_this_one() -> None:
     def decision(**told: float) -> Decision:
-        table = CostTable.of({"schema_version": 1, "targets": {"c": told}})
+        table = CostTable.from_json({"schema_version": 1, "targets": {"c": told}})
         return decided(resolve_targets("c -mcpu=cortex-m7", default_host(), Collage(table)))
 
     assert {offer.price.source for offer in decision(factor=1000.0).chosen} == {"measured"}

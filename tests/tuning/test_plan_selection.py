@@ -14,7 +14,7 @@ from uma.artifact import Artifact
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
 from uma.hookspecs import Cost
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.option_values import Limit
 from uma.partition import Collage, CostTable, SavedPlan
 from uma.pipeline.driver import build_loaded
@@ -47,10 +47,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def collage(**given: int) -> Collage:
     """By a table that has the kernels apart cheapest, then all in one."""
     costs = {f"c: {op}": {"ns": 100} for op in OPS} | {"c: " + " ".join(OPS): {"ns": 320}}
-    return Collage(CostTable.of({"schema_version": 1, "costs": costs}), **given)
+    return Collage(CostTable.from_json({"schema_version": 1, "costs": costs}), **given)
 
 
-def host(**given: int) -> Members:
+def host(**given: int) -> BuildTargets:
     return with_costs(resolve_targets("c", default_host(), collage(**given)))
 
 
@@ -82,7 +82,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(plan_selection, "_real", lambda members: frozenset(("one", "two")))
     monkeypatch.setattr(plan_selection, "run_in_turn", in_turn)
-    partition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1)
+    partition = Collage(CostTable.from_json({"schema_version": 1, "costs": costs}), measure=1)
     found = select_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, partition)))
     assert [one.known_as for one in found.trials] == [
         ("the host alone",),
@@ -104,7 +104,7 @@ def test_what_there_is_anyway_is_timed_as_well(monkeypatch: pytest.MonkeyPatch) 
             (call.kernel, call.device) for call in other.record.calls
         ]
     # What accelerators must have, these must have as well.
-    condition = Collage(CostTable.of({"schema_version": 1, "costs": costs}), measure=1, offload=0.5)
+    condition = Collage(CostTable.from_json({"schema_version": 1, "costs": costs}), measure=1, offload=0.5)
     found = select_plan(LOADED, with_costs(resolve_targets(("one", "two", "plain"), plugins, condition)))
     names = [name for one in found.trials for name in one.known_as]
     assert "eager, one before two" in names and not {"the host alone", "eager, one alone"} & {*names}
@@ -158,7 +158,7 @@ def test_memory_is_looked_at_best_first() -> None:
 def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     real = plan_selection._built
 
-    def fails(loaded: LoadedModel, members: Members) -> Artifact:
+    def fails(loaded: LoadedModel, members: BuildTargets) -> Artifact:
         assert isinstance(members.partition, SavedPlan)
         if len(members.partition.record["parts"]) in broken:
             raise ModelError("it is too large")
@@ -183,7 +183,7 @@ class TestDevices:
 
         plugins = PluginHost(lambda: [*toy("npu", "add", estimate_cost=estimate), *entry_of(HOST)])
         costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
-        table = CostTable.of({"schema_version": 1, "targets": told, "costs": costs})
+        table = CostTable.from_json({"schema_version": 1, "targets": told, "costs": costs})
         return select_plan(LOADED, with_costs(resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2))))
 
     def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Measurement | Exception) -> None:
@@ -250,7 +250,9 @@ def test_what_is_refused_is_in_no_plan() -> None:
     hooks = {"patterns": lambda: [taking("npu", "add", refuses)], "estimate_cost": lambda region: Cost(cycles=1)}
     plugins = PluginHost(lambda: [*toy("npu", **hooks), *entry_of(HOST)])
     costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
-    given = resolve_targets(["npu", "plain"], plugins, Collage(CostTable.of({"schema_version": 1, "costs": costs})))
+    given = resolve_targets(
+        ["npu", "plain"], plugins, Collage(CostTable.from_json({"schema_version": 1, "costs": costs}))
+    )
     given = with_costs(given)
     found = select_plan(with_max_ram(LOADED, Limit(1 << 20, "max_ram")), given)
     assert found.decision is not None and found.decision.cost_ns == 27_000

@@ -10,7 +10,7 @@ from benchmarks import planned
 from tests._support.conv_nets import tc_resnet8, to_onnx
 
 from uma.artifact.random_inputs import random_inputs
-from uma.lowering.build_targets import Member, resolve_targets
+from uma.lowering.build_targets import BuildTarget, resolve_targets
 from uma.partition import Collage, CostTable
 from uma.pipeline.loading import load_model
 from uma.plugins import default_host
@@ -25,7 +25,7 @@ def microcontroller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host takes what a microcontroller would: 20 ns for a multiply-accumulate, 100 ns for an element that an op
     gives, 1 us for a call."""
 
-    def ran_on(module: IRModule, member: Member) -> Measurement:
+    def ran_on(module: IRModule, member: BuildTarget) -> Measurement:
         calls = [expr for expr in post_order(module.main.body) if isinstance(expr, Call)]
         given = sum(math.prod(field.shape) for call in calls for field in getattr(call.type, "fields", (call.type,)))
         return Measurement(1000 + 100 * given + 20 * sum(map(macs_of, calls)), {})
@@ -46,7 +46,7 @@ def test_cycles_are_as_predicted(tmp_path: Path, targets: list[str], source: str
     path = tmp_path / "speech.onnx"
     path.write_bytes(to_onnx(tc_resnet8()))
     labels = [target.split()[0] for target in targets]
-    table = CostTable.of({"schema_version": 1, "targets": {label: {"source": source} for label in labels}})
+    table = CostTable.from_json({"schema_version": 1, "targets": {label: {"source": source} for label in labels}})
     members = with_costs(resolve_targets([*targets, "c"], default_host(), Collage(table, most_unions=10)))
     decision, artifact = planned.decided(load_model(path, members), members)
     assert decision.failed == ()

@@ -22,7 +22,7 @@ import pytest
 from tests._support.plugins import module_of
 
 from uma.errors import ModelError, UsageError
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.partition import Collage
 from uma.pipeline.stages import Build
 from uma.plugins import default_host
@@ -315,7 +315,7 @@ CHAIN = module_of(call("add", call("nn.relu", X), const(np.arange(80, dtype=np.f
 class TestRequests:
     def test_versions_of_others_are_answered_without_building(self) -> None:
         members = resolve_targets("c", default_host())
-        asked = request_of(CHAIN, Members((members.host,)))
+        asked = request_of(CHAIN, BuildTargets((members.host,)))
         versions = versions_of(members)
         assert asked.question.versions == versions
             and {"uma-core", "uma-cpu-c"} <= versions.keys()
@@ -328,7 +328,7 @@ class TestRequests:
 
     def test_a_part_is_built_as_it_is_here(self) -> None:
         big = const(np.arange(8 * 64, dtype=np.float32).reshape(64, 8))
-        members = Members((resolve_targets("c", default_host()).host,))
+        members = BuildTargets((resolve_targets("c", default_host()).host,))
         asked = request_of(module_of(call("nn.dense", X, big)), members)
         assert asked.constants
         found = json.loads(answer(asked.text, asked.constants, only_build=True))

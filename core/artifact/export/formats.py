@@ -68,7 +68,7 @@ def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlu
 
 
 def _exporters(plugin: LoadedPlugin) -> dict[str, Exporter]:
-    return plugin.named("exporter", plugin.call("exporters") or (), lambda exporter: exporter.name)
+    return plugin.index_by_name("exporter", plugin.call("exporters") or (), lambda exporter: exporter.name)
 
 
 def _builders(artifact: Artifact, host: PluginHost) -> list[LoadedPlugin]:

@@ -6,7 +6,7 @@ from files), `decision` (the partitioner), `timeline` and `alternatives` (when a
 not larger or smaller), `saved_plan` (plans as files, and what repeats them).
 """
 
-from ..cost_provider import Link, Price
+from ..cost_provider import CostEstimate, Link
 from .decision import Collage, Decision
 from .saved_plan import SavedPlan, plan_record
 from .search import Budget
@@ -15,10 +15,10 @@ from .table import CostTable, TargetCosts
 __all__ = [
     "Budget",
     "Collage",
+    "CostEstimate",
     "CostTable",
     "Decision",
     "Link",
-    "Price",
     "SavedPlan",
     "TargetCosts",
     "plan_record",

@@ -19,7 +19,7 @@ from ...relay.views import is_view
 from ...relay.visit import children
 from ...targets.values import shown, suggest
 from ..candidates import Problem
-from ..cost_provider import Clock, CostProvider, Price
+from ..cost_provider import Clock, CostEstimate, CostProvider
 from ..eager import eager
 from ..explain import movements_beside
 from ..record import Candidate, Owner
@@ -33,7 +33,7 @@ __all__ = ["MOST_ORDERS", "CandidateSet", "PlacementCandidate", "computes", "unc
 MOST_ORDERS = 24
 """In how many orders of priority eager is asked: of more than four accelerators not in all."""
 
-_FREE = Price(0, "free")
+_FREE = CostEstimate(0, "free")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PlacementCandidate:
     owner: str
     ops: int
     claims: tuple[Candidate, ...]
-    price: Price
+    price: CostEstimate
 
 
 class CandidateSet:
@@ -375,7 +375,7 @@ class CandidateSet:
         if key not in self._at and key not in self._refused:
             ordered = self._sorted(claims)
             price = self._costs.region(self.problem, ordered, self.key(owner, ops))
-            if isinstance(price, Price):
+            if isinstance(price, CostEstimate):
                 self._put(PlacementCandidate(owner, ops, ordered, price))
             else:
                 self._refused[key] = tuple(price or ())

@@ -34,20 +34,20 @@ class Decision:
 
     Args:
         pool: what there was to choose from.
-        found: the search's plans, the cheapest first.
+        result: the search's plans, the cheapest first.
         least: the gain that a plan has at least.
         unknown: what the table of costs tells of that there is not, in sentences.
     """
 
     pool: CandidateSet = field(repr=False)
-    found: SearchResult
+    result: SearchResult
     least: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
     def cost_ns(self) -> int:
         """What the plan costs, copies included."""
-        return self.found.costs[0]
+        return self.result.costs[0]
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -60,8 +60,8 @@ class Decision:
         that there may be a cheaper plan."""
         cut = [f"of {label} more unions of matches can be had than were looked at" for label in self.pool.cut]
         gap = []
-        if not self.found.is_proven:
-            bound_us = (self.found.bound or 0) / 1e3
+        if not self.result.is_proven:
+            bound_us = (self.result.bound or 0) / 1e3
             more = "" if has_solver() else f" (without HiGHS: {extra_hint('collage', 'highspy')})"
             gap = [
                 f"the plan takes {self.cost_ns / 1e3:.2f} us, and is not proven: none is below {bound_us:.2f} us{more}"
@@ -92,31 +92,31 @@ class Decision:
     @property
     def chosen(self) -> tuple[PlacementCandidate, ...]:
         """What runs, in the order of the model; what costs nothing is left out."""
-        offers = (self.pool.offers[number] for number in self.found.plans[0])
+        offers = (self.pool.offers[number] for number in self.result.plans[0])
         running = (offer for offer in offers if not self.pool.is_free(offer))
         return tuple(sorted(running, key=lambda offer: offer.ops & -offer.ops))
 
     def nth(self, number: int) -> Decision:
         """The same with another of the plans as the one that was chosen, counted from 0."""
-        result = self.found
-        return replace(self, found=replace(result, plans=result.plans[number:], costs=result.costs[number:]))
+        search = self.result
+        return replace(self, result=replace(search, plans=search.plans[number:], costs=search.costs[number:]))
 
     def with_known(self) -> Decision:
         """The same with the plans that there are anyway behind the others, cheapest first: eager's, and the host alone;
         each once, and none that has too little gain."""
-        cover, there = self.pool.cover, {self._running(plan) for plan in self.found.plans}
+        cover, there = self.pool.cover, {self._running(plan) for plan in self.result.plans}
         more: dict[frozenset[int], tuple[int, ...]] = {}
         for plan in sorted(self.pool.known_plans, key=cover.cost):
             running = self._running(plan)
             if running not in there and cover.gain(plan) >= self.least:
                 more.setdefault(running, plan)
-        plans = *self.found.plans, *more.values()
-        costs = *self.found.costs, *map(cover.cost, more.values())
-        return replace(self, found=replace(self.found, plans=plans, costs=costs))
+        plans = *self.result.plans, *more.values()
+        costs = *self.result.costs, *map(cover.cost, more.values())
+        return replace(self, result=replace(self.result, plans=plans, costs=costs))
 
     def known_as(self, number: int) -> tuple[str, ...]:
         """What one of the plans is called of those that there are anyway, counted from 0: ``the host alone``."""
-        running = self._running(self.found.plans[number])
+        running = self._running(self.result.plans[number])
         return tuple(
             name for name, plan in self.pool.named.items() if plan is not None and self._running(plan) == running
         )
@@ -145,14 +145,14 @@ class Decision:
     def runner_up(self, offer: PlacementCandidate) -> Decision | None:
         """The cheapest plan without an offer of this one's; None where there is none, or looking for it would take too
         long."""
-        if self.found.states > _RUNNER_UP_STATES or not self.found.is_proven:
+        if self.result.states > _RUNNER_UP_STATES or not self.result.is_proven:
             return None
         cover, numbers = self.pool.cover, [n for n, one in enumerate(self.pool.offers) if one is not offer]
-        result = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers), least=self.least)
-        if not result.plans:
+        search = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers), least=self.least)
+        if not search.plans:
             return None
-        plans = tuple(tuple(numbers[number] for number in plan) for plan in result.plans)
-        return replace(self, found=replace(result, plans=plans))
+        plans = tuple(tuple(numbers[number] for number in plan) for plan in search.plans)
+        return replace(self, result=replace(search, plans=plans))
 
 
 @dataclass(eq=False)

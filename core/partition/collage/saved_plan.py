@@ -109,7 +109,7 @@ def plan_record(
         plugins: the version of each plugin's distribution.
         reasons: False leaves out what each part won by, for which the search is made again.
     """
-    pool, plan = decision.pool, decision.found.plans[0]
+    pool, plan = decision.pool, decision.result.plans[0]
     steps = timeline(pool, plan)
     step_by_offer = {step.offer: step for step in steps if step.offer is not None}
     priced = (offer for offer in pool.offers if not pool.is_free(offer))

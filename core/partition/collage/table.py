@@ -101,12 +101,12 @@ class CostTable:
             UsageError: it cannot be read, or is none; names the file, and what in it is wrong.
         """
         try:
-            return CostTable.of(read_json(path, "the table of costs"))
+            return CostTable.from_json(read_json(path, "the table of costs"))
         except UsageError as error:
             raise UsageError(error.what, where=error.where or os.fspath(path), hint=error.hint) from error
 
     @staticmethod
-    def of(record: object) -> CostTable:
+    def from_json(record: object) -> CostTable:
         """The table that a JSON object is.
 
         Raises:

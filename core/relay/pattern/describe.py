@@ -68,7 +68,7 @@ def _spelling(term: Term, names: Mapping[Term, str]) -> str:
     if isinstance(term, AnyOf):
         return " | ".join(names[option] for option in term.options)
     assert isinstance(term, Item)
-    return f"{names[term.of]}[{term.index}]"
+    return f"{names[term.value]}[{term.index}]"
 
 
 def _call(term: OpTerm, names: Mapping[Term, str]) -> str:

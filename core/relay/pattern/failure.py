@@ -36,7 +36,7 @@ class Failure:
         kind: what the condition is about.
         at: the expression that does not meet it.
         subject: what was looked at: an attribute of an op, an operand, a clause.
-        found: what it is; empty where there is nothing to say.
+        actual: what it is; empty where there is nothing to say.
         wanted: what the pattern takes.
         reason: all of it in one sentence.
     """
@@ -44,11 +44,11 @@ class Failure:
     kind: FailureKind
     at: Expr
     subject: str
-    found: str
+    actual: str
     wanted: str
     reason: str
 
-    json_fields: ClassVar = ("kind", "at=place", "subject", "found", "wanted", "reason")
+    json_fields: ClassVar = ("kind", "at=place", "subject", "found=actual", "wanted", "reason")
 
     @property
     def place(self) -> str:
@@ -79,8 +79,8 @@ def _heads(term: Term) -> str:
     return " or ".join(sorted(term.heads or ()))
 
 
-def _failure(kind: FailureKind, at: Expr, subject: str, found: str, wanted: str) -> Failure:
-    return Failure(kind, at, subject, found, wanted, f"{subject} is {found}, the pattern takes {wanted}")
+def _failure(kind: FailureKind, at: Expr, subject: str, actual: str, wanted: str) -> Failure:
+    return Failure(kind, at, subject, actual, wanted, f"{subject} is {actual}, the pattern takes {wanted}")
 
 
 def explained(term: Term, expr: Expr, user: Expr | None) -> Failure:

@@ -26,7 +26,7 @@ def outlined(match: Match, nodes: Sequence[Expr], function: Function) -> Match:
     inner: dict[Expr, Expr] = dict(zip(arguments, function.params, strict=True))
     for node in nodes:
         inner[node] = without_pin(with_children(node, [inner.get(child, child) for child in children(node)]))
-    return match.moved(inner, function)
+    return match.with_replacements(inner, function)
 
 
 def whole_matches(pattern: Pattern, function: Function) -> Iterator[Match]:
@@ -44,7 +44,7 @@ def whole_matches(pattern: Pattern, function: Function) -> Iterator[Match]:
     for root in roots:
         for match in Search(pattern, root, graph):
             if calls.issubset(match.nodes) and _results(match.roots) in (fields, (function.body,)):
-                yield match.moved({}, function)
+                yield match.with_replacements({}, function)
 
 
 def _results(roots: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -196,17 +196,17 @@ def _may_be(term: Term, other: Term) -> bool:
     return False
 
 
-def tuple_item(of: Term, index: int) -> Item:
+def tuple_item(value: Term, index: int) -> Item:
     """Field ``index`` of a tuple, for example of what ``split`` gives.
 
     Raises:
-        PluginError: ``of`` is no pattern or a leaf, which matches tensors only; the index is no number from 0 on.
+        PluginError: ``value`` is no pattern or a leaf, which matches tensors only; the index is no number from 0 on.
     """
-    if _term(of, "the tuple of item()").heads is None or isinstance(of, ConstantTerm):
-        raise PluginError(f"item() of {of!r}, which is one tensor", hint="an op that gives several has items")
+    if _term(value, "the tuple of item()").heads is None or isinstance(value, ConstantTerm):
+        raise PluginError(f"item() of {value!r}, which is one tensor", hint="an op that gives several has items")
     if type(index) is not int or index < 0:
         raise PluginError(f"item {shown(index)} of a tuple", hint="fields are counted from 0")
-    return Item(of, index)
+    return Item(value, index)
 
 
 def outputs(first: Term, second: Term, *others: Term) -> Outputs:

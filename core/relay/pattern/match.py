@@ -167,7 +167,7 @@ class Match:
             )
         return self.captures.get(name, ())
 
-    def moved(self, new: Mapping[Expr, Expr], function: Function | None = None) -> Match:
+    def with_replacements(self, new: Mapping[Expr, Expr], function: Function | None = None) -> Match:
         """The same match of what was put in the place of its expressions.
 
         Args:

@@ -197,7 +197,7 @@ class Search:
             return self._choice(iter([_Goal(option, expr, goal.user, rest) for option in options]))
         if isinstance(term, Item):
             assert isinstance(expr, TupleGetItem)
-            return _Goal(term.of, expr.tuple, expr, rest)
+            return _Goal(term.value, expr.tuple, expr, rest)
         return rest
 
     def _choice(self, goals: Iterator[_Goal]) -> _Goal | None:

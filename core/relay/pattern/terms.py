@@ -234,15 +234,15 @@ class AnyOf(Term):
 class Item(Computed):
     """See `tuple_item`."""
 
-    of: Term
+    value: Term
     index: int
 
     def _facts(self) -> Facts:
         head = frozenset((ITEM,))
-        return Facts(head, head, 1 + self.of.facts.levels, self.of.facts.seeds or head)
+        return Facts(head, head, 1 + self.value.facts.levels, self.value.facts.seeds or head)
 
     def parts(self) -> tuple[Term, ...]:
-        return (self.of,)
+        return (self.value,)
 
     def admits(self, expr: Expr) -> bool:
         return isinstance(expr, TupleGetItem) and expr.index == self.index and super().admits(expr)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import PluginError, UmaError
-from ...lowering.build_targets import Member, Members
+from ...lowering.build_targets import BuildTarget, BuildTargets
 from ...pipeline.stages import Build
 from ...relay.pattern import Graph, Mismatch, Pattern, match
 from ...relay.pattern.matcher import Search
@@ -50,7 +50,7 @@ class ClauseFailures:
         self.smallest: dict[tuple[str, ...], tuple[Layer, str]] = {}
         self.reported: set[tuple[str, ...]] = set()
 
-    def record(self, layer: Layer, error: PluginError, member: Member) -> str:
+    def record(self, layer: Layer, error: PluginError, member: BuildTarget) -> str:
         """Record that a clause or a test raised on ``layer``, and return the text of that."""
         text, line = failure_text(error, member), _line_of(error, member)
         # The same line fails in the same way, whatever values the text shows.
@@ -60,13 +60,13 @@ class ClauseFailures:
         return text
 
 
-def failure_text(error: PluginError, member: Member) -> str:
+def failure_text(error: PluginError, member: BuildTarget) -> str:
     """Describe a clause or a test that raised: the exception, the pattern and clause, the plugin's file and line."""
     places = ", ".join(filter(None, (error.where, _line_of(error, member))))
     return f"{error.what}{f' ({places})' if places else ''}"
 
 
-def _line_of(error: PluginError, member: Member) -> str:
+def _line_of(error: PluginError, member: BuildTarget) -> str:
     """The line of the plugin that raised, as file:line, else the line that did; empty where nothing was raised."""
     raised = None if error.__cause__ is None else error.__cause__.__traceback__
     package = member.plugin.entry.value.partition(":")[0].partition(".")[0]
@@ -93,7 +93,7 @@ class Acceptance:
         failures: gets the clauses that raise.
     """
 
-    def __init__(self, member: Member, failures: ClauseFailures | None = None) -> None:
+    def __init__(self, member: BuildTarget, failures: ClauseFailures | None = None) -> None:
         self._member = member
         self.failures = failures or ClauseFailures()
         self._single: dict[str, tuple[Pattern, ...]] = {}
@@ -175,7 +175,7 @@ def _name(pattern: Pattern) -> str:
     return str(getattr(pattern.predicate, "__name__", "predicate"))
 
 
-def placed(layers: Sequence[Layer], members: Members) -> list[tuple[str, ...] | str]:
+def placed(layers: Sequence[Layer], members: BuildTargets) -> list[tuple[str, ...] | str]:
     """By which patterns each layer is taken in a build, in order: what the partitioner gave accelerators of it. A text
     where the build does not get as far, and says why."""
     if not layers:

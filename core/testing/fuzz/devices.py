@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UmaError
-from ...lowering.build_targets import Members, resolve_targets
+from ...lowering.build_targets import BuildTargets, resolve_targets
 from ...pipeline.pins import pin_layers
 from ...targets import Target
 from ..subject import Subject
@@ -73,7 +73,7 @@ def check_devices(
     return []
 
 
-def _members(subject: Subject, other: Target) -> Members | None:
+def _members(subject: Subject, other: Target) -> BuildTargets | None:
     first = Target(subject.target.kind, dict(subject.target.attrs))
     targets: dict[str, Any] = {_FIRST: first, _SECOND: other, "the_host": subject.host}
     try:

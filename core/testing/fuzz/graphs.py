@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError, UmaError
-from ...lowering.build_targets import Members, resolve_targets
+from ...lowering.build_targets import BuildTargets, resolve_targets
 from ...pipeline.driver import build_loaded
 from ...pipeline.loading import LoadedModel
 from ...relay.evaluate import evaluate
@@ -165,7 +165,7 @@ def _host_step(pool: Sequence[Expr], rng: np.random.Generator) -> Expr:
     )
 
 
-def _companies(subject: Subject, layers: Sequence[Layer]) -> list[tuple[Members, str]]:
+def _companies(subject: Subject, layers: Sequence[Layer]) -> list[tuple[BuildTargets, str]]:
     """What to build for: the target with its host, and with one more accelerator that takes ops of the layers."""
     companies = [(subject.members, "with the host")]
     ops = {expr.op_name for layer in layers for expr in post_order(layer.function.body) if hasattr(expr, "op_name")}
@@ -188,7 +188,7 @@ def _companies(subject: Subject, layers: Sequence[Layer]) -> list[tuple[Members,
 def _run(
     subject: Subject,
     graphs: Sequence[Layer],
-    members: Members,
+    members: BuildTargets,
     isolation: Isolation,
     notes: list[str],
     beside: str,
@@ -218,7 +218,9 @@ def _run(
     return faults, count
 
 
-def _whole(subject: Subject, graphs: Sequence[Layer], members: Members, isolation: Isolation) -> list[LayerFailure]:
+def _whole(
+    subject: Subject, graphs: Sequence[Layer], members: BuildTargets, isolation: Isolation
+) -> list[LayerFailure]:
     """Graphs that are right step by step, as the artifact that a user has: with memory that is used again."""
     import numpy as np
 

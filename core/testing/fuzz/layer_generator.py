@@ -137,7 +137,7 @@ class Maker:
         if isinstance(term, (Wildcard, ConstantTerm)):
             return self._leaf(term, want)
         if isinstance(term, Item):
-            return TupleGetItem(self._expr(term.of, want), term.index)
+            return TupleGetItem(self._expr(term.value, want), term.index)
         assert isinstance(term, OpTerm)
         return self._call(term, want)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError, UmaError
-from ...lowering.build_targets import Members
+from ...lowering.build_targets import BuildTargets
 from ...pipeline.driver import make_artifact
 from ...pipeline.line_buffering import RowsAsked
 from ...pipeline.stages import Build, Form
@@ -107,7 +107,7 @@ class Image:
     """
 
     def __init__(
-        self, layers: Sequence[Layer], members: Members, isolation: Isolation, form: IRModule | None = None
+        self, layers: Sequence[Layer], members: BuildTargets, isolation: Isolation, form: IRModule | None = None
     ) -> None:
         self.layers, self.members, self.isolation = tuple(layers), members, isolation
         self.stages = _Stages()
@@ -267,7 +267,7 @@ def _refusals(build: Build, count: int) -> list[list[tuple[str, str]]]:
     return refusals
 
 
-def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, list[list[Expr]]]:
+def lowered_of(layers: Sequence[Layer], members: BuildTargets) -> tuple[IRModule, list[list[Expr]]]:
     """Layers lowered, not compiled, and what each gives in the ``main`` of that.
 
     Raises:
@@ -285,7 +285,7 @@ def lowered_of(layers: Sequence[Layer], members: Members) -> tuple[IRModule, lis
     return lowered, results
 
 
-def unbuilt_of(layer: Layer, members: Members) -> Unbuilt | None:
+def unbuilt_of(layer: Layer, members: BuildTargets) -> Unbuilt | None:
     """Why a layer cannot be brought as far as a plan of memory; None where it can."""
     stages = _Stages()
     build = Build("attacked", members, stages, reuse=False, rows=RowsAsked())
@@ -300,7 +300,7 @@ def unbuilt_of(layer: Layer, members: Members) -> Unbuilt | None:
 
 
 def images_of(
-    layers: Sequence[Layer], members: Members, isolation: Isolation, most: int
+    layers: Sequence[Layer], members: BuildTargets, isolation: Isolation, most: int
 ) -> tuple[list[Image], list[Unbuilt]]:
     """Images of layers, of so many each; a layer of which none can be made is left out, the others are built
     nevertheless."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...lowering.build_targets import Member
+from ...lowering.build_targets import BuildTarget
 from ..record import Finding, Part
 from .layer import Layer, calls_in
 from .layer_images import Image
@@ -28,7 +28,7 @@ class Reach:
         reached: the layers that did.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: BuildTarget) -> None:
         self._label = member.label
         self._drives = member.runtime is not None and member.runtime.driver is not None
         self.missed: dict[Layer, str] = {}

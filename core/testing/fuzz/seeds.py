@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...lowering.build_targets import Members
+from ...lowering.build_targets import BuildTargets
 from ...pipeline.loading import load_model
 from ...pipeline.stages import Build
 from ...relay.expr import Constant, Expr, Function, Var
@@ -119,7 +119,7 @@ def _climbed(layer: Layer, acceptance: Acceptance, sizes: Sizes, rng: np.random.
     return None
 
 
-def read_layers(paths: Sequence[Path], members: Members) -> Iterator[Layer]:
+def read_layers(paths: Sequence[Path], members: BuildTargets) -> Iterator[Layer]:
     """What patterns take of models, each kind of layer once: in small, where it is large."""
     label = members.accelerators[0].label
     visited: set[object] = set()

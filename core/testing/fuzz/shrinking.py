@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import UmaError
-from ...lowering.build_targets import Members
+from ...lowering.build_targets import BuildTargets
 from ...relay.evaluate import evaluate
 from ...relay.expr import Call, Constant, Expr, Tuple, Var, const
 from ...relay.op import FixedPoint, FloatScale, Op
@@ -132,7 +132,7 @@ class Shrinker:
     """
 
     def __init__(
-        self, members: Members, acceptance: Acceptance | None, isolation: Isolation, tolerance: float, seed: int
+        self, members: BuildTargets, acceptance: Acceptance | None, isolation: Isolation, tolerance: float, seed: int
     ) -> None:
         self._members, self._acceptance, self._isolation = members, acceptance, isolation
         self._tolerance, self._seed = tolerance, seed

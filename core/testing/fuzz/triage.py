@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import PluginError, ToolchainError, UmaError
-from ...lowering.build_targets import Members
+from ...lowering.build_targets import BuildTargets
 from ...pipeline.stages import STAGES
 from ...relay.evaluate import evaluate, evaluate_all
 from ...relay.expr import Call, Constant, Var
@@ -419,7 +419,7 @@ class Judge:
 # --- attributes that nobody looks at ---------------------------------------------------------------------------------
 
 
-def ignored_attribute(fault: LayerFailure, key: object, members: Members) -> str:
+def ignored_attribute(fault: LayerFailure, key: object, members: BuildTargets) -> str:
     """The attribute that a pattern opened and a lowering does not look at, in words; empty where there is none: the
     layer is lowered to the same loops and constants with another value of it, for which the ops give something else.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...lowering.build_targets import Member
+from ...lowering.build_targets import BuildTarget
 from ...relay.op import ROUNDINGS, Attr, FixedPoint, FloatScale, Op
 from ...relay.types import TensorType
 from ...tir.form.dtype import DTYPES, bounds, is_integer
@@ -54,7 +54,7 @@ class Sizes:
         return tuple(dict.fromkeys(n for n in (1, 2, 3, *near, 5, 7, 13, 17, *LARGE) if n > 0))
 
 
-def sizes_of(member: Member) -> Sizes:
+def sizes_of(member: BuildTarget) -> Sizes:
     """Those of a target, from its attributes that are integers and from the machine of its driver."""
     numbers: list[int] = []
     for attribute in member.target.kind.attributes:

@@ -19,8 +19,8 @@ from .tensors import (
     Compute,
     Constant,
     Definition,
+    Fragment,
     IterVar,
-    Piece,
     Reduce,
     Reduction,
     Reshape,
@@ -97,7 +97,7 @@ def map_definition(definition: Definition, function: Callable[[Expr], Expr]) -> 
         where = None if old.where is None else function(old.where)
         return Reduce(definition.axes, Reduction(old.op, function(old.value), old.axes, where))
     if isinstance(definition, Assemble):
-        return Assemble(tuple(Piece(p.offsets, p.axes, function(p.value)) for p in definition.pieces))
+        return Assemble(tuple(Fragment(p.offsets, p.axes, function(p.value)) for p in definition.pieces))
     return definition
 
 

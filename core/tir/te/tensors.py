@@ -23,8 +23,8 @@ __all__ = [
     "Assemble",
     "Compute",
     "Constant",
+    "Fragment",
     "IterVar",
-    "Piece",
     "Placeholder",
     "Reduce",
     "Reduction",
@@ -128,7 +128,7 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Fragment:
     """Elements ``offsets`` + ``axes`` are ``value``."""
 
     offsets: tuple[Any, ...]
@@ -140,7 +140,7 @@ class Piece:
 class Assemble:
     """The pieces written one after the other: where they overlap the last one holds. Together they cover all."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Fragment, ...]
 
 
 Definition = Placeholder | Constant | Reshape | Compute | Reduce | Assemble
@@ -281,7 +281,7 @@ def assemble(
         value = f(*axes)
         require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
         _require_known(value, axes, name)
-        fragments.append(Piece(tuple(offsets), axes, value))
+        fragments.append(Fragment(tuple(offsets), axes, value))
         rest = [part for old in rest for part in _outside(old, box)]
     require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
     return Tensor(name, shape, dtype, Assemble(tuple(fragments)))

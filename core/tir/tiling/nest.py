@@ -123,16 +123,16 @@ class Instruction:
     Args:
         intrinsic: the instruction.
         values: what each of its variables is: the iterations of an axis that one execution does, by the axis' name, or
-            a number. Axes that no variable stands for are done one at a time, unless they are in ``within``.
+            a number. Axes that no variable stands for are done one at a time, unless they are in ``whole_axes``.
         when: ``each`` step of all axes; once for each step of those that are no reduction, ``first`` before these begin
             or ``last`` when they are done.
-        within: axes that one execution does as a whole, without a variable, such as the lanes of an array.
+        whole_axes: axes that one execution does as a whole, without a variable, such as the lanes of an array.
     """
 
     intrinsic: Intrinsic
     values: Mapping[str, str | int] = field(default_factory=dict)
     when: Literal["first", "each", "last"] = "each"
-    within: tuple[str, ...] = ()
+    whole_axes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = {var.name for var in self.intrinsic.vars}
@@ -143,7 +143,7 @@ class Instruction:
 
     def axes(self) -> frozenset[str]:
         """Names of the axes that it does several iterations of."""
-        return frozenset(value for value in self.values.values() if isinstance(value, str)) | set(self.within)
+        return frozenset(value for value in self.values.values() if isinstance(value, str)) | set(self.whole_axes)
 
 
 @dataclass(frozen=True)

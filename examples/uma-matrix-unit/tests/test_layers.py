@@ -138,7 +138,7 @@ def matched(function: Function, machine: Machine) -> Match | None:
 def lowered(function: Function, machine: Machine) -> LoweredKernel:
     found = matched(function, machine)
     assert found is not None and found.root is function.body
-    result = found.pattern.lower(found.moved({}, function), Target(KIND))
+    result = found.pattern.lower(found.with_replacements({}, function), Target(KIND))
     verify(result.func)
     return result
 

@@ -16,7 +16,7 @@ from tests._support.onnx_builder import OnnxBuilder
 from tests._support.op_chains import FORMATS, Chain, model_of, pairs, suffix_of, triples
 from tests._support.programs import interpret_program
 
-from uma.lowering.build_targets import Members, resolve_targets
+from uma.lowering.build_targets import BuildTargets, resolve_targets
 from uma.pipeline.driver import build_loaded, lower_loaded
 from uma.pipeline.loading import LoadedModel, load_model
 from uma.program import Program
@@ -50,7 +50,7 @@ FAILED = [
 
 
 @cache
-def members_of(cpu: str) -> Members:
+def members_of(cpu: str) -> BuildTargets:
     return resolve_targets(CPUS[cpu], PLUGINS)
 
 

@@ -42,7 +42,7 @@ def told(**costs: int) -> CostTable:
     labels = {"onednn": costs.get("onednn"), "c": costs["host"]}
     table = {f"{label}: {op}": {"ns": ns} for label, ns in labels.items() if ns is not None for op in OPS}
     table[f"c: {' '.join(OPS)}"] = {"ns": 2 * costs["host"]}
-    return CostTable.of({"schema_version": 1, "costs": table})
+    return CostTable.from_json({"schema_version": 1, "costs": table})
 
 
 @pytest.mark.soak

@@ -168,7 +168,7 @@ def test_bounds_go_through_functions_and_tuples() -> None:
         [one] = region.calls
         assert isinstance(one, RegionMatch) == proven
         if isinstance(one, RegionMatch):
-            assert one.found["data"] is limited(given, 6)
+            assert one.model_match["data"] is limited(given, 6)
             (start,) = planned(region, Machine(feature_bits=6))
             assert [node.name for node in start.nodes] == ["ultra_trail.conv1d"]
 

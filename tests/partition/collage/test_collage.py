@@ -50,7 +50,7 @@ from uma.partition import (
     eager,
     place,
 )
-from uma.partition.collage import Link, Price
+from uma.partition.collage import CostEstimate, Link
 from uma.partition.collage.alternatives import rivals
 from uma.partition.collage.set_cover import numbers
 from uma.partition.collage.timeline import Split, split, timeline
@@ -89,18 +89,20 @@ class Told:
     def link(self, label: str) -> Link | None:
         return self.links.get(label)
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+    def region(
+        self, problem: Problem, claims: Sequence[Candidate], name: str
+    ) -> CostEstimate | Sequence[Candidate] | None:
         if back := self.gives_back(claims):
             return back
         ns = self.ns(name)
-        return None if ns is None else Price(ns, "table", self.launch_ns)
+        return None if ns is None else CostEstimate(ns, "table", self.launch_ns)
 
     def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
         return kernels_of(problem.graph, [HOST], free) if self.fuses else []
 
-    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> CostEstimate | None:
         ns = self.ns(name)
-        return None if ns is None else Price(ns, "table")
+        return None if ns is None else CostEstimate(ns, "table")
 
 
 @dataclass(eq=False)
@@ -212,7 +214,7 @@ def check_placement(module: IRModule, placement: Placement) -> None:
 
 def check_decision(decision: Decision) -> None:
     """The cheapest of its pool, by trying everything where that is quick; and no dearer than what there is anyway."""
-    cover, found = decision.pool.cover, decision.found
+    cover, found = decision.pool.cover, decision.result
     assert found.is_proven and found.bound == decision.cost_ns == cover.cost(found.plans[0])
     assert cover.fault(found.plans[0]) is None
     assert all(decision.cost_ns <= ns for ns in decision.eager_ns.values())
@@ -229,7 +231,7 @@ def check_decision(decision: Decision) -> None:
 def check_steps(decision: Decision) -> None:
     """One after the other, all that costs something, and what uses a value after it; regions that are larger or smaller
     are no better."""
-    pool, plan = decision.pool, decision.found.plans[0]
+    pool, plan = decision.pool, decision.result.plans[0]
     steps, total = timeline(pool, plan), split(pool, plan)
     assert (total.total_ns, total.copies_ns) == (decision.cost_ns, decision.copies_ns)
     ends = list(itertools.accumulate(step.duration_ns for step in steps))
@@ -426,7 +428,7 @@ def test_how_large_unions_may_be() -> None:
 def test_a_plan_that_is_not_proven_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = decided(place(model(CHAIN), [NPU], ["host"], collage(Told(costs({}, npu=3000, host=9000)))))
     assert decision.cautions == ()
-    open_ = replace(decision, found=replace(decision.found, bound=8765))
+    open_ = replace(decision, result=replace(decision.result, bound=8765))
     gap = "the plan takes 9.00 us, and is not proven: none is below 8.77 us"
     monkeypatch.setattr("uma.partition.collage.decision.has_solver", lambda: True)
     assert open_.cautions == (gap,)
@@ -494,7 +496,7 @@ def test_what_accelerators_must_have() -> None:
     def parted(share: float) -> list[str]:
         placement = place(model(CHAIN), [NPU], ["host"], replace(collage(told), offload=share))
         decision = decided(placement)
-        assert decision.found.is_proven
+        assert decision.result.is_proven
         return [decision.pool.key(offer.owner, offer.ops) for offer in decision.chosen]
 
     assert parted(0.0) == ["host: nn.relu@0", "host: add@1", "host: nn.relu@2"]
@@ -522,7 +524,7 @@ def test_runner_ups() -> None:
     other = decision.runner_up(decision.chosen[0])
     assert other is not None and other.cost_ns - decision.cost_ns == 2
     assert [offer.owner for offer in other.chosen] == ["dsp"]
-    assert decision.found.costs == (3, 5, 9)
+    assert decision.result.costs == (3, 5, 9)
     alone = decided(place(model(RELU), [], ["host"], collage(Told(costs({}, host=9)))))
     assert alone.runner_up(alone.chosen[0]) is None
 
@@ -532,7 +534,7 @@ def test_what_a_larger_or_smaller_region_loses_by() -> None:
     told = Told(costs({"npu: add@1 nn.relu@2": 50}, npu=3, host=4), launch_ns=1)
     decision = decided(place(model(CHAIN), [NPU], ["host"], collage(told)))
     [whole] = decision.chosen
-    larger, smaller = rivals(decision.pool, decision.found.plans[0], whole)
+    larger, smaller = rivals(decision.pool, decision.result.plans[0], whole)
     assert larger is None and smaller is not None
     assert to_json(smaller) == {
         "name": "npu: nn.relu@0 add@1",
@@ -548,10 +550,10 @@ def test_what_a_larger_or_smaller_region_loses_by() -> None:
         place(model(CHAIN), [NPU], ["host"], collage(Told(costs(table, npu=3, host=20), links, launch_ns=1)))
     )
     assert [offer.owner for offer in decision.chosen] == ["npu", "host"]
-    larger, smaller = rivals(decision.pool, decision.found.plans[0], decision.chosen[0])
+    larger, smaller = rivals(decision.pool, decision.result.plans[0], decision.chosen[0])
     assert larger is not None and larger.more == Split(90 - 6 - 20, 0, 0)
     assert smaller is not None and smaller.more == Split(0, 1, 0)  # two of them
-    steps = timeline(decision.pool, decision.found.plans[0])
+    steps = timeline(decision.pool, decision.result.plans[0])
     assert [step.name for step in steps if step.offer is None] == ["copy of x", "copy of y", "copy of add@1"]
     assert [step.queue for step in steps] == ["npu copies", "npu copies", "npu", "npu copies", "host"]
 

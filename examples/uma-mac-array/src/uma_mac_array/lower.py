@@ -133,7 +133,7 @@ def _to_cut(w: Window, machine: Machine) -> tuple[tiling.Nest, Machine, tiling.C
         staged,
         [
             tiling.Instruction(do("bias"), size, "first", ("n",)),
-            tiling.Instruction(do("mac"), {**size, "taps": "t", "depth": "k"}, within=("n",)),
+            tiling.Instruction(do("mac"), {**size, "taps": "t", "depth": "k"}, whole_axes=("n",)),
             tiling.Instruction(do("requantise"), {**size, "channels": LANES, **finish}, "last", ("n",)),
         ],
         fills={"taken": tiling.PaddingFill(do("fill"), "rows", "row_bytes")} if _is_padded(w) else None,

@@ -144,7 +144,7 @@ def _nest(shape: Shape, machine: Machine) -> Nest:
     done: dict[str, str | int] = dict.fromkeys([var.name for var in requantise.vars], 0)
     instructions = [
         Instruction(bias, size, "first", ("n",)),
-        Instruction(mac, {**size, "taps": "t", "depth": "k"}, within=("n",)),
+        Instruction(mac, {**size, "taps": "t", "depth": "k"}, whole_axes=("n",)),
         Instruction(requantise, {**done, **size}, "last", ("n",)),
     ]
     if shape.residual_taps:

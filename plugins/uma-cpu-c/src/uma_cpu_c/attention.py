@@ -195,7 +195,7 @@ class _Stages:
 
 def _stages(fusion: Fusion, call: Call, how: _Blocks) -> _Stages:
     """Of the scores there are as many columns as tiles have; those beyond the keys are minus infinity."""
-    q, k, v, *mask = (fusion.tensors.of[arg][0] for arg in call.args)
+    q, k, v, *mask = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     width = how.scored.channels
     count = -(-how.keys // width)
     padded = count * width

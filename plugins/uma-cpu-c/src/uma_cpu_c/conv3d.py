@@ -19,7 +19,7 @@ def volume_product(fusion: Fusion) -> Product | None:
     """
     call = fusion.anchor
     assert call is not None
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     attrs, channels, kernel_width = call.attrs, data.shape[-1], weight.shape[2]
     groups, depth = attrs.groups, weight.shape[3]
     if groups == channels == call.shape[-1] > 1:

@@ -112,7 +112,7 @@ def windows(fusion: Fusion, unit: VectorModel, features: Collection[str]) -> Sch
     """
     call = fusion.anchor
     assert call is not None
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     window = _window_of(call, data, weight, unit, features)
     if window is None:
         return None

@@ -101,7 +101,7 @@ def paired(fusion: Fusion) -> ScheduledKernel:
 
 
 def _dense(fusion: Fusion, layer: Layer) -> ScheduledKernel:
-    data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in layer.call.args)
     depth, groups = data.shape[-1], -(-data.shape[-1] // 4)
     rows = math.prod(data.shape[:-1])
     packed = _pairs(fusion, layer, groups, lambda k, o: weight[o, minimum(k, Imm(depth - 1, INDEX))], depth)
@@ -110,7 +110,7 @@ def _dense(fusion: Fusion, layer: Layer) -> ScheduledKernel:
 
 def _convolution(fusion: Fusion, layer: Layer) -> ScheduledKernel:
     call = layer.call
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
     height, width, channels = (data.shape[1] if is_picture else 1), data.shape[-2], data.shape[-1]
     rows, columns = (weight.shape[0] if is_picture else 1), weight.shape[-3]
@@ -156,7 +156,7 @@ def _convolution(fusion: Fusion, layer: Layer) -> ScheduledKernel:
 
 def _depthwise(fusion: Fusion, layer: Layer) -> ScheduledKernel:
     """A window of three by three for each channel."""
-    data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in layer.call.args)
     strides = layer.call.attrs.strides
     if len(data.shape) != 4 or data.shape[0] != 1 or weight.shape[:2] != (3, 3) or strides not in ((1, 1), (2, 2)):
         raise Refused("its window is not three by three, with strides of 1 or 2, over one picture")

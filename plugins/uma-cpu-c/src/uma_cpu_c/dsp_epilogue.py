@@ -62,7 +62,7 @@ def epilogue_of(fusion: Fusion, layer: Layer, pixels: int) -> Epilogue | None:
     """
     if layer.result is fusion.function.body:
         return None
-    anchor = fusion.tensors.of[layer.result][0]
+    anchor = fusion.tensors.by_expr[layer.result][0]
     kernel = fusion.plain(keep=(anchor,))
     last = fusion.tensors.results[-1]
     stages = list(kernel.labels)

@@ -82,7 +82,7 @@ def layer_of(fusion: Fusion) -> Layer:
     excess = _excess(result, call.shape[-1])
     sums = _sums(fusion, call, weight, bias, excess)
     multiplier, add, shift = _scales(result, call.shape[-1], sums)
-    added = None if bias is None else fusion.tensors.of[bias][0]
+    added = None if bias is None else fusion.tensors.by_expr[bias][0]
     return Layer(call, result, added, excess, multiplier, add, shift, result.attrs.scale.rounding == "double")
 
 

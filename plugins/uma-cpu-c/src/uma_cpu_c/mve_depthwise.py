@@ -43,7 +43,7 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
         return f"its {channels} channels go {lanes} at a time, which is not {_FEWEST} to {LANES}"
     if weights.min() < _LEAST:
         return f"a weight is {weights.min()}, and two products with bytes do not fit 16 bits"
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     strip, is_picture = Strip.from_call(call, data, weight), len(attrs.strides) == 2
     rows, columns = weight.shape[0] if is_picture else 1, weight.shape[-3]
     row_stride, row_dilation = (attrs.strides[0], attrs.dilation[0]) if is_picture else (1, 1)

@@ -62,7 +62,7 @@ def requantised(
     after = _only_user(fusion, call)
     if after is not None and after.op_name == "add" and after.shape == call.shape:
         other = after.args[1] if after.args[0] is call else after.args[0]
-        values = fusion.tensors.of[other][0]
+        values = fusion.tensors.by_expr[other][0]
         if other in fusion.known and values.shape in ((channels,), (1, channels)):
             bias, call = values, after
     scale = _only_user(fusion, call)

@@ -34,7 +34,7 @@ def mve_products(fusion: Fusion) -> ScheduledKernel | str:
     call = fusion.anchor
     assert call is not None
     name = (call.op_name or "").rpartition(".")[2]
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     if name == "dense":
         taps, strip = data.shape[-1], None
         element: Element = lambda *i: data[i]  # noqa: E731 - as short as its use

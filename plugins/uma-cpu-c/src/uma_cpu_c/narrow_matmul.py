@@ -97,7 +97,7 @@ def narrow_product(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | None:
     lanes, vectors = unit.lanes, _vectors(rows, outputs, unit)
     width = vectors * lanes
     codes, scales, zeros = weights.packed(width)
-    (data,) = fusion.tensors.of[anchor.args[0]]
+    (data,) = fusion.tensors.by_expr[anchor.args[0]]
     over, step, side = (
         te.reduce_axis(runs, "r"),
         te.reduce_axis(run // 2 if is_paired else run, "k"),
@@ -154,7 +154,7 @@ def _weights_of(fusion: Fusion) -> _Weights | None:
     zeros: Graph | None = None
     if isinstance(values, Call) and values.op_name == "subtract":
         values, zeros = values.args
-    codes, scale, *zero = (fusion.tensors.of[one][0] for one in (*_args(values), scales, zeros) if one is not None)
+    codes, scale, *zero = (fusion.tensors.by_expr[one][0] for one in (*_args(values), scales, zeros) if one is not None)
     return _Weights(codes, scale, zero[0] if zero else None, anchor.op_name == "nn.dense")
 
 

@@ -53,7 +53,7 @@ def pooled(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined | No
         # a third of the time where these overlap; else plain loops are as fast, and need no memory for the data.
         if math.prod(call.shape[1:-1]) * math.prod(call.attrs.pool_size) <= math.prod(call.args[0].shape[1:-1]):
             return None
-        nest = planned(fusion, sums, anchor, None, fusion.tensors.of[call.args[0]], unit)
+        nest = planned(fusion, sums, anchor, None, fusion.tensors.by_expr[call.args[0]], unit)
     if nest is None:
         return None
     # What data are computed from may be wider than their sums.
@@ -78,7 +78,7 @@ def pooled(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined | No
 
 def _stages(fusion: Fusion, call: Call) -> tuple[te.Tensor, te.Tensor]:
     """The reduction of a pool, and what the pool gives, computed from it."""
-    (result,) = fusion.tensors.of[call]
+    (result,) = fusion.tensors.by_expr[call]
     if isinstance(result.definition, te.Reduce):
         return result, te.compute(result.shape, lambda *i: result[i], "pool")
     return next(_reductions(result)), _divided(call, result)

@@ -131,7 +131,7 @@ def product_of(fusion: Fusion, operand: Operand, merged: int = 1) -> Product | N
     """
     call = fusion.anchor
     assert call is not None
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    data, weight = (fusion.tensors.by_expr[arg][0] for arg in call.args)
     name = (call.op_name or "").rpartition(".")[2]
     if name in ("conv1d", "conv2d"):
         return _convolution(fusion, call, data, weight, operand, merged)

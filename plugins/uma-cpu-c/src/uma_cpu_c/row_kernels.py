@@ -54,7 +54,7 @@ def along_rows(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined 
     kernel = fusion.plain()
     if any(looks_up(kernel.func, label) for label in kernel.labels.values()):
         # Look-ups are done one by one: once for each element, not once for each stage that reads it.
-        data = [tensor for arg in call.args if arg in fusion.prologue for tensor in fusion.tensors.of[arg]]
+        data = [tensor for arg in call.args if arg in fusion.prologue for tensor in fusion.tensors.by_expr[arg]]
         kernel = fusion.plain(None, data)
     stages = list(kernel.labels.items())
     rank = len(shape) - 1

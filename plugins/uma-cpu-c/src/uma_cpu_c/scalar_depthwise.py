@@ -29,7 +29,7 @@ def small_planes(fusion: Fusion, core: Core) -> ScheduledKernel | Declined | Non
     """
     call = fusion.anchor
     assert call is not None
-    attrs, (data, weight) = call.attrs, (fusion.tensors.of[arg][0] for arg in call.args)
+    attrs, (data, weight) = call.attrs, (fusion.tensors.by_expr[arg][0] for arg in call.args)
     channels = data.shape[-1]
     if not (is_known(fusion) and len(attrs.strides) == 2 and attrs.groups == channels == call.shape[-1] > 1):
         return None

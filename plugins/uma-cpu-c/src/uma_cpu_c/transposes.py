@@ -36,7 +36,7 @@ def transposed(fusion: Fusion, unit: VectorModel) -> ScheduledKernel | Declined 
     assert call is not None
     if fusion.epilogue:
         return None
-    (data,) = fusion.tensors.of[call.args[0]]
+    (data,) = fusion.tensors.by_expr[call.args[0]]
     shape, axes = merged(call.args[0].shape, axis_order(call))
     last = len(axes) - 1
     if last < 1 or axes[last] == last:

@@ -68,7 +68,7 @@ def _node(match: RegionMatch, machine: Machine, ranges: Ranges, spans: Spans) ->
     assert data is not None  # every pattern has it
     layers = match.layers or (match.pattern.name,)
     title = ", ".join(spans[match.call("core")] or layers)
-    return Node(convolution_of(match.found, machine, ranges), data, residual, match.value, title, layers)
+    return Node(convolution_of(match.model_match, machine, ranges), data, residual, match.value, title, layers)
 
 
 @dataclass(frozen=True, eq=False)
