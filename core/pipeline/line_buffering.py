@@ -24,7 +24,7 @@ from ..tir.proofs.overlap import with_overlaps
 from ..tir.rewrites.row_form import NoRows, row_form
 from ..toolchain.packing_engine import packing_engine
 from .facts import Facts
-from .memory_limit import few, ram_bytes
+from .memory_limit import ram_bytes, shorten_names
 from .streamed_inputs import HINT
 
 __all__ = ["FREE", "Lowered", "RowsAsked", "RowsPoint", "choose_rows"]
@@ -310,7 +310,7 @@ class _Chooser:
                     rows = self.whole.kernels[at][1][copy]
                     reason = f"it needs all of its {rows} rows for each row that it makes"
                 if reason is not None:
-                    reader = few(step.layers or (step.function,))
+                    reader = shorten_names(step.layers or (step.function,))
                     what = f"input {tensors[name]!r} cannot be given row by row: {reader} reads it, and {reason}"
                     return RequirementError(what, where=program.name, hint=HINT)
         named = " and ".join(repr(tensors[name]) for name in self._copies.values())

@@ -14,12 +14,12 @@ from ..targets.values import shorten
 __all__ = [
     "SHOWN",
     "beside_stack",
-    "few",
+    "format_excess",
     "named_step",
-    "over",
     "ram_bytes",
     "ram_problems",
     "require_ram",
+    "shorten_names",
     "step_layers",
 ]
 
@@ -65,12 +65,12 @@ def require_ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> None
         raise RequirementError("\n".join(lines), where=record.name, hint=hint)
 
 
-def over(what: str, taken: int, limit: Limit, unit: str) -> str:
+def format_excess(what: str, taken: int, limit: Limit, unit: str) -> str:
     """That more is taken than may be."""
     return f"{what} {taken:,} {unit}, {limit.amount:,} are allowed by {limit.said}"
 
 
-def few(names: Sequence[str]) -> str:
+def shorten_names(names: Sequence[str]) -> str:
     """The first of some names, without the middles of long ones: fused layers of TFLite have hundreds of characters."""
     first = ", ".join(repr(shorten(name, 48)) for name in names[:3]) or "no layer"
     return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -89,7 +89,7 @@ def step_layers(calls: Sequence[CallRecord], step: int) -> tuple[str, ...]:
 def named_step(calls: Sequence[CallRecord], step: int) -> str:
     """The number of a step, with its layers."""
     layers = step_layers(calls, step)
-    return f"step {step} ({few(layers)})" if layers else f"step {step}"
+    return f"step {step} ({shorten_names(layers)})" if layers else f"step {step}"
 
 
 def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
@@ -103,7 +103,7 @@ def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Ite
         "outputs": memory.output_bytes,
         "stack": memory.stack_bytes or 0,
     }
-    lines = [over("the model takes", memory.ram_bytes, limit, "bytes of RAM")]
+    lines = [format_excess("the model takes", memory.ram_bytes, limit, "bytes of RAM")]
     taken = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
     lines.append(f"    {taken}; {memory.ram_bytes - limit.amount:,} bytes too many")
     lines += _by_rows(record)
@@ -113,7 +113,7 @@ def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Ite
         if peak.is_device:
             continue
         layers = step_layers(record.calls, peak.step)
-        at = few(layers) if layers else f"step {peak.step}"
+        at = shorten_names(layers) if layers else f"step {peak.step}"
         lines.append(f"    alive at the peak of {peak.pool}, {named_step(record.calls, peak.step)}:")
         lines += [f"      {one.name}: {one.bytes:,} bytes, {one.dtype}{list(one.shape)}" for one in peak.alive[:SHOWN]]
         if len(peak.alive) > SHOWN:

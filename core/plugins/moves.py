@@ -105,7 +105,6 @@ RENAMES = (
     Rename("relay.TensorFunction.of", "TensorFunction.by_expr", "the tensors of each expression"),
     Rename("pattern.Match.moved", "Match.with_replacements", "the same match of other expressions"),
     Rename("pattern.Failure.found", "Failure.actual", "the value that a condition rejects"),
-    Rename("pattern.Item.of", "Item.value", "the pattern of the tuple"),
     Rename("pattern.tuple_item.of", "tuple_item.value", "the argument for the pattern of the tuple"),
     Rename("te.Piece", "Fragment", "a part of an assembled tensor"),
     Rename("tiling.Instruction.within", "Instruction.whole_axes", "axes that one execution computes as a whole"),

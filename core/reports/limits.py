@@ -10,7 +10,7 @@ from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
 from ..option_values import LIMITS, Limit, parse_amount
-from ..pipeline.memory_limit import SHOWN, few, over, ram_problems
+from ..pipeline.memory_limit import SHOWN, format_excess, ram_problems, shorten_names
 from ..support.project_file import ProjectError, find_project
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _counted(artifact: Artifact) -> dict[str, dict[str, int]]:
 
 def _region(one: RegionCost) -> str:
     cycles = "unknown" if one.cost is None or one.cost.cycles is None else f"{one.cost.cycles:,.0f} cycles"
-    return f"{one.region}, {cycles}, estimated: {few(one.layers)}"
+    return f"{one.region}, {cycles}, estimated: {shorten_names(one.layers)}"
 
 
 def require_limits(
@@ -136,11 +136,11 @@ def _rom(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tu
             text = f"{limit.said} allows {limit.amount:,} bytes of ROM, and how much the code takes is not known"
             yield [text], "leave out --no-compile, and have a C compiler: nothing was compiled"
         return
-    lines = [over("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
+    lines = [format_excess("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
     code = "unknown" if memory.code_bytes is None else f"{memory.code_bytes:,}"
     lines.append(f"    weights {memory.constant_bytes:,}, code {code}")
     calls = sorted((call for call in record.calls if call.constant_bytes), key=lambda call: -call.constant_bytes)
-    lines += [f"      weights of {few(call.layers)}: {call.constant_bytes:,} bytes" for call in calls[:SHOWN]]
+    lines += [f"      weights of {shorten_names(call.layers)}: {call.constant_bytes:,} bytes" for call in calls[:SHOWN]]
     floats = any(one.role == "constant" and one.dtype == "float32" for one in record.buffers)
     if memory.constant_bytes < (memory.code_bytes or 0):
         yield (
@@ -162,7 +162,7 @@ def _cycles(cycles: Sequence[Cycles], limit: Limit) -> Iterator[tuple[list[str],
             text = f"{limit.said} allows {limit.amount:,} cycles, and how many {one.label!r} takes is not known"
             yield [text], "its plugin estimates none, and it has no simulator that counts them here"
         elif one.cycles > limit.amount:
-            lines = [over(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
+            lines = [format_excess(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
             yield (
                 [*lines, *(f"    {line}" for line in one.regions)],
                 ("make the layers above smaller, or pin some of them to another target"),

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, CallRecord, RowsRecord, StripsRecord
-from ..pipeline.memory_limit import few, named_step
+from ..pipeline.memory_limit import named_step, shorten_names
 from ..program import Program
 from ..program.step_scheduling import Peak, order_peak
 from ..support.formatting import format_percent
@@ -62,7 +62,7 @@ class MemoryFound:
             yield f"  line buffers, {sum(one.bytes for one in self.line_buffers):,} bytes, of which some share memory:"
         for line in self.line_buffers:
             held = f"{line.rows} of {line.height} rows, {line.bytes:,} bytes"
-            yield f"    {line.name} of chain {line.chain} ({few(line.layers)}): {held}"
+            yield f"    {line.name} of chain {line.chain} ({shorten_names(line.layers)}): {held}"
         if self.strips is not None:
             yield f"  {_said(self.strips)}"
 
@@ -71,7 +71,7 @@ class MemoryFound:
 
 def _said(strips: StripsRecord) -> str:
     """What strips cost and bring."""
-    layers = f" up to {few(strips.layers)}" if strips.layers else ""
+    layers = f" up to {shorten_names(strips.layers)}" if strips.layers else ""
     more = format_percent(strips.added / max(strips.products, 1))
     said = f"{strips.count} strips of the {strips.columns} columns{layers}: {strips.added:,} products more, {more}"
     if strips.ram_before is None or strips.ram_bytes is None:
@@ -90,7 +90,7 @@ def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
     whether it was built."""
     cells: list[tuple[str, ...]] = []
     for number, point in enumerate(rows.points):
-        chains = [f"{few(chain[0])} to {few(chain[-1])} ({len(chain)})" for chain in point.chains]
+        chains = [f"{shorten_names(chain[0])} to {shorten_names(chain[-1])} ({len(chain)})" for chain in point.chains]
         added = format_percent(point.added / max(rows.instructions, 1))
         built = "built" if number == rows.chosen else ""
         cells.append((f"{point.ram_bytes:,}", f"{point.arena_bytes:,}", added, "; ".join(chains) or "none", built))
