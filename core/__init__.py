@@ -61,6 +61,7 @@ __getattr__, __dir__ = late_binding.lazy_names(
         ".quantisation": ("quantize",),
         ".relay": ("IRModule",),
         ".runtime.state": ("SessionState",),
+        ".support.json_record": ("to_json",),
         ".targets": ("Attribute", "Target", "TargetKind"),
         ".tuning": ("build",),
     },

@@ -317,8 +317,7 @@ class TestRequests:
         members = resolve_targets("c", default_host())
         asked = request_of(CHAIN, BuildTargets((members.host,)))
         versions = versions_of(members)
-        assert asked.question.versions == versions
-            and {"uma-core", "uma-cpu-c"} <= versions.keys()
+        assert asked.question.versions == versions and {"uma-core", "uma-cpu-c"} <= versions.keys()
         other = Request(replace(asked.question, versions={"uma-core": "0"}), asked.constants)
         assert read_answer(answer(other.text, other.constants)) == WorkerAnswer(versions)
         other = Request(replace(asked.question, targets=(("none", {"kind": "none_such"}),)), asked.constants)

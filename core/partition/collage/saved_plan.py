@@ -12,7 +12,7 @@ from ...relay.expr import Call, Expr
 from ...support.json_record import to_json
 from ...targets.values import shown
 from ..candidates import Problem
-from ..cost_provider import Price
+from ..cost_provider import CostEstimate
 from ..decision_check import Regions
 from ..record import Candidate
 from .alternatives import Alternative, rivals
@@ -50,7 +50,7 @@ class _PartRecord:
     )
 
     step: TimelineEntry
-    price: Price
+    price: CostEstimate
     layers: list[str]
     ops: list[int]
     patterns: list[_PatternRecord]
@@ -77,7 +77,7 @@ class _CostRecord:
 class _PlanRecord:
     json_fields: ClassVar = (
         *("plan_version", "targets", "plugins", "ops", "cost_ns=decision.cost_ns", "*split"),
-        *("bound_ns=decision.found.bound", "best_ns=decision.found.costs", "eager_ns"),
+        *("bound_ns=decision.result.bound", "best_ns=decision.result.costs", "eager_ns"),
         *("host_ns=decision.host_ns", "host_split", "timeline", "eager_timeline"),
         *("unions_left_out=decision.pool.cut", "failed=decision.failed", "unknown=decision.unknown"),
         *("notes=decision.notes", "clocks=decision.clocks", "parts", "costs"),
@@ -137,7 +137,7 @@ def _part_record(decision: Decision, offer: PlacementCandidate, step: TimelineEn
     other = decision.runner_up(offer) if reasons else None
     larger = smaller = None
     if reasons and offer.claims:
-        larger, smaller = rivals(pool, decision.found.plans[0], offer, decision.least)
+        larger, smaller = rivals(pool, decision.result.plans[0], offer, decision.least)
     return _PartRecord(
         step,
         offer.price,
