@@ -97,9 +97,9 @@ class Graph:
     def partner(self, x: Expr) -> Expr:
         """Something that broadcasts with ``x``, of its dtype: a value made before, or a constant."""
         known = [v for v in self.values if v.dtype == x.dtype and _fits(v.shape, x.shape)]
-        kind = self.choice.candidate_by_node("value", "value", "channels", "scalar", "ones", "whole")
+        kind = self.choice.of("value", "value", "channels", "scalar", "ones", "whole")
         if kind == "value" and known:
-            return self.choice.candidate_by_node(*known[-6:])
+            return self.choice.of(*known[-6:])
         rank = len(x.shape)
         shape = {"channels": x.shape[-1:], "scalar": (), "ones": (1,) * rank}.get(kind, x.shape)
         return self.const(shape, x.dtype)
@@ -137,28 +137,26 @@ def _fits(shape: Sequence[int], other: Sequence[int]) -> bool:
 
 def unary(g: Graph, x: Expr) -> Expr | None:
     if is_float(x.dtype):
-        return call(g.choice.candidate_by_node("nn.relu", "sigmoid", "tanh", "nn.relu"), x)
+        return call(g.choice.of("nn.relu", "sigmoid", "tanh", "nn.relu"), x)
     return call("nn.relu", x)
 
 
 def clip(g: Graph, x: Expr) -> Expr | None:
-    low, high = g.choice.candidate_by_node(
-        (0, math.inf), (-1, 1), (-math.inf, math.inf), (-3, math.inf), (0, 6), (-128, 127)
-    )
+    low, high = g.choice.of((0, math.inf), (-1, 1), (-math.inf, math.inf), (-3, math.inf), (0, 6), (-128, 127))
     if x.dtype == "uint8":
         low = max(low, 0)
     return call("clip", x, a_min=low, a_max=high)
 
 
 def binary(g: Graph, x: Expr) -> Expr | None:
-    name = g.choice.candidate_by_node("add", "subtract", "multiply", "minimum", "maximum")
+    name = g.choice.of("add", "subtract", "multiply", "minimum", "maximum")
     args = [x, g.partner(x)]
-    return call(name, *(args if g.choice.candidate_by_node(True, False) else reversed(args)))
+    return call(name, *(args if g.choice.of(True, False) else reversed(args)))
 
 
 def reshape(g: Graph, x: Expr) -> Expr | None:
     shape = list(x.shape)
-    kind = g.choice.candidate_by_node("flat", "merge", "grow", "squeeze", "split")
+    kind = g.choice.of("flat", "merge", "grow", "squeeze", "split")
     if kind == "flat":
         return call("reshape", x, newshape=(shape[0], -(-math.prod(shape) // shape[0])) if shape else (1,))
     if kind == "merge" and len(shape) > 1:
@@ -177,33 +175,33 @@ def reshape(g: Graph, x: Expr) -> Expr | None:
 
 def permutation(g: Graph, x: Expr) -> Expr | None:
     rank = len(x.shape)
-    if rank == 4 and g.choice.candidate_by_node(True, False):
-        layouts = g.choice.candidate_by_node(("NCHW", "NHWC"), ("NHWC", "NCHW"))
+    if rank == 4 and g.choice.of(True, False):
+        layouts = g.choice.of(("NCHW", "NHWC"), ("NHWC", "NCHW"))
         return call("layout_transform", x, src_layout=layouts[0], dst_layout=layouts[1])
-    if rank == 4 and g.choice.candidate_by_node(True, False):
-        return call("transpose", x, axes=g.choice.candidate_by_node((0, 3, 1, 2), (0, 2, 3, 1)))
+    if rank == 4 and g.choice.of(True, False):
+        return call("transpose", x, axes=g.choice.of((0, 3, 1, 2), (0, 2, 3, 1)))
     return call("transpose", x, axes=g.choice.order(rank)) if rank else None
 
 
 def pad(g: Graph, x: Expr) -> Expr | None:
     rank = len(x.shape)
     width = list(g.choice.numbers(2 * rank, 0, 1))
-    if g.choice.candidate_by_node(True, False) and rank > 2:
+    if g.choice.of(True, False) and rank > 2:
         for d in (0, rank - 1, rank, 2 * rank - 1):
             width[d] = 0
     lowest = -math.inf if is_float(x.dtype) else bounds(x.dtype)[0]
-    return call("nn.pad", x, pad_width=tuple(width), pad_value=g.choice.candidate_by_node(0, 0, 1, lowest))
+    return call("nn.pad", x, pad_width=tuple(width), pad_value=g.choice.of(0, 0, 1, lowest))
 
 
 def strided_slice(g: Graph, x: Expr) -> Expr | None:
     begins, ends, strides = [], [], []
     for extent in x.shape:
         begin = g.choice.number(0, extent - 1)
-        if g.choice.candidate_by_node(True, True, False):
+        if g.choice.of(True, True, False):
             stride, end = g.choice.number(1, 2), g.choice.number(begin + 1, extent)
         else:
             stride, end = -g.choice.number(1, 2), g.choice.number(-1, begin - 1)
-        if g.choice.candidate_by_node(True, False):
+        if g.choice.of(True, False):
             begin, end, stride = 0, extent, 1
         begins.append(begin)
         ends.append(end)
@@ -216,8 +214,8 @@ def concatenate(g: Graph, x: Expr) -> Expr | None:
         return None
     axis = g.choice.number(-len(x.shape), len(x.shape) - 1)
     alike = [v for v in g.values if v.type is x.type]
-    parts = [x, *(g.choice.candidate_by_node(*alike) for _ in range(g.choice.number(0, 2)))]
-    if g.choice.candidate_by_node(True, False, False):
+    parts = [x, *(g.choice.of(*alike) for _ in range(g.choice.number(0, 2)))]
+    if g.choice.of(True, False, False):
         parts.append(g.const(x.shape, x.dtype))
     return call("concatenate", *parts, axis=axis)
 
@@ -226,7 +224,7 @@ def split(g: Graph, x: Expr) -> Expr | None:
     axes = [d for d, extent in enumerate(x.shape) if extent > 1]
     if not axes:
         return None
-    axis = g.choice.candidate_by_node(*axes)
+    axis = g.choice.of(*axes)
     cuts = sorted({g.choice.number(1, x.shape[axis] - 1) for _ in range(g.choice.number(0, 2))})
     parts = call("split", x, indices=tuple(cuts), axis=axis)
     fields = [TupleGetItem(parts, i) for i in range(len(cuts) + 1)]
@@ -236,11 +234,11 @@ def split(g: Graph, x: Expr) -> Expr | None:
 
 def reduction(g: Graph, x: Expr) -> Expr | None:
     rank = len(x.shape)
-    axes = tuple(d for d in range(rank) if g.choice.candidate_by_node(True, False))
-    if rank == 4 and g.choice.candidate_by_node(True, False):
-        axes = g.choice.candidate_by_node((1, 2), (2, 3))
-    name = g.choice.candidate_by_node("sum", "mean") if is_float(x.dtype) else "sum"
-    return call(name, x, axis=axes, keepdims=g.choice.candidate_by_node(True, False))
+    axes = tuple(d for d in range(rank) if g.choice.of(True, False))
+    if rank == 4 and g.choice.of(True, False):
+        axes = g.choice.of((1, 2), (2, 3))
+    name = g.choice.of("sum", "mean") if is_float(x.dtype) else "sum"
+    return call(name, x, axis=axes, keepdims=g.choice.of(True, False))
 
 
 def softmax(g: Graph, x: Expr) -> Expr | None:
@@ -257,21 +255,21 @@ def window(g: Graph, x: Expr) -> Expr | None:
     quantised = is_integer(x.dtype)
     size = g.choice.numbers(rank, 1, 2)
     attrs: dict[str, Any] = {"strides": g.choice.numbers(rank, 1, 2), "padding": g.choice.numbers(2 * rank, 0, 1)}
-    kind = g.choice.candidate_by_node("conv", "conv", "max_pool", "avg_pool", "whole")
+    kind = g.choice.of("conv", "conv", "max_pool", "avg_pool", "whole")
     if kind == "conv":
-        groups = g.choice.candidate_by_node(1, 1, x.shape[-1])
+        groups = g.choice.of(1, 1, x.shape[-1])
         weight = g.const((*size, x.shape[-1] // groups, groups * g.choice.number(1, 2)), x.dtype)
         attrs |= {"groups": groups, "dilation": g.choice.numbers(rank, 1, 2)}
         if quantised:
-            attrs["input_zero_point"] = g.choice.candidate_by_node(0, 3)
+            attrs["input_zero_point"] = g.choice.of(0, 3)
         return call(f"{'qnn' if quantised else 'nn'}.conv{rank}d", x, weight, **attrs)
     if kind == "whole":
-        if not quantised and g.choice.candidate_by_node(True, False):
+        if not quantised and g.choice.of(True, False):
             return call("nn.global_avg_pool", x)
         return call(f"nn.max_pool{rank}d", x, pool_size=x.shape[1:-1])
     name = "qnn" if quantised and kind == "avg_pool" else "nn"
     if kind == "avg_pool" and not quantised:
-        attrs["count_include_pad"] = g.choice.candidate_by_node(True, False)
+        attrs["count_include_pad"] = g.choice.of(True, False)
     return call(f"{name}.{kind}{rank}d", x, pool_size=size, **attrs)
 
 
@@ -293,13 +291,13 @@ def convert(g: Graph, x: Expr) -> Expr | None:
     """Another integer type, or the same."""
     if is_float(x.dtype):
         return call("cast", x, dtype=x.dtype)
-    return call("cast", x, dtype=g.choice.candidate_by_node("int8", "int16", "int32", "uint8", x.dtype))
+    return call("cast", x, dtype=g.choice.of("int8", "int16", "int32", "uint8", x.dtype))
 
 
 def quantised(g: Graph, x: Expr) -> Expr | None:
     """Integers by way of the quantised ops."""
     channels = x.shape[-1] if x.shape else 1
-    count = g.choice.candidate_by_node(1, channels)
+    count = g.choice.of(1, channels)
     if x.dtype == "float32":
         scale = tuple(2.0 ** -g.choice.number(1, 5) for _ in range(count))
         return call(
@@ -307,25 +305,23 @@ def quantised(g: Graph, x: Expr) -> Expr | None:
             x,
             scale=scale,
             zero_point=3,
-            rounding=g.choice.candidate_by_node("away", "even"),
+            rounding=g.choice.of("away", "even"),
             dtype="int8",
         )
     if not is_integer(x.dtype) or x.dtype not in ("int8", "uint8", "int16", "int32"):
         return None
-    if g.choice.candidate_by_node(True, False) and x.dtype != "int32":
+    if g.choice.of(True, False) and x.dtype != "int32":
         zero_point = 0 if x.dtype == "uint8" else -5
-        return call(
-            "qnn.sum", x, axis=g.choice.candidate_by_node((), (-1,)) if x.shape else (), input_zero_point=zero_point
-        )
+        return call("qnn.sum", x, axis=g.choice.of((), (-1,)) if x.shape else (), input_zero_point=zero_point)
     shifts = g.choice.numbers(count, -12, -6)
     multipliers = tuple(2**30 + g.choice.number(0, 2**30 - 1) for _ in range(count))
-    scale = FixedPoint(multipliers, shifts, g.choice.candidate_by_node("double", "up", "even", "away"))
+    scale = FixedPoint(multipliers, shifts, g.choice.of("double", "up", "even", "away"))
     return call(
         "qnn.requantize",
         x,
         scale=scale,
-        output_zero_point=g.choice.candidate_by_node(0, 4),
-        dtype=g.choice.candidate_by_node("int8", "int32"),
+        output_zero_point=g.choice.of(0, 4),
+        dtype=g.choice.of("int8", "int32"),
     )
 
 
@@ -353,18 +349,18 @@ def modules(
     """
     choice = Choice(draw)
     graph = Graph(choice, spans)
-    dtype = choice.candidate_by_node(*dtypes)
-    shape = choice.candidate_by_node((1, 3, 4, 2), (1, 2, 4, 4), (2, 3, 1, 2), (1, 5, 3), (2, 6), (4,), ())
+    dtype = choice.of(*dtypes)
+    shape = choice.of((1, 3, 4, 2), (1, 2, 4, 4), (2, 3, 1, 2), (1, 5, 3), (2, 6), (4,), ())
     for _ in range(choice.number(1, 3)):
         graph.param(TensorType(shape, dtype))
     for _ in range(choice.number(2, max_steps)):
         x = graph.recent()
         # A step that does not fit what it is given, say a window larger than the data, is left out.
         try:
-            graph.add(x, choice.candidate_by_node(*STEPS.get(x.dtype, INTEGERS)))
+            graph.add(x, choice.of(*STEPS.get(x.dtype, INTEGERS)))
         except ModelError:
             continue
-    main = graph.function(choice.candidate_by_node(True, False))
+    main = graph.function(choice.of(True, False))
     return IRModule.from_functions({"main": main}, graph.spans.only(post_order(main.body)), draw(signatures(main)))
 
 

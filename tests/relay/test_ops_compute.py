@@ -90,7 +90,7 @@ def check_random(choice: Choice, name: str) -> None:
     made = CASES[name](choice, name)
     arrays = [choice.array(arg.shape, arg.dtype) for arg in made.args]
     # A kernel has something to compute from: at least one argument stays an input.
-    constant = [False, *(choice.candidate_by_node(True, False) for _ in made.args[1:])]
+    constant = [False, *(choice.of(True, False) for _ in made.args[1:])]
     check(made, arrays, constant)
 
 

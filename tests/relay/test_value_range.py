@@ -90,17 +90,13 @@ def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> 
         if not is_known(arg):
             args.append(arg)
             inputs[arg.name] = array  # type: ignore[attr-defined]  # cases are calls on variables
-        elif position and choice.candidate_by_node(True, False):
+        elif position and choice.of(True, False):
             args.append(const(array))
         else:
-            low, high = (
-                bounds(arg.dtype)
-                if choice.candidate_by_node(True, False)
-                else sorted((int(array.min()), int(array.max())))
-            )
+            low, high = bounds(arg.dtype) if choice.of(True, False) else sorted((int(array.min()), int(array.max())))
             inside = np.clip(choice.array(arg.shape, arg.dtype), low, high)
             ends = np.where(choice.array(arg.shape, "bool"), *np.array([low, high], arg.dtype))
-            inputs[arg.name] = choice.candidate_by_node(inside, ends)  # type: ignore[attr-defined]  # a variable, too
+            inputs[arg.name] = choice.of(inside, ends)  # type: ignore[attr-defined]  # a variable, too
             # The limits of 64 bits are no floats, as those of a clip are.
             limited = abs(low) < 2**50 and abs(high) < 2**50
             args.append(call("clip", arg, a_min=low, a_max=high) if limited else arg)

@@ -329,7 +329,7 @@ REFUSED = {
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_instructions_are_about_what_the_emulator_counts(by_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a fifth, of layers of other sizes than those that the numbers are from."""
-    monkeypatch.setattr(RowsAsked, "of", lambda *_: RowsAsked())  # the loops are those that were asked for
+    monkeypatch.setattr(RowsAsked, "from_targets", lambda *_: RowsAsked())  # the loops are those that were asked for
     made = [
         fusion(np.ones((1, 1, 20, 12), np.int8), (1, 9, 7, 20)),
         fusion(np.ones((3, 3, 8, 16), np.int8), (1, 9, 10, 8), padding=(1, 1, 1, 1)),
