@@ -131,7 +131,7 @@ def models() -> Path:
     folder = Path(named) if named else Path(__file__).resolve().parent.parent / "shared" / "models"
     if not folder.is_dir():
         if named:
-            pytest.fail(f"UMA_MODELS names {named}, which is no folder")
+            pytest.fail(f"UMA_MODELS names {named}, which is not a folder")
         pytest.skip(f"no real models: there is no {folder}, and UMA_MODELS is not set")
     return folder
 

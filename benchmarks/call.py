@@ -24,7 +24,7 @@ __all__ = ["FUNCTION", "call_table", "call_times"]
 FUNCTION = "the C function"
 
 _CALLS = 200
-"""Of the C function, from C, for each that is counted: so the call from Python to C is no part of it."""
+"""Of the C function, from C, for each that is counted: so the call from Python to C is not part of it."""
 
 _LOOP = f"""\
 #include <stdlib.h>

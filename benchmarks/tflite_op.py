@@ -30,7 +30,7 @@ class Tensor:
 
 
 def one_op(kind: str, options: str | None, inputs: Sequence[Tensor], output: Tensor, **values: object) -> bytes:
-    """A model whose inputs are those of an operator that are no constants.
+    """A model whose inputs are those of an operator that are not constants.
 
     Args:
         kind: the operator, as the schema calls it: ``CONV_2D``.

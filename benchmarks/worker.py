@@ -110,7 +110,7 @@ def main(given: Mapping[str, Any]) -> None:
     limits, rng, known = Limits(**given["limits"]), random.Random(given["seed"]), contenders()
     cases: Sequence[Mapping[str, Any]] = given["cases"]
     with os.fdopen(os.dup(1), "w") as results:
-        os.dup2(2, 1)  # what contenders print is no result
+        os.dup2(2, 1)  # what contenders print is not a result
         for case in cases:
             found = measured(case["name"], case["files"], known, limits, rng)
             print(json.dumps(found), file=results, flush=True)

@@ -104,7 +104,7 @@ def verify(
 
     Raises:
         UsageError: as for `uma.build`; or ``samples``, ``against`` or ``step_limit_s`` make no sense, or another
-            runtime is to read what is no model file; or a model has no target, or an artifact is given with an option
+            runtime has no model file to read; or a model has no target, or an artifact is given with an option
             of the build.
         ModelError: as for `uma.build`; or an input does not fit; or the artifact does not keep its model, or was built
             by other versions.
@@ -315,7 +315,7 @@ def check_options(samples: int | None, step_limit_s: float) -> None:
     """
     check_count(samples)
     if not step_limit_s > 0:
-        raise UsageError(f"a step limit of {step_limit_s:g} is no time", hint="give a positive number of seconds")
+        raise UsageError(f"the step limit {step_limit_s:g} is not positive", hint="give a positive number of seconds")
 
 
 @dataclass(frozen=True)

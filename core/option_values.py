@@ -173,7 +173,7 @@ def read_strips(value: object) -> StripsAsked | None:
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     parts = _STRIPS.fullmatch(text)
     if parts is None:
-        what = f"{shown(value)} is no number of strips"
+        what = f"{shown(value)} is not a number of strips"
         raise UsageError(what, hint="write it like 2, or with the last layer that is computed in strips, like 2:conv4")
     count = int(parts[1])
     if not 2 <= count <= MAX_STRIPS:
@@ -209,15 +209,15 @@ def check_io(value: object) -> IoForm | None:
 def check_weights(value: object) -> WeightsForm:
     form = next((form for form in WEIGHTS_FORMS if form == value), None)
     if form is None:
-        raise UsageError(f"{shown(value)} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
+        raise UsageError(f"{shown(value)} is not a form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
     return form
 
 
 def check_name(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"{format_value(value)} is no name for a model", hint="give a C identifier, as a str")
+        raise UsageError(f"{format_value(value)} is not a name for a model", hint="give a C identifier, as a str")
     if value is not None and c_identifier(value) != value:
-        raise UsageError(f"{value!r} is no name for a model", hint=f"for example {c_identifier(value)}")
+        raise UsageError(f"{value!r} is not a name for a model", hint=f"for example {c_identifier(value)}")
     return value
 
 
@@ -229,7 +229,7 @@ def check_shapes(value: object) -> Shapes | None:
     for extents in shapes.values():
         each = extents if isinstance(extents, (list, tuple)) else [extents]
         if not all(isinstance(extent, (int, str)) for extent in each):
-            raise UsageError(f"{format_value(extents)} is no shape", hint=f"for example shapes={example}")
+            raise UsageError(f"{format_value(extents)} is not a shape", hint=f"for example shapes={example}")
     return shapes
 
 
@@ -264,6 +264,6 @@ def check_plugins(value: object) -> PluginHost | None:
 
     if value is not None and not isinstance(value, PluginHost):
         raise UsageError(
-            f"{format_value(value)} is no PluginHost", hint="leave plugins out for those that are installed"
+            f"{format_value(value)} is not a PluginHost", hint="leave plugins out for those that are installed"
         )
     return value

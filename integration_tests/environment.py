@@ -73,7 +73,7 @@ class Wheels:
 
     @property
     def accelerators(self) -> list[str]:
-        """The target kinds but the host's that a fresh environment can build for: the library of one is no part of it,
+        """The target kinds but the host's that a fresh environment can build for: the library of one is not part of it,
         and the system may have it.
         """
         missing = {"onednn"} if find_library("dnnl") is None else set[str]()

@@ -77,7 +77,7 @@ def test_finding_reads_each_list_once_and_imports_no_plugin(crowded: Environment
     assert sorted(found.out.split()) == sorted([name for names in wheels.served.values() for name in names] * 2)
     assert found.seen["."] == 1 and set(found.lists.values()) == {1}
     read = {name.partition("-")[0] for name in found.seen if name.endswith("METADATA")}
-    assert read == {name.replace("-", "_") for name in wheels.kinds}  # of what is no plugin it is not asked for
+    assert read == {name.replace("-", "_") for name in wheels.kinds}  # of what is not a plugin it is not asked for
     assert not found.modules & HEAVY and not [name for name in found.modules if name.startswith("uma_")]
 
 

@@ -72,7 +72,7 @@ def old_names(root: Path, replaced: Mapping[str, Iterable[str]]) -> Names:
 
 
 def problems(names: Mapping[str, set[str]], exceptions: Mapping[str, set[str]]) -> list[str]:
-    """Return one line for each old name that is no exception, and for each exception that matches nothing."""
+    """Return one line for each old name that is not an exception, and for each exception that matches nothing."""
     lines = []
     for file in sorted({*names, *exceptions}):
         present, excepted = names.get(file, set()), exceptions.get(file, set())

@@ -102,7 +102,7 @@ def test_models_are_named_found_or_said_to_be_missing(
     monkeypatch.setenv("UMA_MODELS", "nowhere")
     wrong = run(project)
     wrong.assert_outcomes(errors=1)
-    wrong.stdout.fnmatch_lines(["*UMA_MODELS names nowhere, which is no folder"])
+    wrong.stdout.fnmatch_lines(["*UMA_MODELS names nowhere, which is not a folder"])
 
 
 def test_compilers_are_those_on_the_path(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

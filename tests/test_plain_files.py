@@ -138,7 +138,7 @@ def test_a_file_is_not_seen_before_it_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".", "/", "nul\0", "none/file"])
 def test_where_no_file_can_be(name: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"no plain file|null character|No such file"):
+    with pytest.raises(OSError, match=r"not a plain file|null character|No such file"):
         write_whole(tmp_path / name, b"content", streams=True)
     assert not os.listdir(tmp_path)
 
@@ -153,7 +153,7 @@ def test_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(tmp_path / "file", "wb") as file:  # an open file stays the same file
         write_whole(f"/dev/fd/{file.fileno()}", b"content", streams=True)
         assert os.fstat(file.fileno()).st_size == len(b"content")
-    with pytest.raises(OSError, match="no plain file"):
+    with pytest.raises(OSError, match="not a plain file"):
         write_whole("/dev/null", b"content")
 
 
@@ -164,7 +164,7 @@ def test_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("zzz", "there is no file {0}/zzz\n  hint: check the path"),
         ("none/zzz", "there is no file {0}/none/zzz\n  hint: check the path"),
         ("folder", "{0}/folder is a folder\n  hint: name a file in it"),
-        ("fifo", "cannot read the file: it is no plain file\n  where: {0}/fifo\n  hint: name a regular file"),
+        ("fifo", "cannot read the file: it is not a plain file\n  where: {0}/fifo\n  hint: name a regular file"),
         (
             "nul\0",
             "cannot read the file: its path has a null character\n  where: {0}/nul\0\n  hint: name a regular file",

@@ -405,7 +405,7 @@ KNOWN_OTHERWISE = {
     "pip install", "uma.plugins", "c", "composite", "Composite", "Compiler", "partition", "before", "after", *PHASES,
     "activate", "open", "close", "deactivate",
 }  # fmt: skip
-"""What is no name of Python: kinds, stages, phases, attributes of functions, fields, members of `uma_driver`."""
+"""What is not a name of Python: kinds, stages, phases, attributes of functions, fields, members of `uma_driver`."""
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:

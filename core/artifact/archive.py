@@ -114,7 +114,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], Artifa
 
 
 def _read(file: BinaryIO, where: Path) -> tuple[dict[str, bytes], ArtifactRecord]:
-    """The same of an open file; ValueError, or one of zipfile's errors, where it is no archive that may be read."""
+    """The same of an open file; ValueError, or one of zipfile's errors, where it is not an archive that may be read."""
     with zipfile.ZipFile(file) as archive:
         members = {}
         for info in archive.infolist():
@@ -152,7 +152,7 @@ def _refuse_to_replace(path: Path) -> None:
     """UsageError unless ``path`` is free, or an artifact."""
     if not os.path.lexists(path):
         return
-    reason = "it is no file"
+    reason = "it is not a file"
     if path.is_file():
         try:
             read_archive(path)
@@ -160,7 +160,7 @@ def _refuse_to_replace(path: Path) -> None:
         except UmaError as error:
             reason = error.what
     raise UsageError(
-        f"what is there is not an artifact that may be replaced: {reason}",
+        f"the path is not an artifact that may be replaced: {reason}",
         where=str(path),
         hint="choose another name, or remove it",
     )

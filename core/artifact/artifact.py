@@ -407,7 +407,7 @@ class Artifact:
         from ..runtime.native import Session
 
         if not isinstance(repeat, int):
-            raise UsageError(f"{format_value(repeat)} is no number of runs", hint="measure one or more")
+            raise UsageError(f"{format_value(repeat)} is not a number of runs", hint="measure one or more")
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
         if not self.is_native:

@@ -47,7 +47,7 @@ def parse_record(raw: bytes, where: Path) -> ArtifactRecord:
     """The record that ``metadata.json`` holds.
 
     Raises:
-        ModelError: it is no JSON, that of another version, or not sound.
+        ModelError: it is not JSON, that of another version, or not sound.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _host_problems(host: HostRecord) -> Iterator[str]:
     except UsageError as error:
         yield f"host {host.label!r}: {error.what}"
     if host.compiler is not None and not KNOWN_COMPILERS.fullmatch(host.compiler):
-        yield f"host {host.label!r} has the compiler {host.compiler!r}, which is no known name of one"
+        yield f"host {host.label!r} has the compiler {host.compiler!r}, which is not a known name of one"
     if refused := refused_flags(host.flags):
         yield f"host {host.label!r} has the flag {refused[0]!r}, which is not allowed"
 

@@ -1,7 +1,7 @@
 """Completion of words in shells, by argcomplete, the extra ``completion``.
 
 The shell runs ``uma`` with the line that is being written in its environment; nothing of this module is imported
-otherwise. It must never fail: what cannot be found out is no completion.
+otherwise. It must never fail: what cannot be found out is not a completion.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _harmless(completer: Completer) -> Callable[..., list[str]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return list(completer(prefix, parsed_args))
-        except Exception:  # noqa: BLE001 - whatever it is, a shell that waits for a word is no place to say it
+        except Exception:  # noqa: BLE001 - whatever it is, a shell that waits for a word is not a place to say it
             return []
 
     return completed

@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     names = Names.from_text(args.name, kinds=plugins.names(), commands=args.commands)
     entry = plugins.plugin_for(args.host).entry
     if not plugins.kind(args.host).is_host:
-        raise UsageError(f"target kind {args.host!r} is no host", hint="name one that runs every op with --host")
+        raise UsageError(f"target kind {args.host!r} is not a host", hint="name one that runs every op with --host")
     package = new_package(
         names, args.lowering, args.dtype, host=args.host, host_distribution=(entry.distribution, entry.version)
     )

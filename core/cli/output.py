@@ -132,7 +132,7 @@ class Output:
             os.dup2(nowhere, self._stdout.fileno())  # type: ignore[union-attr]  # where it is None, as where it is closed
             os.close(nowhere)
         except (AttributeError, OSError, ValueError):
-            pass  # closed, or replaced by something that is no file
+            pass  # closed, or replaced by something that is not a file
 
     def _end_step(self) -> None:
         if self._step is None:
@@ -176,7 +176,7 @@ def own_stdout() -> Iterator[TextIO | None]:
                 os.dup2(2, 1)
                 stdout = kept
         except (OSError, ValueError):
-            pass  # replaced by something that is no file, or there is no stderr either: what is Python's is caught
+            pass  # replaced by something that is not a file, or there is no stderr either: what is Python's is caught
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield stdout
 

@@ -66,7 +66,7 @@ def add_measure_argument(parser: argparse._ActionsContainer) -> None:
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of plans: write it like 3")
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number of plans: write it like 3")
     return int(text)
 
 
@@ -153,10 +153,10 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
 
 def known_costs(args: argparse.Namespace) -> CostTable | None:
     """The table of ``--costs`` where eager decides, who asks for none: by it the decision is compared with others, and
-    it is no option any more. None where there is none, or somebody else decides.
+    it is not an option any more. None where there is none, or somebody else decides.
 
     Raises:
-        UsageError: the file is no table.
+        UsageError: the file is not a table.
         ProjectError: the project's settings are at fault.
     """
     from ..partition import CostTable

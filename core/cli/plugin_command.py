@@ -32,7 +32,7 @@ def run_own(kind: str, arguments: Sequence[str]) -> int:
     def called() -> object:
         try:
             return plugin.hooks.command(name=kind, arguments=tuple(arguments))
-        except (BrokenPipeError, SystemExit, UmaError) as left:  # which are no faults of a command
+        except (BrokenPipeError, SystemExit, UmaError) as left:  # which are not faults of a command
             return left
 
     result = plugin.run("hook command", called)

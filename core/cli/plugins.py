@@ -112,7 +112,7 @@ def _record(status: PluginStatus) -> dict[str, Any]:
 
 
 def _traceback(error: PluginError) -> list[str]:
-    """Of what the plugin raised, lines; none where it is no exception of its own that shows the fault."""
+    """Of what the plugin raised, lines; none where it is not an exception of its own that shows the fault."""
     if error.__cause__ is None:
         return []
     return "".join(traceback.format_exception(error.__cause__)).rstrip("\n").split("\n")

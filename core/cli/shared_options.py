@@ -341,7 +341,7 @@ def _constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.nd
     for text in args.constant:
         name, _, value = text.partition("=") if "=@" not in text else text.partition("=@")
         if not name or not value:
-            raise UsageError(f"--constant {text!r} is no constant", hint=_CONSTANT)
+            raise UsageError(f"--constant {text!r} is not a constant", hint=_CONSTANT)
         if name in constants:
             raise UsageError(f"--constant gives {name!r} twice")
         constants[name] = _array_of(Path(value)) if f"{name}=@" == text[: len(name) + 2] else _number_of(text, value)
@@ -359,7 +359,7 @@ def _number_of(text: str, value: str) -> bool | int | float:
             return kind(value)
         except ValueError:
             continue
-    raise UsageError(f"--constant {text!r} is no constant", hint=_CONSTANT)
+    raise UsageError(f"--constant {text!r} is not a constant", hint=_CONSTANT)
 
 
 def _array_of(path: Path) -> np.ndarray:
@@ -429,7 +429,7 @@ def _pairs(option: str, what: str, form: str, triples: Iterable[tuple[str, str, 
     pairs: dict[str, str] = {}
     for first, sign, second in triples:
         if not first or not second:
-            raise UsageError(f"--{option} {first + sign + second!r} is no pair of {what}", hint=f"write {form}")
+            raise UsageError(f"--{option} {first + sign + second!r} is not a pair of {what}", hint=f"write {form}")
         if first in pairs:
             raise UsageError(f"--{option} gives {first!r} twice")
         pairs[first] = second
@@ -509,5 +509,5 @@ def _from_source(source: str, row: TensorRecord) -> np.ndarray:
         return arrays[""]
     kind, _, seed = source.partition(":")
     if kind != "random" or not _SEED.fullmatch(seed):
-        raise UsageError(f"{source!r} is no source for the input {row.name!r}", hint=_SOURCES)
+        raise UsageError(f"{source!r} is not a source for the input {row.name!r}", hint=_SOURCES)
     return random_array(row.shape, row.dtype, int(seed))

@@ -201,7 +201,7 @@ def _explained(role: str, target: Target, fields: Sequence[tuple[str, Any, str]]
 
 
 def _shown(value: object) -> str:
-    """A value as a target's text has it; what an alias stands for, as JSON where it is no text."""
+    """A value as a target's text has it; what an alias stands for, as JSON where it is not a text."""
     from ..targets.text import spell
 
     if isinstance(value, (dict, list)):

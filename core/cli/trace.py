@@ -107,7 +107,7 @@ def _device(args: argparse.Namespace) -> Device:
     target = parse_target(target_text(args.target), host.lookup)
     if target.kind.is_host or target.kind.name == COMPOSITE:
         raise UsageError(
-            f"--target {args.target!r} is no accelerator to play the trace back on",
+            f"--target {args.target!r} is not an accelerator to play the trace back on",
             hint="name one accelerator, without a host: 'KIND -impl=NAME'",
         )
     member = BuildTarget(target.name, target, host.plugin_for(target.kind.name))

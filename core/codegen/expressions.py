@@ -253,7 +253,7 @@ class Printer:
         if (defined and fits(exact, computed)) or not is_signed(computed):
             plain = self._plain(op, a, b)
             if op in ("add", "sub") and exact[0] < 0 and fits(exact, "int8") and bits(dtype) >= 32 and _of_bytes(expr):
-                # gcc 12 takes what is computed in a byte for unsigned where VNNI multiplies it: 16 bits are no byte.
+                # gcc 12 takes what is computed in a byte for unsigned where VNNI multiplies it: 16 bits are not byte.
                 return self._converted(plain, "int16")
             return plain if bits(dtype) >= 32 or fits(exact, dtype) else self._converted(plain, dtype)
         sign, _ = OPERATORS[op]
@@ -370,7 +370,7 @@ def _literal(constant: Imm) -> str:
     value = int(value)
     size = bits(dtype)
     if is_signed(dtype):
-        # The smallest value has no literal: -2147483648 is the negative of a number that is no int.
+        # The smallest value has no literal: -2147483648 is the negative of a number that is not an int.
         if size >= 32 and value == bounds(dtype)[0]:
             return f"INT{size}_MIN"
         return f"INT64_C({value})" if size == 64 else str(value)

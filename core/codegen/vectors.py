@@ -101,7 +101,7 @@ class VectorLoop:
     def stmt(self, stmt: Stmt, known: Bounds) -> None:
         write = _WRITTEN.get(type(stmt))
         if write is None:
-            raise self.refused("is no statement of a vector", stmt)
+            raise self.refused("is not a statement of a vector", stmt)
         write(self, stmt, known)
 
     def refused(self, what: str, stmt: Stmt) -> InternalError:

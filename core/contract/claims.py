@@ -63,7 +63,7 @@ class Claims:
             raise PluginError(f"Claims.faults is {shown(faults)}", hint='{16: "only a broken bus gives it"}')
         for code, reason in faults.items():
             if type(code) is not int or not isinstance(reason, str) or not reason.strip():
-                raise PluginError(f"Claims.faults: {shown(code)} is no fault code with a reason")
+                raise PluginError(f"Claims.faults: {shown(code)} is not a fault code with a reason")
         samples: object = self.samples
         if samples is not None and not callable(samples):
             raise PluginError(f"Claims.samples is {shown(samples)}, not a function that gives layers")

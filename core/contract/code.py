@@ -82,11 +82,13 @@ class TargetCode:
             raise PluginError("TargetCode.cflags must be a tuple of strings", hint='write ("-O3",), not "-O3"')
         for flag in cflags:
             if not (isinstance(flag, str) and flag.startswith("-") and flag.isprintable()):
-                raise PluginError(f"TargetCode.cflags: {shown(flag)} is no compiler flag", hint='flags look like "-O3"')
+                raise PluginError(
+                    f"TargetCode.cflags: {shown(flag)} is not a compiler flag", hint='flags look like "-O3"'
+                )
         object.__setattr__(self, "cflags", tuple(cflags))
         cc: object = self.cc
         if cc is not None and not (isinstance(cc, str) and _COMPILER.fullmatch(cc)):
-            raise PluginError(f"TargetCode.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
+            raise PluginError(f"TargetCode.cc: {shown(cc)} is not a name of a compiler", hint='names look like "gcc"')
 
     def _check_machine(self) -> None:
         for name in ("machine", "runner"):
@@ -110,7 +112,7 @@ class TargetCode:
         self._check_texts("symbols", self.symbols, str)
         for name, symbol in self.symbols.items():
             if not _SYMBOL.fullmatch(symbol):
-                raise PluginError(f"TargetCode.symbols: {shown(symbol)}, of {name!r}, is no symbol of C")
+                raise PluginError(f"TargetCode.symbols: {shown(symbol)}, of {name!r}, is not a symbol of C")
         if twice := _twice(self.symbols):
             raise PluginError(f"TargetCode.symbols has {twice!r} twice", hint="each function has a symbol of its own")
         for attribute, content, _ in _FILES:
@@ -119,7 +121,7 @@ class TargetCode:
             for name in getattr(self, attribute):
                 if not (FILE_NAME.fullmatch(name) and name.endswith(endings)):
                     hint = f"names end in {', '.join(endings)}"
-                    raise PluginError(f"TargetCode: {shown(name)} is no name for a file here", hint=hint)
+                    raise PluginError(f"TargetCode: {shown(name)} is not a name for a file here", hint=hint)
         libraries: object = self.libraries
         if not (isinstance(libraries, (tuple, list)) and all(isinstance(one, Library) for one in libraries)):
             raise PluginError("TargetCode.libraries must be a tuple of Library")
@@ -131,7 +133,7 @@ class TargetCode:
             )
 
     def _check_texts(self, field: str, texts: object, content: type[str] | type[bytes]) -> None:
-        """PluginError where a field is no mapping of names to texts, or bytes; else it is frozen."""
+        """PluginError where a field is not a mapping of names to texts, or bytes; else it is frozen."""
         if not isinstance(texts, Mapping) or not all(
             isinstance(name, str) and isinstance(value, content) for name, value in texts.items()
         ):

@@ -438,10 +438,12 @@ class Runtime:
     def _check_numbers(self) -> None:
         for number in self.parameters:
             if type(number) is not int or not -(2**63) <= number < 2**63:
-                raise PluginError(f"Runtime.parameters: {shown(number)} is no 64-bit integer")
+                raise PluginError(f"Runtime.parameters: {shown(number)} is not a 64-bit integer")
         for code, meaning in self.faults.items():
             if type(code) is not int or not -(2**31) <= code < 2**31 or code == 0 or not isinstance(meaning, str):
-                raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
+                raise PluginError(
+                    f"Runtime.faults: {shown(code)} is not a fault code with a meaning", hint="not 0: text"
+                )
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
         for name, record in (("parts", PartCounters), ("clock", Clock), ("machine", Machine)):

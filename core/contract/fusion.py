@@ -35,7 +35,7 @@ class Fusion:
         by_rows: asks a host for loops that can be run one row of the result at a time: the outermost loop is over rows
             of the result, one row a turn (axis 1 of four dimensions), or of what is reduced where rows are reduced to
             one, and nothing but the sums of that is kept from one turn to the next. Who has no such loops answers None
-            or `Declined`; loops that are not so are no fault, and are not used.
+            or `Declined`; loops that are not so are not fault, and are not used.
     """
 
     function: Function

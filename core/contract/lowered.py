@@ -25,7 +25,7 @@ class Refuse(Exception):
     """Raised by a lowering that cannot do what its patterns promised: gives a node back.
 
     The core takes the match that holds the node out of the region, keeps every other match of it, places the node
-    anew, and shows the reason to whoever asks why it is not on the accelerator. A refusal is no fault.
+    anew, and shows the reason to whoever asks why it is not on the accelerator. A refusal is not a fault.
 
     Args:
         reason: one sentence for the user: what the hardware cannot do, and the value that shows it.
@@ -48,7 +48,7 @@ class LoweredKernel:
         constants: what its parameters of role ``constant`` hold, in order: packed weights, tables.
 
     Raises:
-        PluginError: ``func`` is no PrimFunc, or the constants are not those that it takes.
+        PluginError: ``func`` is not a PrimFunc, or the constants are not those that it takes.
     """
 
     func: PrimFunc
@@ -80,7 +80,7 @@ class ScheduledKernel:
             counting to the core.
 
     Raises:
-        PluginError: ``kernel`` is no Kernel, or its ``func`` no PrimFunc; or ``instructions`` is no number above 0.
+        PluginError: ``kernel`` is not a Kernel, its ``func`` not a PrimFunc, or ``instructions`` not a positive number.
     """
 
     kernel: te.Kernel
@@ -107,7 +107,7 @@ class Declined:
     Where the kernel is a host's in the end, `uma explain -v` and `uma build -v` say the reason.
 
     Args:
-        reason: one sentence for the user: what the loops cannot do, and the value that shows it. One that is no text,
+        reason: one sentence for the user: what the loops cannot do, and the value that shows it. One that is not text,
             or empty, is the plugin's fault.
     """
 

@@ -49,7 +49,7 @@ class RegionMatch(Match):
 
 @dataclass(frozen=True)
 class UnmatchedCall:
-    """A call in a region that is no match: the model itself, or a pass, put it there.
+    """A call in a region that is not a match: the model itself, or a pass, put it there.
 
     Args:
         value: the call.

@@ -16,7 +16,7 @@ def c_sources(package: str | None, *names: str, folder: str = "csrc") -> dict[st
         folder: the one below the package that has them.
 
     Raises:
-        PluginError: there is no such file, or it is no text; a wheel that lacks it is the usual cause. Or the module is
+        PluginError: the file is missing, usually in the wheel, or it is not text; or the module is
             in no package.
     """
     from importlib.resources import files

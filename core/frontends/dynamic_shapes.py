@@ -40,7 +40,7 @@ def read_extent(extent: object, where: str) -> int | Range:
         return int(text)
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise UsageError(f"{where} is no shape", hint=_HINT)
+        raise UsageError(f"{where} is not a shape", hint=_HINT)
     low, high = int(match[1]), int(match[2])
     if not 1 <= low <= high <= MAX_BOUND:
         why = (

@@ -61,7 +61,7 @@ def fixed_array(name: str, value: Fixed, dtype: str, shape: tuple[int, ...]) -> 
         info = np.iinfo(dtype)
         fits = value == value and abs(value) < 2**64 and int(value) == value and info.min <= value <= info.max
     if not fits:
-        raise UsageError(f"the constant {value} for {name!r} is no {dtype}", hint=hint)
+        raise UsageError(f"the constant {value} for {name!r} is not {dtype}", hint=hint)
     require_memory(math.prod(shape) * np.dtype(dtype).itemsize)
     with np.errstate(all="ignore"):
         return np.full(shape, value, dtype)

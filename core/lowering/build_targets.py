@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import PluginError
 from ..hookspecs import Pass, Runtime, Strategy
@@ -29,6 +29,9 @@ __all__ = ["BuildTarget", "BuildTargets", "TargetLike", "resolve_targets"]
 
 TargetLike: TypeAlias = "str | Target | Mapping[str, Any] | Sequence[str | Target | Mapping[str, Any]]"
 """What a model is built for: one target in any form, or several: a list, or a dict from labels to targets."""
+
+
+_Record = TypeVar("_Record", Limits, QuantisedForm)
 
 
 @dataclass(frozen=True)
@@ -84,26 +87,12 @@ class BuildTarget:
     @cached_property
     def limits(self) -> Limits:
         """How large its regions may be; PluginError where the plugin is at fault."""
-        limits: object = self.target.kind.limits
-        if callable(limits):
-            limits = self.plugin.run("the limits of its target kind", partial(limits, self.target), self.target)
-        elif limits is None:
-            limits = Limits()
-        if not isinstance(limits, Limits):
-            raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
-        return limits
+        return self._declared(self.target.kind.limits, Limits(), "the limits")
 
     @cached_property
     def quantised(self) -> QuantisedForm:
         """How models are quantised for it; PluginError where the plugin is at fault."""
-        form: object = self.target.kind.quantised
-        if callable(form):
-            form = self.plugin.run("the quantised form of its target kind", partial(form, self.target), self.target)
-        elif form is None:
-            form = QuantisedForm()
-        if not isinstance(form, QuantisedForm):
-            raise self.plugin.fault(f"gave {format_value(form)} for the quantised form of {self.target.kind.name}")
-        return form
+        return self._declared(self.target.kind.quantised, QuantisedForm(), "the quantised form")
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -134,6 +123,17 @@ class BuildTarget:
         if form is not None and not isinstance(form, FixedPointForm):
             raise self.plugin.fault(f"gave {format_value(form)} for the fixed points of {self.target.kind.name}")
         return form
+
+    def _declared(self, declaration: object, default: _Record, subject: str) -> _Record:
+        """Return a record that the kind declares, or returns for the target; by default ``default``."""
+        if callable(declaration):
+            run = partial(declaration, self.target)
+            declaration = self.plugin.run(f"{subject} of its target kind", run, self.target)
+        elif declaration is None:
+            return default
+        if not isinstance(declaration, type(default)):
+            raise self.plugin.fault(f"gave {format_value(declaration)} for {subject} of {self.target.kind.name}")
+        return declaration
 
     def undeclared(self, func: PrimFunc | Extern) -> str | None:
         """What a function uses though the plugin does not declare it, in words; None where there is nothing."""

@@ -65,7 +65,7 @@ def lower(module: IRModule, hosts: Sequence[BuildTarget] = (), first: BuildTarge
         first: of the hosts the one that runs the model's entry; by default the first of them.
 
     Raises:
-        ModelError: no host can run an op, or ``main`` calls a function of the graph form by its name that is no region.
+        ModelError: no host can run an op, or ``main`` calls a graph function by name that is not a region.
         RequirementError: the host that something is pinned to cannot run it.
         PluginError: the plugin of a host is at fault.
     """
@@ -259,7 +259,7 @@ def _lower_call(
         args = tuple(dict(zip(call.args, args, strict=True)).values())
     name = "_".join(_op_names(function.body)) or "copy"
     arguments = dict(zip(function.params, args, strict=True))
-    # (What a constant is cut to is no constant.)
+    # (What a constant is cut to is not a constant.)
     fixed = {param: arg for param, arg in arguments.items() if isinstance(arg, Constant) and arg.type is param.type}
     fusion, asks = Fusion(function, fixed, asked.by_rows is not None), asked.by_rows is not False
     digest = kernel_digest(fusion, host, asked.by_rows)

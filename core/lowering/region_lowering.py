@@ -76,7 +76,7 @@ class RegionLowering:
             matches: what these are made of.
 
         Raises:
-            ModelError: a region calls a function of the module that is no loops.
+            ModelError: a region calls a function of the module that is not a loops.
             PluginError: a hook is at fault; names plugin, hook, pattern and layers.
         """
         view = module.read_only()

@@ -73,13 +73,13 @@ class Matches:
         if isinstance(function, Op):
             return f"{function.name} stands for itself in a region of {label!r}, which takes what its patterns match"
         if isinstance(function, GlobalVar):
-            return f"{function.name!r}, a function of the module, is no pattern of {label!r}"
+            return f"{function.name!r}, a function of the module, is not a pattern of {label!r}"
         if not isinstance(function, Function):
-            return f"control flow is no pattern of {label!r}"
+            return f"control flow is not a pattern of {label!r}"
         name = function.attr("Composite")
         pattern = None if name is None else member.patterns.get(name)
         if pattern is None:
-            return f"{name!r} is no pattern of {label!r}" if name else f"it is no match of a pattern of {label!r}"
+            return f"{name!r} is not a pattern of {label!r}" if name else f"it is not a match of a pattern of {label!r}"
         with _asking(member, module.spans[call]):
             reason = None
             for inner in whole_matches(pattern, function):

@@ -370,7 +370,7 @@ class _Sequencer:
             if target is None:
                 aside[source] = copy
             else:
-                # Not what `where` has: a copy is no value of main.
+                # Not what `where` has: a copy is not a value of main.
                 self.steps[-1] = renamed_step(self.steps[-1], {copy: target})
                 del self.buffers[copy]
 

@@ -190,7 +190,7 @@ def _offered(
         Refuse, PluginError: as `lower_match`.
     """
     try:
-        result = _asked(member, label, lower, fusion.function, layers)
+        result = _run_strategy(member, label, lower, fusion.function, layers)
     except PluginError as error:
         if isinstance(error.__cause__, ScheduleError):
             raise _Unusable(error, f"its schedule fails: {error.__cause__.what}") from error
@@ -238,7 +238,7 @@ def extern_of(member: BuildTarget, function: Function, layers: tuple[str, ...], 
     if pattern is None or pattern.extern is None:
         return None
     label = f"extern of pattern {composite!r}"
-    result = _asked(member, label, partial(pattern.extern, match, member.target), function, layers)
+    result = _run_strategy(member, label, partial(pattern.extern, match, member.target), function, layers)
     if result is None or (isinstance(result, Extern) and func_type(result) is function.type):
         return result
     wrong = f"{type(result).__name__} instead of Extern"
@@ -247,7 +247,7 @@ def extern_of(member: BuildTarget, function: Function, layers: tuple[str, ...], 
     raise add_location(member.plugin.fault(f"gave {wrong} from {label}"), *layers)
 
 
-def _asked(
+def _run_strategy(
     member: BuildTarget, label: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
 ) -> object:
     """What a plugin gives for a function."""

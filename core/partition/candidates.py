@@ -43,7 +43,7 @@ class Problem:
         graph: of the function that is placed.
         owners: in order of priority.
         pins: what is pinned, and to what label; by default what the calls say.
-        withdrawn: what was refused, and is no candidate any more.
+        withdrawn: what was refused, and is not a candidate any more.
         kept: what was chosen before something was refused, and is not refused itself.
         freed: the nodes of what was refused last; None where nothing was.
         spans: the layers of the function's expressions.
@@ -113,7 +113,7 @@ class Problem:
         Args:
             owners: those of this problem.
             kept: as in it.
-            refused: what is no candidate any more; what it would compute is what became free.
+            refused: what is not a candidate any more; what it would compute is what became free.
         """
         other = copy.copy(self)
         other.owners, other.notes, other.kept = tuple(owners), {}, tuple(kept)

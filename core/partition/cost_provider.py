@@ -134,7 +134,7 @@ def whole_ns(ns: float, subject: str) -> int:
     """A time as a whole number of nanoseconds, the nearest.
 
     Raises:
-        UsageError: it is no number, or none from 0 on, or longer than a hundred years.
+        UsageError: it is not a number, or none from 0 on, or longer than a hundred years.
     """
     value: object = ns
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 3e18:

@@ -77,7 +77,9 @@ class _Checked:
             if not isinstance(one, Candidate):
                 raise self._fault(f"gives {shown(one)} in a region, which holds candidates")
             if one not in problem.all_candidates:
-                text = f"gives a match of {one.match.pattern.name!r} that is no candidate: it may lose ops, or mix them"
+                text = (
+                    f"gives a match of {one.match.pattern.name!r} that is not a candidate: it may lose ops, or mix them"
+                )
                 raise self._fault(text, one.nodes)
             if one.owner != region[0].owner:
                 text = f"mixes ops of {region[0].owner!r} and {one.owner!r} in one region"

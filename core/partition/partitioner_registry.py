@@ -43,13 +43,13 @@ def find_partitioner(choice: str | Partitioner) -> Partitioner:
 
     Raises:
         UsageError: there is none of that name, or it is neither a name nor a function.
-        PluginError: two plugins have that name, or the one that has it cannot be imported, or is no function.
+        PluginError: two plugins have that name, or the one that has it cannot be imported, or is not a function.
     """
     if not isinstance(choice, str):
         function: object = choice
         if not callable(function):
             hint = "a name, or a function from a uma.partition.Problem to regions"
-            raise UsageError(f"{shown(function)} is no partitioner", hint=hint)
+            raise UsageError(f"{shown(function)} is not a partitioner", hint=hint)
         return choice
     if choice in _OWN:
         return _OWN[choice]
@@ -92,5 +92,5 @@ def _imported(entry: PluginEntry) -> Partitioner:
     except Exception as error:
         raise entry.fault("cannot be imported", entry.repair, error) from error
     if not callable(value):
-        raise entry.fault(f"has {shown(value)} as a partitioner, which is no function", entry.report)
+        raise entry.fault(f"has {shown(value)} as a partitioner, which is not a function", entry.report)
     return value

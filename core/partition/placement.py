@@ -85,7 +85,7 @@ class Placement:
         refused: dict[Candidate, str] = {}
         for refusal in refusals:
             if refusal.region not in self.regions:
-                raise PluginError(f"{refusal.region!r} is refused, which is no region of the partitioner's")
+                raise PluginError(f"{refusal.region!r} is refused, which is not a region of the partitioner's")
             for claim in _refused(self.regions[refusal.region], refusal, self.module):
                 refused.setdefault(claim, refusal.reason)
         withdrawn = (
@@ -194,18 +194,18 @@ def _measuring(costs: CostProvider | None) -> AbstractContextManager[None]:
 
 
 def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
-    """ModelError where something is pinned to what is no target, or a function to what is no host."""
+    """ModelError where something is pinned to what is not a target, or a function to what is not a host."""
     for function in module.functions.values():
         for expr in nested_exprs(function) if isinstance(function, Function) else ():
             if isinstance(expr, Call) and expr.pin is not None and expr.pin not in labels:
                 raise ModelError(
-                    f"{expr.op_name} is pinned to {expr.pin!r}, which is no target of this build",
+                    f"{expr.op_name} is pinned to {expr.pin!r}, which is not a target of this build",
                     where=", ".join(module.spans[expr]) or None,
                     hint=f"the targets are {', '.join(labels)}",
                 )
             if isinstance(expr, Call) and expr.pin not in (None, *hosts) and not isinstance(expr.op, Op):
                 raise ModelError(
-                    f"the call of a function is pinned to {expr.pin!r}, which is no host",
+                    f"the call of a function is pinned to {expr.pin!r}, which is not a host",
                     where=", ".join(module.spans[expr]) or None,
                     hint="give the function the attribute Compiler: it names the accelerator's label",
                 )

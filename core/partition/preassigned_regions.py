@@ -79,7 +79,7 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], rewrite
     if label not in owners:
         layers = dict.fromkeys(layer for expr in nested_exprs(function) for layer in rewriter.spans[expr])
         raise ModelError(
-            f"the model has a function for {label!r}, which is no accelerator of this build",
+            f"the model has a function for {label!r}, which is not an accelerator of this build",
             where=", ".join([f"function {name!r}", *layers]),
             hint=f"the accelerators are {', '.join(owners) or 'none'}",
         )

@@ -22,7 +22,7 @@ from .rounding_opt_in import RoundingOptIn
 __all__ = ["RequantisedMatch", "RequantisedView"]
 
 _KEEPING = ("clip", "nn.relu", "minimum", "maximum", "nn.max_pool1d", "nn.max_pool2d", "nn.global_max_pool")
-"""Ops whose results are no farther off than what they are given; and so are those that only move elements."""
+"""Ops whose results are not farther off than what they are given; and so are those that only move elements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class RequantisedView:
 
 
 def _is_bounded(nodes: Sequence[Expr], changes: dict[Expr, Change]) -> bool:
-    """Whether what comes behind changes, among nodes in order, is no farther off than these."""
+    """Whether what comes behind changes, among nodes in order, is not a farther off than these."""
     touched: set[Expr] = set()
     for node in nodes:
         if touched.isdisjoint(children(node)):

@@ -88,7 +88,7 @@ def kernels_of(
 
 
 def _heights(type_: Type, names: Sequence[str]) -> dict[str, int]:
-    """How many rows the tensors of a value have, by the buffers that hold them; not of those that are no pictures."""
+    """How many rows the tensors of a value have, by the buffers that hold them; not of those that are not pictures."""
     types = type_.fields if isinstance(type_, TupleType) else (tensor_type(type_),)
     shapes = {name: one.shape for name, one in zip(names, types, strict=True)}
     heights = {name: shape[1] for name, shape in shapes.items() if len(shape) in (3, 4) and shape[0] == 1}

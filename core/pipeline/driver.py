@@ -367,7 +367,7 @@ def devices_of(program: Program, members: BuildTargets) -> dict[str, Device]:
     """What the calls of a program are for, by label.
 
     Raises:
-        ModelError: one of them is no target of the build.
+        ModelError: one of them is not a target of the build.
         PluginError: its plugin is at fault.
         UsageError: the target's attributes do not fit each other, or two devices have their registers at one address.
     """
@@ -386,7 +386,9 @@ def _device(label: str, members: BuildTargets) -> Device:
     member = members.get(label)
     if member is None:
         known = ", ".join(m.label for m in members.all)
-        raise ModelError(f"the program runs on {label!r}, which is no target of this build", hint=f"targets: {known}")
+        raise ModelError(
+            f"the program runs on {label!r}, which is not a target of this build", hint=f"targets: {known}"
+        )
     if member.runtime is None:
         raise member.plugin.fault(f"gave functions for {label!r}, and nothing from hook runtime")
     return Device.from_target(label, member.target, member.runtime)

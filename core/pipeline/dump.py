@@ -167,7 +167,7 @@ def _read_constants(whole: BinaryIO, size: int, text: str, path: Path) -> dict[s
                 with archive.open(member) as file:
                     head = file.read(8)
                     if head[:6] != _NPY_MAGIC:
-                        raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
+                        raise ModelError(f"{member.filename!r} among the constants is not an array", where=str(path))
                     file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
                     arrays[name] = file.read()
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, RuntimeError) as error:

@@ -230,7 +230,7 @@ class _Chooser:
         if any(buffer.role == "state" for buffer in self._buffers(call)):
             return "it uses what is kept from run to run"
         if at not in self.whole.kernels:
-            return "it is no kernel of the model" if not call.layers else "it is a part of a kernel"
+            return "it is not a kernel of the model" if not call.layers else "it is a part of a kernel"
         return None
 
     def _buffers(self, call: Call) -> list[Buffer]:

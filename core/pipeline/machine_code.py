@@ -69,7 +69,7 @@ def machine_code(program: Program, members: BuildTargets) -> MachineCode:
             return label in (step.host, step.device)
 
         if functions := _functions(program, is_of):
-            code = _asked(member, program, functions)
+            code = _compile_loops(member, program, functions)
             if code is not None and code != TargetCode():
                 supplied[label] = code
     kept = {*supplied, *(host.label for host in members.hosts if host is not members.host)}
@@ -82,7 +82,7 @@ def machine_code(program: Program, members: BuildTargets) -> MachineCode:
         def runs(step: Call, label: str = host.label) -> bool:
             return (step.host or host_label) == label and step.device not in supplied
 
-        codes[host.label] = _asked(host, program, _functions(program, runs)) or TargetCode()
+        codes[host.label] = _compile_loops(host, program, _functions(program, runs)) or TargetCode()
     first = codes[host_label]
     for label, code in supplied.items():
         # What an accelerator leaves open is as its host has it.
@@ -106,8 +106,8 @@ def _functions(program: Program, runs: Callable[[Call], bool]) -> dict[str, Prim
     return {n: func for n, func in program.functions.items() if n in called and isinstance(func, PrimFunc)}
 
 
-def _asked(member: BuildTarget, program: Program, functions: Mapping[str, PrimFunc]) -> TargetCode | None:
-    """What a target says of its loops."""
+def _compile_loops(member: BuildTarget, program: Program, functions: Mapping[str, PrimFunc]) -> TargetCode | None:
+    """Return the code that the plugin of a target makes of its loops; None if it leaves them to the host."""
     prefix = prefix_of(program.name, member.label)
     module = IRModule.from_functions(functions)
     code: TargetCode | None = member.plugin.call("tir_to_runtime", module=module, target=member.target, prefix=prefix)
@@ -139,7 +139,7 @@ def _check_own(code: TargetCode, member: BuildTarget, functions: Mapping[str, Pr
             f"brings functions, and leaves {missing[0]!r} out: TargetCode.symbols names every function of the module"
         )
     if strange := [name for name in code.symbols if name not in functions]:
-        raise fault(f"brings {strange[0]!r}, which is no function of the module that it was given")
+        raise fault(f"brings {strange[0]!r}, which is not a function of the module that it was given")
     for what, names in (("symbol", code.symbols.values()), ("file", (*code.sources, *code.objects))):
         if foreign := [name for name in names if not name.startswith(prefix)]:
             raise fault(f"brings the {what} {foreign[0]!r}, which does not begin with {prefix!r}, its prefix")
@@ -167,7 +167,7 @@ def _check_labels(program: Program, members: BuildTargets) -> None:
     for label in dict.fromkeys(step.host for _, step in program.calls if step.host is not None):
         if members.get(label) is None:
             hint = f"hosts: {', '.join(host.label for host in members.hosts)}"
-            raise ModelError(f"the program runs on {label!r}, which is no host of this build", hint=hint)
+            raise ModelError(f"the program runs on {label!r}, which is not a host of this build", hint=hint)
 
 
 def _running_hosts(program: Program, members: BuildTargets) -> list[BuildTarget]:

@@ -134,7 +134,7 @@ def _referred(step: TargetPass, reference: str, positions: dict[str, list[int]],
     matches = positions.get(f"{kind or kind_name}.{name}", [])
     if not matches and (kind or kind_name) in kinds:
         there = ", ".join(n for n in positions if n.startswith(f"{kind or kind_name}.")) or "none"
-        what = f"must come before or after {reference!r}, which is no pass of that phase"
+        what = f"must come before or after {reference!r}, which is not a pass of that phase"
         raise step.fault(what, hint=f"passes of {kind or kind_name} there: {there}")
     return matches
 

@@ -54,7 +54,7 @@ def phase_faults(module: IRModule, members: BuildTargets, phase: Phase) -> Itera
 _DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
     ("TIR_2", unroll, "loops to unroll"),
     ("TIR_3", flatten, "buffers of several dimensions"),
-    ("TIR_3", hoist_scratch, "buffers in an accelerator's memory that are no workspaces"),
+    ("TIR_3", hoist_scratch, "buffers in an accelerator's memory that are not workspaces"),
 )
 """From which phase on a rewrite of loops has nothing more to do, and what else there would be."""
 
@@ -80,7 +80,7 @@ def _without_owner(module: IRModule, members: BuildTargets, phase: Phase) -> Ite
         for part in nested_functions(function):
             label = label_of(part)
             if label is not None and label not in labels:
-                yield Violation(f"a function is for {label!r}, which is no accelerator of this build", var.name)
+                yield Violation(f"a function is for {label!r}, which is not an accelerator of this build", var.name)
             elif label is not None and part is not function and phase != "PRE_PARTITIONING":
                 yield Violation(f"a function for {label!r} is none of the module, so that nobody lowers it", var.name)
         for callee in global_callees(function):

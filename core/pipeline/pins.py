@@ -63,7 +63,7 @@ def _wanted(module: IRModule, pins: Pins, members: BuildTargets) -> dict[str, st
     """The label that each pinned layer is pinned to."""
     pairs: object = pins
     if not isinstance(pairs, Mapping) or not all(isinstance(text, str) for pair in pairs.items() for text in pair):
-        raise UsageError(f"{shown(pairs)} are no pins", hint='layers and labels: pins={"conv*": "npu0"}')
+        raise UsageError(f"{shown(pairs)} are not pins", hint='layers and labels: pins={"conv*": "npu0"}')
     known = [member.label for member in members.all]
     layers = dict.fromkeys(layer for _, names in module.spans for layer in names)
     labels: dict[str, str] = {}
@@ -71,7 +71,7 @@ def _wanted(module: IRModule, pins: Pins, members: BuildTargets) -> dict[str, st
         if label not in known:
             hint = suggest(label, known) + f"the targets are {', '.join(known)}"
             raise UsageError(
-                f"{shown(pattern)} is pinned to {shown(label)}, which is no target of this build", hint=hint
+                f"{shown(pattern)} is pinned to {shown(label)}, which is not a target of this build", hint=hint
             )
         # The name of a layer may have brackets in it.
         matching = [layer for layer in layers if layer == pattern or fnmatchcase(layer, pattern)]

@@ -26,14 +26,14 @@ def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
         plugin: the module or object that may have `API_ATTRIBUTE`.
 
     Raises:
-        PluginError: what it says is no version, has another major version than this one, or is from before a break.
+        PluginError: what it says is not a version, has another major version than this one, or is from before a break.
     """
     wanted = inspect.getattr_static(plugin, API_ATTRIBUTE, None)
     if wanted is None:
         return None
     if not (isinstance(wanted, tuple) and len(wanted) == 2 and all(type(part) is int and part >= 0 for part in wanted)):
         hint = f"{API_ATTRIBUTE} = {hookspecs.PLUGIN_API_VERSION}, in numbers; {entry.report}"
-        raise entry.fault(f"has an {API_ATTRIBUTE} that is no pair of major and minor version", hint)
+        raise entry.fault(f"has an {API_ATTRIBUTE} that is not a pair of major and minor version", hint)
     major, minor = wanted
     if major != hookspecs.PLUGIN_API_VERSION[0]:
         raise entry.fault(_is_for(wanted), entry.mismatch)

@@ -22,7 +22,7 @@ def disabled_names(names: Iterable[str]) -> dict[str, str]:
         names: names besides those of `VARIABLE` and of ``disable-plugins`` in ``[tool.uma]`` of the project.
 
     Raises:
-        ProjectError: the project's file cannot be read, or its setting is no list of names.
+        ProjectError: the project's file cannot be read, or its setting is not a list of names.
     """
     project = find_project()
     listed = [] if project is None else project.names(_SETTING, "uma-my-plugin")

@@ -70,7 +70,7 @@ def _name(package: Distribution) -> str:
 
 def _entries(package: Distribution, group: str) -> list[PluginEntry]:
     points, folder = _points(package, group), _name(package)
-    # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
+    # pip renames what it removes to ~NAME first; what it could not remove after that is not a distribution any more.
     if not points or folder.startswith("~"):
         return []
     # A distribution that was removed half-way may have entry points, but no metadata any more.

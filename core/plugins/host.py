@@ -272,7 +272,7 @@ class PluginHost:
         """The target kind ``name``. Raises as `plugin_for`, and UsageError for an alias."""
         kinds = self.plugin_for(name).kinds
         if name not in kinds:
-            raise UsageError(f"{name!r} is no target kind: it stands for a whole target")
+            raise UsageError(f"{name!r} is not a target kind: it stands for a whole target")
         return kinds[name]
 
     def lookup(self, name: str) -> TargetKind | Alias:

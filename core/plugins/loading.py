@@ -51,7 +51,7 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
         api = declared_api(entry, plugin)
         note = later_api(entry, api)
         notes = [] if note is None else [note]
-        # What a plugin for another version of the API asks for, and this core does not have, is no fault of its own.
+        # What a plugin for another version of the API asks for, and this core does not have, is not a fault of its own.
         hint = entry.report if api in (None, hookspecs.PLUGIN_API_VERSION) else entry.mismatch
         hooks = _hooks(entry, plugin, hint, notes)
         register = functools.partial(call_traced, entry, "register_target", hooks.register_target, {})

@@ -69,7 +69,7 @@ class Work:
     Args:
         reads: what it reads.
         makes: the tensors that it makes, by their numbers.
-        extent: how many rows it makes one by one; 0 where it is no member of a chain.
+        extent: how many rows it makes one by one; 0 where it is not a member of a chain.
         by_rows: whether what it makes lies by rows; else it is there when the last row was run.
         workspace_bytes: what it works in besides, run at once.
         row_workspace_bytes: likewise, run by rows.

@@ -341,7 +341,7 @@ def _block_faults(program: Program, buffers: Mapping[str, Buffer], begin: int, e
     for position, step in inner:
         function = program.functions[step.function]
         if step.device is not None or not isinstance(function, PrimFunc) or function.rows is None:
-            yield position, f"{step.function!r} is within rows, and is no function of rows"
+            yield position, f"{step.function!r} is within rows, and is not a function of rows"
             return
         if len(hosts) > 1:
             labels = ", ".join("the first" if one is None else repr(one) for one in hosts)

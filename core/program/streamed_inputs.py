@@ -154,7 +154,7 @@ def stream_faults(program: Program) -> Iterator[tuple[int, str]]:
         if position not in inner or rows is None:
             yield number, f"{what}, and step {position}, which reads it, is not within rows"
         elif not _is_copy(function, row_copy(buffer.dtype, buffer.size, rows.extent)):
-            yield number, f"{what}, and {step.function!r}, which reads it, is no copy by rows"
+            yield number, f"{what}, and {step.function!r}, which reads it, is not a copy by rows"
 
 
 def _is_copy(function: Kernel, copy: PrimFunc) -> bool:

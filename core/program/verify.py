@@ -135,7 +135,7 @@ def _own_faults(program: Program) -> Iterator[Violation]:
     if not _is_name(program.name):
         yield Violation(f"{program.name!r} is not a name for a program")
     if program.model and not is_digest(program.model):
-        yield Violation("the program's model is no SHA-256 in hexadecimal digits")
+        yield Violation("the program's model is not a SHA-256 in hexadecimal digits")
     if not any(buffer.role == "output" for buffer in program.buffers):
         yield Violation("a program without an output computes nothing")
     by_name = {buffer.name: buffer for buffer in program.buffers}
@@ -202,7 +202,9 @@ def _step_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[Vi
         if condition is None:
             yield Violation(f"there is no buffer {name!r}", step=position)
         elif condition.dtype != "bool" or condition.size != 1 or condition.role == "workspace":
-            what = f"{condition.role} {name!r} of {condition.size} {condition.dtype} is no condition, which is one bool"
+            what = (
+                f"{condition.role} {name!r} of {condition.size} {condition.dtype} is not a condition, which is one bool"
+            )
             yield Violation(what, step=position)
 
 
@@ -218,7 +220,7 @@ def _symbol_faults(program: Program, named: Mapping[str, Buffer]) -> Iterator[st
             if source is None and buffer.role == "output" and symbol.name in outputs_by_tensor:
                 output = outputs_by_tensor[symbol.name]
                 if (output.shape, output.dtype) != ((1,), "int32"):
-                    yield f"output {output.name!r}, which holds the extent {symbol.name!r}, is no int32 (1,)"
+                    yield f"output {output.name!r}, which holds the extent {symbol.name!r}, is not int32 (1,)"
             elif source is None or (source.role, source.shape, source.dtype) != ("input", (1,), "int32"):
                 yield f"there is no input int32 (1,) called 'in_{symbol.name}' for the extent {symbol.name!r}"
 
@@ -373,7 +375,7 @@ def _size_faults(function: Kernel, param: Param, buffer: Buffer, passed: str) ->
     if form is None or buffer.role != "intermediate" or buffer.nbytes > param.buffer.nbytes:
         yield _size_fault(passed, buffer, param)
     elif buffer.nbytes % (row_bytes := param.buffer.nbytes // form.height):
-        yield f"{passed} has {buffer.nbytes} bytes, which are no whole rows of {row_bytes}"
+        yield f"{passed} has {buffer.nbytes} bytes, which are not whole rows of {row_bytes}"
 
 
 def _updates(program: Program, step: Call, buffer: Buffer, in_rows: bool) -> bool:

@@ -318,7 +318,7 @@ def _form(members: BuildTargets, scales: Scales | None) -> QuantisedForm:
     if scales is None:
         return form
     if scales not in get_args(Scales):
-        raise UsageError(f"{format_value(scales)} are no scales", hint=" or ".join(get_args(Scales)))
+        raise UsageError(f"{format_value(scales)} are not scales", hint=" or ".join(get_args(Scales)))
     if scales == "any" and None not in (form.activation_scale, form.weight_scale):
         message = "the accelerator has scales of its own: others cannot be chosen"
         raise UsageError(message, hint="leave out the choice of scales")
@@ -334,7 +334,7 @@ def _is_tflite(path: Path) -> bool:
 
 
 def _read(path: Path) -> ModelProto:
-    """The model, with what it keeps in files beside it. It was imported once, so that it is no hostile one."""
+    """The model, with what it keeps in files beside it. It was imported once, so that it is not a hostile one."""
     import onnx
 
     return onnx.load(path)

@@ -25,7 +25,7 @@ def cut_of(expr: Expr) -> tuple[Symbol, Expr] | None:
         return None
     count = body.args[1]
     if isinstance(expr.op, Function):
-        count = dict(zip(expr.op.params, expr.args, strict=True)).get(count, count)  # type: ignore[call-overload]  # what is no parameter is not found
+        count = dict(zip(expr.op.params, expr.args, strict=True)).get(count, count)  # type: ignore[call-overload]  # what is not a parameter is not found
     return body.attrs.extent.symbols[0], count
 
 

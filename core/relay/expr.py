@@ -144,7 +144,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         with np.errstate(over="ignore", invalid="ignore"):
             data = np.array(array, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
     except (ValueError, TypeError, OverflowError) as error:
-        raise ModelError(f"this is no array of numbers: {error}") from error
+        raise ModelError(f"this is not an array of numbers: {error}") from error
     if data.dtype.kind in "iub" and array.dtype != data.dtype and not np.array_equal(data, array):
         raise ModelError(f"a constant of {dtype} cannot hold these numbers of {array.dtype.name}")
     spend_memory(data.nbytes)
@@ -162,7 +162,7 @@ class GlobalVar(Expr):
         type_: what the function takes and gives.
 
     Raises:
-        ModelError: the name is no identifier.
+        ModelError: the name is not an identifier.
     """
 
     name: str
@@ -216,7 +216,7 @@ _FLAG = TensorType((), "bool")
 
 
 def _signature_of(function: GlobalVar, role: str) -> FuncType:
-    """What a function of control flow takes and gives; ModelError where it takes what is no tensor."""
+    """What a function of control flow takes and gives; ModelError where it takes what is not a tensor."""
     type_ = function.type
     assert isinstance(type_, FuncType)  # a GlobalVar's is
     if not all(isinstance(param, TensorType) for param in type_.params):
@@ -326,7 +326,9 @@ class Call(Expr):
         if pin is not None:
             label: object = pin
             if not isinstance(label, str) or not (label.isascii() and label.isidentifier()):
-                raise ModelError(f"{pin!r} is no label to pin a call to", hint="ASCII letters, digits and underscores")
+                raise ModelError(
+                    f"{pin!r} is not a label to pin a call to", hint="ASCII letters, digits and underscores"
+                )
         self._set(op=op, args=tuple(args), attrs=normalised, pin=pin, type=type_)
 
     @property
@@ -355,7 +357,7 @@ def call(name: str, *args: Expr, **attrs: Any) -> Call:
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Tuple(Expr):
-    """Several tensors as one value; ModelError where one is no tensor, or there is none."""
+    """Several tensors as one value; ModelError where one is not a tensor, or there is none."""
 
     fields: tuple[Expr, ...]
 

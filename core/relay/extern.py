@@ -86,7 +86,7 @@ class BitField(Node):
         if value < 0:
             return f"{value} is negative"
         if value % self.unit:
-            return f"{value} is no multiple of {self.unit}"
+            return f"{value} is not a multiple of {self.unit}"
         return None if value <= self.largest else f"{value} is more than {self.largest}"
 
     def put(self, word: int, value: int) -> int:
@@ -120,8 +120,8 @@ class Relocation(Node):
     def __post_init__(self) -> None:
         subject = f"a relocation at byte {self.at!r}"
         _require(_is_count(self.at), f"{subject} is outside of any blob")
-        _require(_is_name(self.field), f"{subject} is of a field {self.field!r}, which is no name")
-        _require(_is_name(self.symbol), f"{subject} is of a symbol {self.symbol!r}, which is no name")
+        _require(_is_name(self.field), f"{subject} is of a field {self.field!r}, which is not a name")
+        _require(_is_name(self.symbol), f"{subject} is of a symbol {self.symbol!r}, which is not a name")
         _require(_is_count(self.addend), f"{subject} has addend {self.addend!r}")
         _require(self.value in ("offset", "base"), f"{subject} wants {self.value!r}")
         _require(self.value == "offset" or self.addend == 0, f"{subject} is the number of a base, and has an addend")
@@ -158,7 +158,7 @@ class Blob(Node):
         _require(aligned and self.alignment <= 4096, f"{subject} has alignment {self.alignment!r}")
         relocations: Sequence[object] = self.relocations
         sound = all(isinstance(relocation, Relocation) for relocation in relocations)
-        _require(sound, f"{subject} has relocations that are no Relocation")
+        _require(sound, f"{subject} has relocations that are not Relocation")
         ordered = sorted(self.relocations, key=lambda one: (one.at, one.field, one.symbol, one.value))
         object.__setattr__(self, "relocations", tuple(ordered))
         for relocation in self.relocations:
@@ -227,7 +227,9 @@ class Extern(Node):
             named = isinstance(mapping, Mapping) and all(isinstance(key, str) for key in mapping)
             _require(named, f"{subject} has {name} that are not a mapping by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
-        _require(self.queue is None or _is_name(self.queue), f"{subject} is for queue {self.queue!r}, which is no name")
+        _require(
+            self.queue is None or _is_name(self.queue), f"{subject} is for queue {self.queue!r}, which is not a name"
+        )
         order = [_ORDER.index(param.role) for param in self.params if param.role in _ORDER]
         plain = len(order) == len(self.params) and order == sorted(order)
         _require(plain, f"{subject} takes parameters that are not inputs, outputs and workspaces, in that order")
@@ -241,14 +243,15 @@ class Extern(Node):
         names += [f"{blob.name}_bytes" for blob in self.blobs]
         for name in names:
             _require(
-                _is_name(name) and name not in _RESERVED, f"{subject} calls something {name!r}, which is no free name"
+                _is_name(name) and name not in _RESERVED,
+                f"{subject} calls something {name!r}, which is not a free name",
             )
             _require(names.count(name) == 1, f"{subject} has two things called {name!r}")
         for name, value in self.scalars.items():
             sound = (type(value) is float and math.isfinite(value)) or (
                 type(value) is int and -(2**63) <= value < 2**63
             )
-            _require(sound, f"{subject} has {name!r} = {value!r}, which is no finite number of 64 bits")
+            _require(sound, f"{subject} has {name!r} = {value!r}, which is not a finite number of 64 bits")
         names_in_memory = {*(param.buffer.name for param in self.params), *(blob.name for blob in self.blobs)}
         for name, port in self.ports.items():
             _require(name in names_in_memory and _is_name(port), f"{subject} reaches {name!r} through port {port!r}")
@@ -278,7 +281,7 @@ class Extern(Node):
                     one.addend <= size, f"{place}: {one.symbol!r} has {size} bytes, and the addend is {one.addend}"
                 )
                 hosted = one.value == "offset" or one.symbol not in on_device
-                _require(hosted, f"{place}: {one.symbol!r} is in a memory of the device, which is no base")
+                _require(hosted, f"{place}: {one.symbol!r} is in a memory of the device, which is not a base")
 
     def _key(self) -> Hashable:
         return (

@@ -123,7 +123,7 @@ def _check(dtype: str, low: int, high: int, fused: bool) -> None:
         raise ModelError(f"a float form is fused or not, not {fused!r}")
     for limit in (low, high):
         if type(limit) is not int or abs(limit) > MAX_LIMIT:
-            raise ModelError(f"limit {limit!r} of a float form is no whole number of at most 24 bits")
+            raise ModelError(f"limit {limit!r} of a float form is not a whole number of at most 24 bits")
     if low > high:
         raise ModelError(f"limits {low} .. {high} of a float form are upside down")
 
@@ -132,7 +132,7 @@ def _shifts(values: Any) -> tuple[int, ...]:
     shifts = tuple(values) if isinstance(values, Iterable) else (values,)
     for value in shifts:
         if type(value) is not int or abs(value) >= 2**31:
-            raise ModelError(f"shift {value!r} of a float form is no int32")
+            raise ModelError(f"shift {value!r} of a float form is not int32")
     return shifts
 
 

@@ -32,7 +32,7 @@ class Spans:
     signature of the observer that `visit.rewrite` takes.
 
     Beside the layers stands what a partitioner wants hosts to compute together, where it decides that: a number for
-    each such group. It is handed on with the layers, and is no part of a module's text.
+    each such group. It is handed on with the layers, and is not part of a module's text.
     """
 
     def __init__(self, layers: Mapping[Expr, Iterable[str]] | None = None) -> None:
@@ -185,7 +185,7 @@ class Signature:
 
     def __post_init__(self) -> None:
         if self.model and not is_digest(self.model):
-            raise ModelError("a signature's model is no SHA-256 in hexadecimal digits")
+            raise ModelError("a signature's model is not a SHA-256 in hexadecimal digits")
 
     def of_inputs(self, every: Sequence[T]) -> tuple[T, ...]:
         """Of one thing for each parameter of ``main``, those that are for the inputs."""
@@ -259,7 +259,7 @@ class IRModule:
             signature: what the model calls its inputs and outputs; by default the parameters' names.
 
         Raises:
-            ModelError: a name is no identifier.
+            ModelError: a name is not an identifier.
         """
         named = {GlobalVar(name, func_type(f)): f for name, f in functions.items()}
         return IRModule(named, spans or Spans(), signature)

@@ -397,7 +397,7 @@ class Op:
             behind those of the arguments, int32 (1,) each; buffers have the largest extents.
         kind: see `Kind`.
         value_range: ``value_range(attrs, out, types, *bounds)`` gives the `Bounds` of an integer result from the types
-            of the inputs and their bounds (None for one that is no integer tensor), as if nothing overflowed; None
+            of the inputs and their bounds (None for one that is not an integer tensor), as if nothing overflowed; None
             where it knows nothing.
         macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
         effort: ``effort(attrs, out, *types)`` counts what the reference does beyond its multiply-accumulates and one

@@ -324,11 +324,11 @@ def op_kind(core: Call) -> Kind:
     """What an op is: of its groups nothing is said.
 
     Raises:
-        PluginError: it is no layer or pool.
+        PluginError: it is not a layer or pool.
     """
     kind = _KINDS.get(core.op_name or "")
     if kind is None:
-        raise PluginError(f"{core.op_name} is no layer with a window", hint=f"there are {', '.join(_KINDS)}")
+        raise PluginError(f"{core.op_name} is not a layer with a window", hint=f"there are {', '.join(_KINDS)}")
     return kind
 
 
@@ -352,13 +352,15 @@ def fixed_point_of(scale: FixedPoint | FloatScale) -> FixedPoint:
     product in float32 is: of `power_of_two_scales` and `sums_exact_in_float32`.
 
     Raises:
-        PluginError: a factor is no power of two.
+        PluginError: a factor is not a power of two.
     """
     if isinstance(scale, FixedPoint):
         return scale
     shifts = [power_of_two(factor) for factor in scale.scale]
     if None in shifts:
-        raise PluginError(f"{scale.scale[shifts.index(None)]} is no power of two", hint="have the clause powers_of_two")
+        raise PluginError(
+            f"{scale.scale[shifts.index(None)]} is not a power of two", hint="have the clause powers_of_two"
+        )
     return FixedPoint((2**30,) * len(shifts), tuple(shift for shift in shifts if shift is not None), "even")
 
 
@@ -373,7 +375,7 @@ def int16_curve_factor(core: Call) -> tuple[int, int]:
 
     curve = {"qnn.sigmoid": SIGMOID_INT16, "qnn.tanh": TANH_INT16}.get(core.op_name or "")
     if curve is None or core.dtype != "int16":
-        raise PluginError(f"{core.op_name} of {core.dtype} is no curve of int16", hint="qnn.sigmoid, qnn.tanh")
+        raise PluginError(f"{core.op_name} of {core.dtype} is not a curve of int16", hint="qnn.sigmoid, qnn.tanh")
     return curve.factor(core.attrs.input_scale)
 
 

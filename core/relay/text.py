@@ -375,7 +375,7 @@ class _Parser:
         if type(index) is not int:
             raise self.source.error(node.slice, "expected the index of a field")
         if isinstance(node.value, ast.Subscript):
-            raise self.source.error(node.value, "a field is no tuple")
+            raise self.source.error(node.value, "a field is not a tuple")
         return TupleGetItem(self.expr(node.value, names), index)
 
     def pinned(self, node: ast.BinOp, names: Mapping[str, Expr]) -> Expr:

@@ -84,7 +84,7 @@ class TupleType(Type):
         fields: their types, one at least.
 
     Raises:
-        ModelError: there is no field, or one is no tensor.
+        ModelError: there is no field, or one is not a tensor.
     """
 
     fields: tuple[TensorType, ...]

@@ -94,7 +94,7 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
     for expr in post_order(function.body):
         text = None
         if isinstance(expr, Var) and expr not in defined:
-            text = f"{expr.name!r} is no parameter of the function that mentions it"
+            text = f"{expr.name!r} is not a parameter of the function that mentions it"
         elif isinstance(expr, Constant) and (expr.data.shape != expr.shape or expr.data.flags.writeable):
             text = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
         elif isinstance(expr, Call) and (missing := _missing(module, expr)) is not None:
@@ -106,14 +106,14 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
 
 
 def _missing(module: IRModule, call: Call) -> str | None:
-    """What is wrong with the functions that ``call`` runs: one the module does not have, or is no graph to be run by
+    """What is wrong with the functions that ``call`` runs: one the module does not have, or is not a graph to be run by
     control flow."""
     for var in callees(call):
         if var not in module.functions:
             return f"call of {var.name!r}, which the module does not have"
         function = module.functions[var]
         if isinstance(call.op, Control) and (not isinstance(function, Function) or function.attrs):
-            return f"{type(call.op).__name__} of {var.name!r}, which is no plain function of the graph form"
+            return f"{type(call.op).__name__} of {var.name!r}, which is not a plain function of the graph form"
     return None
 
 

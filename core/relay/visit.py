@@ -87,7 +87,7 @@ def free_vars(expr: Expr) -> list[Var]:
 
 
 def nested_functions(function: Function) -> list[Function]:
-    """``function`` and the functions that are called within it and are no functions of a module, each once."""
+    """``function`` and the functions that are called within it and are not functions of a module, each once."""
     functions = {function: None}
     unread = [function]
     while unread:

@@ -94,7 +94,7 @@ class Explanation:
         labels: of all targets, the hosts last.
         ops: in the order in which they are computed, as the canonical form has them.
         costs: of the regions; empty where nobody asked.
-        accelerators: those of the labels that are no hosts'.
+        accelerators: those of the labels that are not hosts'.
         forms: how many channels hosts requantise in ``float32``, ``float64``, ``integer`` and
             ``short``, which is integers by fewer operations; of sums one each.
         counted_cycles: what devices counted in one run of each region, by its name; empty where nobody asked.

@@ -103,7 +103,7 @@ def replace_folder(staged: Path, folder: Path) -> None:
 
 def recover(folder: Path) -> None:
     """Bring back what a killed process moved aside from the place ``folder``, if that is free."""
-    with contextlib.suppress(OSError, ValueError):  # nobody may write there; or it is no path at all
+    with contextlib.suppress(OSError, ValueError):  # nobody may write there; or it is not a path at all
         folder = Path(os.path.realpath(folder))
         if not os.path.lexists(folder) and any(folder.parent.glob(f"{_prefix(folder)}*{_ASIDE}")):
             with one_at_a_time(folder.parent):  # whoever moved it aside may still be about to put another there

@@ -49,7 +49,7 @@ def make_image(
         libraries: files of libraries that it needs.
         where: names the model in errors.
         counted: the files with the hooks of the model's steps, in the order in which one file includes them; then the
-            program has marks by which its instructions are counted, see `counting`. They are no sources of ``parts``.
+            program has marks by which its instructions are counted, see `counting`. They are not sources of ``parts``.
 
     Raises:
         ModelError: the model was generated for another version of the ABI.

@@ -60,7 +60,7 @@ class Counts:
     Args:
         whole: everything.
         steps: by the number of the step; those that were executed.
-        rest: what is no step's: the way into the run and out of it.
+        rest: what is not a step's: the way into the run and out of it.
     """
 
     whole: Tally

@@ -131,7 +131,7 @@ def _serve(answers: Any) -> None:
         request = json.loads(line)
         try:
             answer = _answer(ffi, models, request)
-        except Exception:  # noqa: BLE001 - whatever it is, it is no fault of what is run
+        except Exception:  # noqa: BLE001 - whatever it is, it is not a fault of what is run
             answer = {"fault_of_ours": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -160,7 +160,7 @@ def _watch(parent: int) -> None:
 
 
 def _main() -> None:
-    # What C code prints is no answer.
+    # What C code prints is not an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is what is looked for

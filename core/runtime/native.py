@@ -206,7 +206,7 @@ class Session(ModelSession):
         inputs, outputs: aligned to 64 bytes.
 
     Raises:
-        UsageError: that is no number of threads, more than the model is built for, or than the system gives.
+        UsageError: that is not a number of threads, more than the model is built for, or than the system gives.
         ToolchainError: the threads' C cannot be compiled or loaded.
     """
 

@@ -162,5 +162,5 @@ def _open_of(rows: Sequence[Row]) -> dict[str, tuple[Dim, ...]]:
 
 def _whole(name: str, value: Array, where: str) -> int:
     if value.size != 1 or value.dtype.kind not in "iu":
-        raise ModelError(f"input {name!r} is no whole number", where=where, hint="leave it out: shapes tell it")
+        raise ModelError(f"input {name!r} is not a whole number", where=where, hint="leave it out: shapes tell it")
     return int(value.reshape(()))

@@ -19,7 +19,7 @@ __all__ = ["Recorder", "TracedSession"]
 
 _SOURCE, _HEADERS = "uma_trace.c", ("uma_trace.h", "uma_device.h", "uma_runtime.h")
 _SPARE_MEMORIES = 256
-"""How many memories may turn up that are no part of the model: tables of a driver, for example."""
+"""How many memories may turn up that are not part of the model: tables of a driver, for example."""
 
 
 class Recorder:
@@ -99,7 +99,7 @@ class Recorder:
         self._c.uma_trace_fault(self._trace, fault)
 
     def end(self) -> None:
-        """Nothing follows. To end it again is no harm."""
+        """Nothing follows. Ending it again has no effect."""
         if not self._ended:
             self._c.uma_trace_end(self._trace)
         self._ended = True

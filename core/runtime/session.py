@@ -95,7 +95,7 @@ class ModelSession(ABC):
         self._close(raising=error is None)
 
     def close(self) -> None:
-        """Close the devices; the session cannot be run any more. To close it again is no harm.
+        """Close the devices; the session cannot be run any more. Closing it again has no effect.
 
         Raises:
             DeviceError: a device has a fault to report; all are closed nevertheless.
@@ -151,7 +151,7 @@ class ModelSession(ABC):
         at: object = offset
         if not isinstance(at, int) or dtype not in DTYPES:
             raise UsageError(
-                f"{format_value(offset)} and {format_value(dtype)} are no offset in bytes and type of elements"
+                f"{format_value(offset)} and {format_value(dtype)} are not an offset in bytes and an element type"
             )
         arena = self._arena()
         end = offset + math.prod(shape) * np.dtype(dtype).itemsize

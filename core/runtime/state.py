@@ -86,12 +86,12 @@ def check_state(state: SessionState, wanted: Sequence[TensorInfo], digest: str |
 
     Raises:
         ModelError: it is of another model.
-        UsageError: it is no state.
+        UsageError: it is not a state.
     """
     given_state: object = state
     if not isinstance(given_state, SessionState):
         hint = "restore what a session of this model saved"
-        raise UsageError(f"{format_value(state)} is no state of a session", where=f"model {model}", hint=hint)
+        raise UsageError(f"{format_value(state)} is not a state of a session", where=f"model {model}", hint=hint)
     expected = {info.name: str(info) for info in wanted}
     actual = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
     other = None not in (state.model, digest) and state.model != digest

@@ -28,13 +28,13 @@ def threads_of(asked: int | None, marked: int, where: str, emulator: str | None 
         emulator: that it runs in, where it does; there is one thread there.
 
     Raises:
-        UsageError: that is no number of threads, or the model's loops are marked for fewer.
+        UsageError: that is not a number of threads, or the model's loops are marked for fewer.
     """
     if asked is None:
         return min(marked, _processors())
     value: object = asked
     if isinstance(value, bool) or not isinstance(value, int) or asked < 1:
-        raise UsageError(f"{format_value(asked)} is no number of threads", where=where, hint="give 1 or more")
+        raise UsageError(f"{format_value(asked)} is not a number of threads", where=where, hint="give 1 or more")
     if emulator is not None and asked > 1:
         text = f"the model runs in {emulator}, which has one thread and not {asked}"
         raise UsageError(text, where=where, hint="leave out the threads")
@@ -85,5 +85,5 @@ class Pool:
         threads.parallel_for, threads.user = self._run, self._pool
 
     def end(self) -> None:
-        """End the threads; nobody may be running a model with them. To end it again is no harm."""
+        """End the threads; nobody may be running a model with them. Ending it again has no effect."""
         self._ended()

@@ -121,14 +121,14 @@ def read_trace(path: Path) -> Trace:
 
     Raises:
         UsageError: the file cannot be read.
-        ModelError: it is no trace, of another version, cut off, or a line in it is wrong.
+        ModelError: it is not a trace, of another version, cut off, or a line in it is wrong.
     """
     try:
         with open_plain(path) as file:
             return parse_trace((line.decode() for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b"")), str(path))
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
-            raise ModelError("the file is no trace of devices: it is not text in UTF-8", where=str(path)) from error
+            raise ModelError("the file is not a trace of devices: it is not text in UTF-8", where=str(path)) from error
         raise unreadable(path, error) from error
 
 
@@ -140,7 +140,7 @@ def parse_trace(lines: Iterable[str], name: str = "trace") -> Trace:
         name: what the trace is called, in errors.
 
     Raises:
-        ModelError: it is no trace, of another version, cut off, or a line in it is wrong.
+        ModelError: it is not a trace, of another version, cut off, or a line in it is wrong.
     """
     reader = _Reader(name)
     for line in lines:
@@ -201,7 +201,7 @@ class _Reader:
     def _begin(self, text: str) -> None:
         keyword, _, version = text.rstrip("\n").partition(" ")
         if keyword != "uma-trace":
-            raise ModelError("the file is no trace of devices: it does not begin with 'uma-trace'", where=self.name)
+            raise ModelError("the file is not a trace of devices: it does not begin with 'uma-trace'", where=self.name)
         if version != str(VERSION):
             raise ModelError(
                 f"the trace has version {version[:20]!r} of the form, this UMA reads version {VERSION}",
@@ -341,7 +341,7 @@ def _string(text: str) -> str:
 def _leading_string(text: str) -> tuple[str, str]:
     try:
         value, end = json.JSONDecoder().raw_decode(text)
-        str(value).encode()  # half of a pair of surrogates is no text
+        str(value).encode()  # half of a pair of surrogates is not text
     except ValueError:
         value, end = None, 0
     if not isinstance(value, str):

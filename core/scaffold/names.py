@@ -54,11 +54,11 @@ class Names:
             commands: of the command line: ``uma KIND`` is to call the plugin's own.
 
         Raises:
-            UsageError: it is no name, or one that is taken; the hint says which names work.
+            UsageError: it is not a name, or one that is taken; the hint says which names work.
         """
         name = re.sub(r"^uma[-_]", "", text)
         if not _NAME.fullmatch(name) or not 2 <= len(name) <= LONGEST:
-            raise _refused(text, "is no name of a plugin", _close_to(name))
+            raise _refused(text, "is not a name of a plugin", _close_to(name))
         kind = name.replace("-", "_")
         names = Names(kind)
         if keyword.iskeyword(kind) or keyword.issoftkeyword(kind) or hasattr(builtins, kind):

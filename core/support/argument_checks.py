@@ -25,7 +25,7 @@ def path_of(value: object, title: str) -> Path:
     """
     if isinstance(value, (str, os.PathLike)) and isinstance(path := os.fspath(value), str):
         return Path(path)
-    raise UsageError(f"{format_value(value)} is no path of {title}", hint="give a str or a pathlib.Path")
+    raise UsageError(f"{format_value(value)} is not a path of {title}", hint="give a str or a pathlib.Path")
 
 
 def check_mapping(value: object, values: type | tuple[type, ...], parameter: str, example: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Checks data that came from JSON against a JSON Schema, of which it knows the keywords listed in `KEYWORDS`.
 
-Their meaning is that of JSON Schema draft 2020-12, but stricter in two points: ``1.0`` is no integer, and strings
+Their meaning is that of JSON Schema draft 2020-12, but stricter in two points: ``1.0`` is not an integer, and strings
 must be writable as UTF-8.
 """
 

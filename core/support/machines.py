@@ -100,13 +100,13 @@ class Machine:
             )
         if architecture not in ARCHITECTURES:
             names = ", ".join(ARCHITECTURES)
-            raise UsageError(f"{architecture!r} is no architecture that is known", hint=f"there are {names}")
+            raise UsageError(f"{architecture!r} is not an architecture that is known", hint=f"there are {names}")
         machine = cls(triple, cpu if space else None)
         parts = triple.split("-")[1:]
         if "linux" not in parts and not machine.is_bare:
             raise UsageError(f"{triple!r} has a system that is not known", hint="a triple has linux, none or elf in it")
         if machine.is_bare and machine.cpu is None:
-            raise UsageError(f"{triple!r} is no whole machine: it has no operating system, and its CPU is not said")
+            raise UsageError(f"{triple!r} is not a whole machine: it has no operating system, and its CPU is not said")
         if machine.cpu is not None and not machine.is_bare:
             raise UsageError(f"{text!r} names a CPU, which does not tell machines with Linux apart")
         return machine
@@ -247,7 +247,7 @@ def find_runner(name: str, machine: Machine | None) -> Runner:
         UsageError: there is none, or it runs something else.
     """
     if name not in RUNNERS:
-        raise UsageError(f"{name[:60]!r} is no emulator that is known", hint=f"there are {', '.join(RUNNERS)}")
+        raise UsageError(f"{name[:60]!r} is not an emulator that is known", hint=f"there are {', '.join(RUNNERS)}")
     if machine is None:
         raise UsageError(f"{name!r} is for another machine, and none is named")
     if reason := RUNNERS[name].objection(machine):

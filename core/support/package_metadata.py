@@ -14,7 +14,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
     import importlib_metadata as library
 
-# No plugin's business: without __all__ this is no public module.
+# No plugin's business: without __all__ this is not a public module.
 Distribution = library.Distribution
 PackageNotFoundError = library.PackageNotFoundError
 distribution = library.distribution
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 def read(distribution: Distribution, action: Callable[[Distribution], _T]) -> _T | None:
-    """What ``action`` reads of a distribution; None where a file is gone, is no text, or says what it must not."""
+    """What ``action`` reads of a distribution; None where a file is gone, is not text, or says what it must not."""
     try:
         return action(distribution)
     except Exception:  # noqa: BLE001 - what the reader raises is told nowhere, and finders bring readers of their own

@@ -69,7 +69,7 @@ class Project(NamedTuple):
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             return names
         where = f"{self.path}, in [tool.uma]"
-        raise ProjectError(f"{setting} is no list of names", where=where, hint=f'write {setting} = ["{example}"]')
+        raise ProjectError(f"{setting} is not a list of names", where=where, hint=f'write {setting} = ["{example}"]')
 
 
 class IgnoredProject(NamedTuple):
@@ -92,7 +92,7 @@ def find_project(folder: str | os.PathLike[str] | None = None) -> Project | None
     A file that another user can have written is skipped, with a `RuntimeWarning` if it has settings for UMA.
 
     Raises:
-        ProjectError: the file cannot be read, is no TOML, or has a setting for UMA that there is not.
+        ProjectError: the file cannot be read, is not TOML, or has a setting for UMA that there is not.
     """
     project, ignored = _search(folder)
     for one in ignored:
@@ -206,12 +206,14 @@ def _settings(path: str, content: bytes) -> Mapping[str, object]:
     try:
         table: object = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # what is wrong with TOML or with UTF-8 is a ValueError
-        message = f"the project's file is no TOML: {error}"
+        message = f"the project's file is not TOML: {error}"
         raise ProjectError(message, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
     for name in ("tool", "uma"):
         table = table.get(name, {}) if isinstance(table, dict) else None
     if not isinstance(table, dict):
-        raise ProjectError("[tool.uma] is no table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"')
+        raise ProjectError(
+            "[tool.uma] is not a table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"'
+        )
     for name in table:
         if name in REPLACED:
             hint = 'write allow = {{"{}" = "{}"}}'.format(*REPLACED[name])

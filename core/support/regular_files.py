@@ -34,7 +34,7 @@ def open_plain(path: str | os.PathLike[str], *, links: bool = True) -> BinaryIO:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(code, os.strerror(code) if code == errno.EISDIR else "it is no plain file")
+            raise OSError(code, os.strerror(code) if code == errno.EISDIR else "it is not a plain file")
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -92,7 +92,7 @@ class Staged:
             raise OSError(errno.EINVAL, "there is a null character in the path")
         self.path = Path(os.path.realpath(path))
         if self.path.exists() and not self.path.is_file():
-            raise OSError(errno.EINVAL, "what is there is no plain file")
+            raise OSError(errno.EINVAL, "the path is not a plain file")
         self._staged = self.path.with_name(f".uma-{secrets.token_hex(8)}")
         self.file: BinaryIO = self._staged.open("xb")
         with contextlib.suppress(OSError):  # there is none, or this file system has no such permissions

@@ -97,7 +97,7 @@ class Attribute:
         if self.multiple_of is not None:
             self._require(item is int, "only whole numbers are multiples")
             fits = type(self.multiple_of) is int and 0 < self.multiple_of <= _INT_HIGH
-            self._require(fits, f"it is a multiple of {shown(self.multiple_of)}, which is no positive whole number")
+            self._require(fits, f"it is a multiple of {shown(self.multiple_of)}, which is not a positive whole number")
         if self.unit is not None:
             self._require(self.unit in _FACTORS, f"its unit {shown(self.unit)} is none of {', '.join(_FACTORS)}")
             self._require(self._number is not None, "only numbers have a unit")
@@ -106,7 +106,9 @@ class Attribute:
             try:
                 re.compile(self.pattern)
             except re.error as error:
-                raise PluginError(f"attribute {self.name!r}: its pattern is no regular expression: {error}") from error
+                raise PluginError(
+                    f"attribute {self.name!r}: its pattern is not a regular expression: {error}"
+                ) from error
         suggestions: object = self.known
         fits = isinstance(suggestions, tuple) and (not suggestions or item is str)
         self._require(fits and None not in map(self._accept, self.known), "'known' is a tuple of texts that it accepts")
@@ -213,7 +215,9 @@ class Attribute:
                 raise self._misfit(value, path)
             for key in value:
                 if not isinstance(key, str) or not key or not is_text(key):
-                    raise UsageError(f"{shown(key)} is no key of attribute {path!r}", hint="keys are printable texts")
+                    raise UsageError(
+                        f"{shown(key)} is not a key of attribute {path!r}", hint="keys are printable texts"
+                    )
             return FrozenMap({key: self.check_item(item, f"{path}.{key}") for key, item in value.items()})
         return self.check_item(value, path)
 

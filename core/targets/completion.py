@@ -1,6 +1,6 @@
 """How the text of a target that is being written can go on: for shells that complete words.
 
-A text that has no end yet is no target, so that this reads it for itself, with the grammar of `text`, from left to
+A text that has no end yet is not a target, so that this reads it for itself, with the grammar of `text`, from left to
 right; it needs to know no more of what is behind it than the kind and the attribute that the end belongs to.
 """
 

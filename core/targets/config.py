@@ -279,7 +279,7 @@ def _default_host(entries: Sequence[Given], plugins: Plugins) -> tuple[Target, s
             message = f"target kind {target.kind.name!r}: its default host {text!r} cannot be used: {error.what}"
             raise PluginError(message, where=error.where, hint=error.hint) from error
         if not host.kind.is_host or host.host is not None or host.get_attr("accelerators"):
-            raise PluginError(f"target kind {target.kind.name!r}: its default host {text!r} is no host alone")
+            raise PluginError(f"target kind {target.kind.name!r}: its default host {text!r} is not a host alone")
         return host, f"no host was given: {_named(host)} was added, the default host of {_named(target)}"
     fault = UsageError(
         f"{' and '.join(repr(target.name) for target in accelerators)} cannot run a whole model alone",

@@ -28,7 +28,7 @@ COMPOSITE = "composite"
 """The name of the kind that is the core's own: a host and devices."""
 
 _RESERVED = ("kind", "label")
-"""Keys of the JSON form that are no attributes."""
+"""Keys of the JSON form that are not attributes."""
 
 _FREE = ("impl", "base", "device", "model", "libs", "from_device", "mattr", "mfloat-abi")
 """Common attributes that a kind may declare as it likes; of the others it may change all but the type."""

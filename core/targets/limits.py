@@ -29,7 +29,7 @@ class Limits:
             each by itself. A longer kernel than the default gains nothing, and C compilers take long over it.
 
     Raises:
-        PluginError: a limit is no positive number, or ``merge`` no bool.
+        PluginError: a limit is not a positive number, or ``merge`` no bool.
     """
 
     matches: int | None = None

@@ -213,7 +213,7 @@ class _Builder:
         else:
             with at_location(path, node.spot):
                 subject = "a list" if _items(node) is not None else shown(node.value)
-                raise UsageError(f"{subject} is no target", hint="a text, a Target, or a dict with the key 'kind'")
+                raise UsageError(f"{subject} is not a target", hint="a text, a Target, or a dict with the key 'kind'")
         targets = self.named(record, path, depth)
         if len(targets) > 1:
             with at_location(path, record.spot):
@@ -234,7 +234,7 @@ class _Builder:
         head, label = options.pop("kind"), options.pop("label", None)
         with at_location(path, head.node.spot):
             if not isinstance(head.node.value, str):
-                raise UsageError(f"{shown(head.node.value)} is no target kind")
+                raise UsageError(f"{shown(head.node.value)} is not a target kind")
         record = Record(head.node.value, None, tuple(options.values()), head.node.spot)
         if label is None:
             return record
@@ -249,7 +249,7 @@ class _Builder:
                 lower = record.name.lower()
                 guess = f"did you mean {lower!r}? " if is_attribute_name(lower) else ""
                 raise UsageError(
-                    f"{shown(record.name)} is no target kind", hint=f"{guess}kinds are named like `c` or `my_device`"
+                    f"{shown(record.name)} is not a target kind", hint=f"{guess}kinds are named like `c` or `my_device`"
                 )
             kind = COMPOSITE_KIND if record.name == COMPOSITE else self._kinds(record.name)
         with at_location(path, record.label_spot):
@@ -262,7 +262,7 @@ class _Builder:
         for option in record.options:
             with at_location(path, option.spot):
                 if not isinstance(option.name, str):
-                    raise UsageError(f"{shown(option.name)} is no attribute")
+                    raise UsageError(f"{shown(option.name)} is not an attribute")
                 attribute = kind.attribute(option.name)
                 if attribute.name in seen:
                     raise UsageError(f"attribute {attribute.name!r} is given twice")

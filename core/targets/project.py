@@ -23,11 +23,11 @@ def project_targets(folder: Path | None = None) -> dict[str, Alias]:
     place = f"{project.path}, in [tool.uma.targets]"
     table = project.settings.get("targets", {})
     if not isinstance(table, dict):
-        raise ProjectError(f"{shown(table)} is no table of targets", where=place, hint='write name = "c -opt=2"')
+        raise ProjectError(f"{shown(table)} is not a table of targets", where=place, hint='write name = "c -opt=2"')
     aliases = {}
     for name, target in table.items():
         if not is_attribute_name(name):
-            raise ProjectError(f"{shown(name)} is no name of a target", where=place, hint="write it like my-board")
+            raise ProjectError(f"{shown(name)} is not a name of a target", where=place, hint="write it like my-board")
         if not isinstance(target, (str, dict, list)):
             raise ProjectError(f"{name} is {shown(target)}, no target", where=place, hint="a text, a table or a list")
         aliases[name] = Alias(name, target, help="of pyproject.toml")

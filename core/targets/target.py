@@ -59,7 +59,7 @@ class Target(NestedTarget):
     ) -> None:
         mapping: object = {} if attrs is None else attrs
         if not isinstance(mapping, Mapping) or not all(isinstance(name, str) for name in mapping):
-            raise UsageError(f"{format_value(attrs)} are no attributes", hint='for example {"opt": "2"}')
+            raise UsageError(f"{format_value(attrs)} are not attributes", hint='for example {"opt": "2"}')
         values = dict(attrs or {})
         if not isinstance(kind, TargetKind):
             base = kind if isinstance(kind, Target) else Target.from_json(kind, late_binding.installed_kinds)
@@ -146,7 +146,7 @@ class Target(NestedTarget):
     def _derived(self) -> dict[str, Value]:
         canonicalise, derived = self.kind.canonicalise, dict[str, Value]()
         if canonicalise is not None:
-            derived = _asked(self.kind, "its canonicaliser", lambda: canonicalise(self))
+            derived = _derived_attributes(self.kind, "its canonicaliser", lambda: canonicalise(self))
         if self.kind.is_common("device") and (device := self._values.get("device")) is not None:
             keys = derived.get("keys", self._values.get("keys", self.kind.attribute("keys").default)) or ()
             assert isinstance(device, str) and isinstance(keys, tuple)
@@ -295,7 +295,9 @@ def _checked(kind: TargetKind, values: Mapping[str, object], *, partial: bool = 
     return checked
 
 
-def _asked(kind: TargetKind, subject: str, function: Callable[[], Mapping[str, object]]) -> dict[str, Value]:
+def _derived_attributes(
+    kind: TargetKind, subject: str, function: Callable[[], Mapping[str, object]]
+) -> dict[str, Value]:
     """Attributes that a function of the kind returns.
 
     Raises:
@@ -320,7 +322,7 @@ def _copied(kind: TargetKind, values: dict[str, Value]) -> dict[str, Value]:
         return values
     explicit = {name: value for name, value in values.items() if name != "from_device"}
     with _about("from_device"):
-        copied = _asked(kind, "reading a device", lambda: read(Target(kind, explicit), cast(int, number)))
+        copied = _derived_attributes(kind, "reading a device", lambda: read(Target(kind, explicit), cast(int, number)))
     return _checked(kind, {**copied, **explicit})
 
 

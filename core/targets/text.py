@@ -158,7 +158,7 @@ class _Reader:
             if option is None:
                 attribute = _MISWRITTEN.fullmatch(self.word())
                 example = "-opt=2" if attribute is None else f"-{attribute[1]}{attribute[2] or '=VALUE'}"
-                self.fail(UsageError(f"{shown(self.word())} is no attribute", hint=f"write it like `{example}`"))
+                self.fail(UsageError(f"{shown(self.word())} is not an attribute", hint=f"write it like `{example}`"))
             option_spot = self.spot()
             self.at = option.end()
             options.append(Option(option[1], self.value(depth), option_spot))
@@ -292,9 +292,9 @@ class _JsonReader(_Reader):
         try:
             value, self.at = self._DECODE(self.text, self.at)
         except json.JSONDecodeError as error:
-            self.fail(UsageError(f"this is no JSON: {error.msg}"), self.source.spot(min(error.pos, len(self.text))))
+            self.fail(UsageError(f"this is not JSON: {error.msg}"), self.source.spot(min(error.pos, len(self.text))))
         except ValueError as error:  # a number of thousands of digits
-            self.fail(UsageError(f"this is no JSON: {error}"))
+            self.fail(UsageError(f"this is not JSON: {error}"))
         return value
 
 

@@ -88,7 +88,7 @@ def check_label(label: object) -> str:
     if isinstance(label, str) and is_label(label):
         return label
     hint = "a label is an identifier of C, and no keyword: npu0, low_power_cpu"
-    raise UsageError(f"{shown(label)} is no label", hint=hint)
+    raise UsageError(f"{shown(label)} is not a label", hint=hint)
 
 
 def is_text(value: str) -> bool:
@@ -97,7 +97,7 @@ def is_text(value: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """``value`` for a message: on one line, quoted, escaped and short; of what is no plain value, the type only."""
+    """``value`` for a message: on one line, quoted, escaped and short; of what is not a plain value, the type only."""
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else repr(value[:57]) + "..."
     # Python refuses to print integers of thousands of digits, and a repr of someone else's may do anything.

@@ -37,4 +37,4 @@ def ask_child_process(code: str, value: object) -> Any:
     try:
         return json.loads(lines[-1])
     except (ValueError, IndexError) as error:
-        raise NoAnswer(f"what it printed is no JSON: {error}") from error
+        raise NoAnswer(f"what it printed is not JSON: {error}") from error

@@ -215,7 +215,7 @@ def _compiled(artifact: Artifact, folder: Path, compiler: Compiler, sanitized: b
     folder.joinpath(_MAIN).write_text(main, encoding="utf-8")
     compiled = artifact.record.compile
     if compiled.libraries:
-        raise ToolchainError(f"the model is linked with {compiled.libraries[0].name}, which is no part of the check")
+        raise ToolchainError(f"the model is linked with {compiled.libraries[0].name}, which is not part of the check")
     sources = [source for host in compiled.hosts for source in host.sources]
     flags = (*compiled.hosts[0].flags, *(_SANITIZED if sanitized else ("-O2",)))
     command = (

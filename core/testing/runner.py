@@ -69,9 +69,9 @@ def check(
     """
     chosen = _chosen(only)
     if type(layers) is not int or layers < 1:
-        raise UsageError(f"{layers!r} is no number of layers", hint="at least 1")
+        raise UsageError(f"{layers!r} is not a number of layers", hint="at least 1")
     if not seconds > 0:
-        raise UsageError(f"{seconds!r} is no time that a check could take", hint="seconds, more than 0")
+        raise UsageError(f"the time limit {seconds!r} is not positive", hint="seconds, more than 0")
     subjects = find_subjects(
         plugin,
         tuple(Path(model) for model in models),
@@ -194,7 +194,7 @@ def run_check(one: Check, subject: Subject, progress: Progress) -> CheckResult:
 
 
 def _require_libraries(subject: Subject) -> None:
-    """ToolchainError where a library is missing that the target calls: that is no fault of the plugin."""
+    """ToolchainError where a library is missing that the target calls: that is not a fault of the plugin."""
     from ..toolchain.discovery import find_compiler
     from ..toolchain.libraries import require_library
 

@@ -23,7 +23,7 @@ def package_name(subject: Subject) -> str:
 
 
 def imported_package(subject: Subject) -> Path | None:
-    """The folder of the package that is imported, or the file where it is one module; None where it is no file."""
+    """The folder of the package that is imported, or the file where it is one module; None where it is not a file."""
     spec = importlib.util.find_spec(package_name(subject))
     if spec is None:
         return None

@@ -179,7 +179,7 @@ def _named(plugin: str) -> tuple[Path | None, str]:
     path = Path(plugin)
     if not (path.is_dir() and (path / "pyproject.toml").is_file()):
         if "/" in plugin or plugin in (".", ".."):
-            raise UsageError(f"{shown(plugin)} is no folder of a plugin's sources", hint="it has no pyproject.toml")
+            raise UsageError(f"{shown(plugin)} is not a folder of a plugin's sources", hint="it has no pyproject.toml")
         return None, plugin
     project = read_project(path).get("project")
     name = project.get("name") if isinstance(project, dict) else None
@@ -192,7 +192,7 @@ def read_project(folder: Path) -> dict[str, Any]:
     """The pyproject.toml of a folder of sources.
 
     Raises:
-        UsageError: it cannot be read, or is no TOML.
+        UsageError: it cannot be read, or is not a TOML.
     """
     if sys.version_info >= (3, 11):
         import tomllib

@@ -148,7 +148,7 @@ def definitions(data: bytes) -> list[Definition]:
             inside = sections[symbol.section] if _UNDEFINED < symbol.section < len(sections) else None
             if not symbol.name or symbol.kind not in (_NOTYPE, _OBJECT, _FUNC):
                 continue
-            # What is constant once it was loaded is no variable.
+            # What is constant once it was loaded is not a variable.
             changes = inside is not None and inside.flags & _WRITE and not inside.name.startswith(".data.rel.ro")
             is_writable = symbol.kind == _OBJECT and bool(changes)
             is_defined = symbol.section != _UNDEFINED

@@ -46,7 +46,7 @@ def build(
 
     Args:
         model: path of a TFLite or ONNX file or of a dumped text form, a module, an ``onnx.ModelProto`` with all its
-            data in it, as ``onnx.load`` gives it, or a ``torch.export.ExportedProgram``; what is no path is called
+            data in it, as ``onnx.load`` gives it, or a ``torch.export.ExportedProgram``; what is not a path is called
             ``model`` unless ``name`` says otherwise.
         target: what to build for, in any form that `uma.targets.read_targets` takes: a text, a `Target`, a dict, a
             list of these, or a dict from labels to them; accelerators and hosts in order of priority.

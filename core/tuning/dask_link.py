@@ -51,7 +51,7 @@ def check_workers(text: str, insecure: bool = False) -> str:
     address, local = _ADDRESS.fullmatch(text), _LOCAL.fullmatch(text)
     if not ((address and 1 <= int(address[3]) <= 65535) or (local and int(local[1]) <= _MOST_LOCAL)):
         hint = f"write tls://HOST:PORT for a scheduler of Dask, or local:2 for two here (at most {_MOST_LOCAL})"
-        raise UsageError(f"{text[:60]!r} is no address of workers", hint=hint)
+        raise UsageError(f"{text[:60]!r} is not an address of workers", hint=hint)
     if address and address[1] == "tcp" and not insecure and not _is_loopback(address[2]):
         what = "tcp:// to another machine is neither encrypted nor authenticated: who answers there can run code here"
         hint = f"use tls://{address[2]}:{address[3]}, or allow it with --insecure-workers (insecure_workers=True)"

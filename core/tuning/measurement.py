@@ -125,7 +125,7 @@ def simulated(member: BuildTarget) -> BuildTarget:
 
 
 def real_devices(member: BuildTarget) -> tuple[str, ...]:
-    """The label of an accelerator that its plugin calls real, which is no stand-in for one."""
+    """The label of an accelerator that its plugin calls real, which is not a stand-in for one."""
     runtime, impl = member.runtime, member.target.get_attr("impl")
     implementation = None if runtime is None else runtime.implementations.get(impl)
     return (member.label,) if implementation is not None and implementation.is_real else ()
@@ -167,17 +167,17 @@ def measure_artifact(artifact: Artifact, real: Collection[str] = ()) -> Measurem
     with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
         path = artifact.save(Path(folder) / "kernel")
         # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
-        first = _asked(artifact, path, 1)
+        first = _measure_calls(artifact, path, 1)
         if all(call.device is not None and call.device not in real for call in artifact.record.calls):
             return _written(kept, first, real)
         repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
         with exclusive_lock(kept.parent):
             # Written down within the lock: whoever waits for it finds it then.
-            return read_kept(kept) or _written(kept, _asked(artifact, path, repeat), real)
+            return read_kept(kept) or _written(kept, _measure_calls(artifact, path, repeat), real)
 
 
 def _written(kept: Path, measurement: Measurement, real: Collection[str]) -> Measurement:
-    """What was found, once it is on disk; what real devices count is no part of it."""
+    """What was found, once it is on disk; what real devices count is not part of it."""
     measurement = replace(
         measurement, cycles={label: count for label, count in measurement.cycles.items() if label not in real}
     )
@@ -217,7 +217,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     return [float(ns) for ns in answer["ns"]]
 
 
-def _asked(artifact: Artifact, path: Path, repeat: int) -> Measurement:
+def _measure_calls(artifact: Artifact, path: Path, repeat: int) -> Measurement:
     answer = _PROCESS.ask({"do": "calls", "folder": str(path), "repeat": repeat}, timing_process.LIMIT_S)
     if isinstance(answer, str):
         raise Unmeasured(answer)

@@ -235,7 +235,7 @@ def read_answer(text: str) -> WorkerAnswer:
     if isinstance(record, dict) and "versions" in record:  # that of another version of UMA may have no other members
         record = {**to_json(WorkerAnswer({})), **record}
     if first_error(record, json_schema_of(WorkerAnswer)) is not None:
-        raise ValueError(f"{text[:60]!r} is no answer")
+        raise ValueError(f"{text[:60]!r} is not an answer")
     return from_json(WorkerAnswer, record)
 
 

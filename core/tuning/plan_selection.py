@@ -186,7 +186,7 @@ def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members
 
 
 def _real(members: BuildTargets) -> frozenset[str]:
-    """Labels of what is no stand-in."""
+    """Labels of what is not a stand-in."""
     return frozenset(label for member in members.accelerators for label in real_devices(member))
 
 

@@ -77,7 +77,7 @@ def _watch(parent: int) -> None:
 
 def main() -> None:
     """Answer until nothing is asked any more."""
-    # What C code prints is no answer.
+    # What C code prints is not an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -24,7 +24,7 @@ __all__ = ["ExactCheck", "ExactOutput", "compare_exactly", "exact_outputs"]
 
 _TIE = 2.0**-40
 """What is so near to a half, relative to its size, is a half: float64 is less exact than that after a few thousand
-operations, and scales that are no ties differ by more."""
+operations, and scales that are not ties differ by more."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,7 +91,7 @@ class InterpretedModel(StepwiseModel):
 
     def _reason(self, step: Call) -> str:
         if not isinstance(self.program.functions[step.function], PrimFunc):
-            return "what is no loops has no interpreter"
+            return "what is not loops has no interpreter"
         return "its loops take the interpreter too long" if not self.stops else "the run ended before it"
 
     def _has_time(self, step: Call) -> bool:

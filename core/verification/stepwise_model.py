@@ -109,7 +109,7 @@ def build_stepwise(loaded: LoadedModel, members: BuildTargets, *, reuse: bool = 
         reuse: give values the memory that they have in the artifact.
     """
     options = loaded.options
-    # Single steps are run of what is no block of rows.
+    # Single steps are run of what is not a block of rows.
     rows = RowsAsked() if reuse else RowsAsked.from_targets(members, options.max_ram, least=options.strips is not None)
     build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, options=options, rows=rows)
     program = build.run(loaded.form)
@@ -191,7 +191,7 @@ class StepwiseModel:
         self._states = dict(states)
         if self.is_native:
             for buffer in self.program.role("intermediate"):
-                self._bytes(buffer.name)[:] = _UNTOUCHED  # what the run before left there is no result
+                self._bytes(buffer.name)[:] = _UNTOUCHED  # the bytes of the run before are not a result
 
     def _noting(self, outcome: Stopped | list[Written], sample: str) -> Stopped | None:
         """Note what went wrong in a run."""
@@ -333,7 +333,7 @@ class Inspected(StepwiseModel):
         self.ranges = {} if has_open else ranges(main, self.fused.functions, bounds)
         self._seen: dict[str, tuple[float, float]] = {}
         self._broken: set[Unit] = set()
-        self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
+        self._dead = False  # nothing can be run: the crash belongs to no kernel or region
 
     # --- running ---------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class Style:
 
 
 def style_of(file: TextIO) -> Style:
-    """Of a file that is no terminal: plain lines of ASCII. The environment's NO_COLOR takes the colours away."""
+    """Of a file that is not a terminal: plain lines of ASCII. The environment's NO_COLOR takes the colours away."""
     if not file.isatty():
         return Style()
     try:

@@ -19,7 +19,7 @@ BLOCK_SAMPLES = 1 << 12
 
 
 class SoundError(ValueError):
-    """A file that is no sound that can be read: which, why, and what to do."""
+    """A file that is not a sound that can be read: which, why, and what to do."""
 
 
 def read_wav(path: Path) -> NDArray[np.float32]:

@@ -41,7 +41,7 @@ class Broken:
         name: of it.
         source: of its module; None where there is none any more.
         what: what the error says behind the plugin's name and version; a regular expression.
-        cause: the type of the original exception, by name; None where it is no exception that shows the fault.
+        cause: the type of the original exception, by name; None where it is not an exception that shows the fault.
         at: where it shows: before the import, while it is ``load``-ed, or in a ``build``.
         install: arguments of `install`.
     """
@@ -213,7 +213,7 @@ def _all() -> Sequence[Broken]:
         Broken(
             "no-api",
             module_source("no_api") + "\nUMA_PLUGIN_API = '0.3'\n",
-            "has an UMA_PLUGIN_API that is no pair of major and minor version",
+            "has an UMA_PLUGIN_API that is not a pair of major and minor version",
         ),
         Broken(
             "itself",
@@ -296,7 +296,7 @@ def _all() -> Sequence[Broken]:
         ),
         Broken(
             "compiles",
-            module_source("compiles", _RELU, _LOWERED, _RUNTIME.format(source="'this is no C'")),
+            module_source("compiles", _RELU, _LOWERED, _RUNTIME.format(source="'this is not a C'")),
             "has C that does not compile: broken.c:1$",
             None,
             "compile",

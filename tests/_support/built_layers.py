@@ -51,7 +51,7 @@ def target_for(name: str, cc: str, monkeypatch: pytest.MonkeyPatch) -> str:
         tools = ["aarch64-linux-gnu-gcc", "qemu-aarch64", *(["clang"] if cc == "clang" else [])]
         monkeypatch.setenv("QEMU_CPU", target.rpartition("=")[2])
     elif os.uname().machine != "x86_64":
-        pytest.skip(f"this machine is no x86-64, which {name} belongs to")
+        pytest.skip(f"this machine is not a x86-64, which {name} belongs to")
     else:
         if lacking := features(target) - cpu_features() - {"float32", "float64"}:
             pytest.skip(f"this machine's CPU has no {', '.join(sorted(lacking))}")

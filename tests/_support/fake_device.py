@@ -313,7 +313,7 @@ int32_t fake_add(uma_device *device, uint32_t to, uint32_t a, uint32_t b, int32_
 
 SIM = Implementation("fake_sim_bus", {"fake_machine.c": MACHINE, "fake_machine.h": MACHINE_H}, 512)
 MMIO = Implementation("uma_mmio_bus")
-FAULTS = {3: "this is no fake device", TRAP: "an address outside of the scratchpad"}
+FAULTS = {3: "this is not a fake device", TRAP: "an address outside of the scratchpad"}
 COUNTERS = ("operations", "bytes_moved", "runs")
 
 

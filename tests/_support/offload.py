@@ -274,7 +274,7 @@ class Offload:
         return ("relu", "loops", "npu0_0", "add")[self.number(4)]
 
     def is_given_away(self, function: Function) -> bool:
-        """Whether a function is no region of the partitioner's."""
+        """Whether a function is not a region of the partitioner's."""
         return function.attr("global_symbol") not in self._placements[-1].regions
 
     def may_refuse(self, refused: Refusals, label: str, function: Function, parts: Sequence[Expr | None]) -> None:

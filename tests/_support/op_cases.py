@@ -396,7 +396,7 @@ def pad(c: Choice, name: str) -> Call:
     data, dtype = shape(c, 0, 3), c.of(*DTYPES)
     value = c.of(0, 1, -math.inf) if is_float(dtype) else c.of(0, 1, *bounds(dtype))
     if dtype in ("int64", "uint64"):
-        value = c.of(0, 1)  # the limits of these are no floats
+        value = c.of(0, 1)  # the limits of these are not floats
     return on(name, (data, dtype), pad_width=c.numbers(2 * len(data), 0, 2), pad_value=value)
 
 

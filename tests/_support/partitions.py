@@ -248,7 +248,7 @@ def counts_operands(limits: Limits) -> bool:
 
 
 def near(groups: Mapping[Expr, object], one: Region, other: Region) -> bool:
-    """Whether a value goes from one to the other, or both use one that is no constant."""
+    """Whether a value goes from one to the other, or both use one that is not a constant."""
     used = [
         {child for expr in groups if groups[expr] == region.name for child in children(expr)} for region in (one, other)
     ]

@@ -81,7 +81,7 @@ def entry_of(*kinds: TargetKind | Alias, version: str = "1.0", **hooks: Callable
 
 
 def accelerator(name: str = "npu", *attributes: Attribute, **given: Any) -> TargetKind:
-    """A target kind that is no host."""
+    """A target kind that is not a host."""
     return TargetKind(name, attributes, help="an accelerator", device_type="npu", **given)
 
 

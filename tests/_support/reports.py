@@ -38,7 +38,7 @@ HOSTILE = (
     "-1+1",
     "@SUM(A1)",
 )
-"""Names in many scripts, with markup of every language that a report is written in, and with what is no text at all."""
+"""Names in many scripts, with markup of every language that a report has, and with bytes that are not text."""
 
 
 def report_of(layers: int, names: tuple[str, ...] = ("layer",)) -> Report:

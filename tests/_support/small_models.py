@@ -48,7 +48,7 @@ class Done:
 
     @property
     def json(self) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        record: dict[str, Any] = json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
         assert record["schema_version"] == 4
         return record
 

@@ -88,7 +88,7 @@ class TestReplacing:
 
     def test_a_folder_is_not(self, artifact: Artifact, tmp_path: Path) -> None:
         artifact.save(tmp_path / "scale").rename(tmp_path / "scale.zip")
-        with pytest.raises(UsageError, match="not an artifact that may be replaced: it is no file"):
+        with pytest.raises(UsageError, match="not an artifact that may be replaced: it is not a file"):
             artifact.save(tmp_path / "scale.zip")
 
     def test_what_cannot_be_written_leaves_nothing(self, artifact: Artifact, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class TestUnsound:
             ("outputs.0.name", "\ud800", "outputs[0].name is '\\ud800', expected string"),
             ("inputs", [METADATA["inputs"][0]] * 2, "inputs have one name twice"),
             ("inputs.0.extents", "4; 5", "inputs[0].extents is '4; 5', which does not match"),
-            ("inputs.0.extents", "n[5:4]", "'x:0': 'n[5:4]' is no extent"),
+            ("inputs.0.extents", "n[5:4]", "'x:0': 'n[5:4]' is not an extent"),
             ("inputs.0.extents", "n[1:5]", "'x:0' has shape [4] and the extents n[1:5]"),
             ("inputs.0.extents", "2*n[1:2]", "the extents of input 'x:0' are computed: 2*n[1:2]"),
             ("outputs.0.extents", "n[1:4]", "inputs and outputs hold the extents [], and there are ['n']"),
@@ -140,7 +140,7 @@ class TestUnsound:
             ("calls.0.arguments", ["x", "z"], "a call is given 'z', which is not among the buffers"),
             ("calls.0.macs", -1, "calls[0].macs is -1, expected at least 0"),
             ("calls.0", {"kernel": "k"}, "calls[0] lacks 'layers'"),
-            ("compile.hosts.0.compiler", "/bin/gcc", "host 'c' has the compiler '/bin/gcc', which is no known name"),
+            ("compile.hosts.0.compiler", "/bin/gcc", "host 'c' has the compiler '/bin/gcc', which is not a known name"),
             (
                 "compile.hosts.0.flags",
                 ["-O3", "-fplugin=x"],

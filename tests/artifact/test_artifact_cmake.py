@@ -61,7 +61,7 @@ def test_a_library_for_each_machine(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "build").glob("*.a")} == {"libscale.a"}, said
     said = cmake(saved, tmp_path / "other", "-Dscale_HOST=other")
     assert {path.name for path in (tmp_path / "other").glob("*.a")} == {"libscale_on_other.a"}, said
-    assert "scale_HOST is no host of the model" in cmake(saved, tmp_path / "none", "-Dscale_HOST=none")
+    assert "scale_HOST is not a host of the model" in cmake(saved, tmp_path / "none", "-Dscale_HOST=none")
 
 
 def test_it_names_no_cpu_of_this_machine_and_the_libraries() -> None:

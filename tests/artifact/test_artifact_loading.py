@@ -82,7 +82,7 @@ class TestLoading:
         with pytest.raises(ModelError, match="cannot be read"):
             load(saved)
 
-    @pytest.mark.parametrize(("make", "what"), [(os.mkdir, "Is a directory"), (os.mkfifo, "it is no plain file")])
+    @pytest.mark.parametrize(("make", "what"), [(os.mkdir, "Is a directory"), (os.mkfifo, "it is not a plain file")])
     def test_what_is_not_a_file(self, saved: Path, make: Callable[[Path], None], what: str) -> None:
         (saved / "main.c").unlink()
         make(saved / "main.c")

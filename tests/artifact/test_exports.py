@@ -322,7 +322,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("path", "value", "file", "why"),
         [
-            ("compile.hosts.0.objects", ["made.o"], "made.o", "a plugin made 'made.o' of it, which is no source"),
+            ("compile.hosts.0.objects", ["made.o"], "made.o", "a plugin made 'made.o' of it, which is not a source"),
             (
                 "compile.libraries",
                 [{"name": "blas", "package": None, "symbols": ["f"]}],

@@ -35,29 +35,29 @@ def test_paths(given: Any, artifact: uma.Artifact) -> None:
         "a state": lambda: uma.SessionState.read(given),
     }
     for what, call in calls.items():
-        with pytest.raises(UsageError, match=f"is no path of {what}") as caught:
+        with pytest.raises(UsageError, match=f"is not a path of {what}") as caught:
             call()
         assert caught.value.hint == "give a str or a pathlib.Path"
-    with pytest.raises(UsageError, match="is no path of an artifact"):
+    with pytest.raises(UsageError, match="is not a path of an artifact"):
         artifact.save(given)
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"name": 5}, "5 is no name for a model"),
+        ({"name": 5}, "5 is not a name for a model"),
         ({"shapes": 5}, "5 cannot be the shapes of a model"),
         ({"shapes": [1, 2]}, "a value of type list cannot be the shapes of a model"),
         ({"shapes": {"scan": 5.5}}, "a value of type dict cannot be the shapes of a model"),
-        ({"shapes": {"scan": (1, None)}}, "a value of type tuple is no shape"),
-        ({"shapes": {"scan": (1, "a")}}, "given for 'scan', is no shape"),
+        ({"shapes": {"scan": (1, None)}}, "a value of type tuple is not a shape"),
+        ({"shapes": {"scan": (1, "a")}}, "given for 'scan', is not a shape"),
         ({"states": "x"}, "'x' cannot be the states of a model"),
         ({"states": {"scan": 5}}, "a value of type dict cannot be the states of a model"),
-        ({"pins": 5}, "5 are no pins"),
-        ({"dump": 5}, "5 is no path of the folder for dumps"),
-        ({"plugins": 5}, "5 is no PluginHost"),
-        ({"target": 5}, "5 is no target"),
-        ({"target": ["c", None]}, "None is no target|a value of type NoneType is no target"),
+        ({"pins": 5}, "5 are not pins"),
+        ({"dump": 5}, "5 is not a path of the folder for dumps"),
+        ({"plugins": 5}, "5 is not a PluginHost"),
+        ({"target": 5}, "5 is not a target"),
+        ({"target": ["c", None]}, "None is not a target|a value of type NoneType is not a target"),
     ],
 )
 def test_options_of_a_build(options: dict[str, Any], what: str) -> None:
@@ -68,15 +68,18 @@ def test_options_of_a_build(options: dict[str, Any], what: str) -> None:
 def test_what_is_given_to_artifacts_and_sessions(artifact: uma.Artifact) -> None:
     session: Any = artifact.session()
     calls: list[tuple[Callable[[], object], str]] = [
-        (lambda: artifact.profile(SCAN, repeat="3"), "'3' is no number of runs"),  # type: ignore[arg-type]  # text is no number
-        (lambda: session.restore(5), "5 is no state of a session"),
-        (lambda: session.read_arena("a", (1,), "int8"), "'a' and 'int8' are no offset in bytes and type of elements"),
-        (lambda: session.read_arena(0, (1,), "odd"), "0 and 'odd' are no offset in bytes and type of elements"),
+        (lambda: artifact.profile(SCAN, repeat="3"), "'3' is not a number of runs"),  # type: ignore[arg-type]  # text is not a number
+        (lambda: session.restore(5), "5 is not a state of a session"),
+        (
+            lambda: session.read_arena("a", (1,), "int8"),
+            "'a' and 'int8' are not an offset in bytes and an element type",
+        ),
+        (lambda: session.read_arena(0, (1,), "odd"), "0 and 'odd' are not an offset in bytes and an element type"),
         (lambda: pickle.dumps(session), "a session cannot be pickled or copied"),
         (lambda: copy.copy(session), "a session cannot be pickled or copied"),
-        (lambda: uma.Target("c", 5), "5 are no attributes"),  # type: ignore[arg-type]  # a number is no mapping
-        (lambda: uma.Target("c", {5: 1}), "a value of type dict are no attributes"),  # type: ignore[dict-item]  # a number is no name
-        (lambda: uma.Target(TARGET).get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]  # a number is no name
+        (lambda: uma.Target("c", 5), "5 are not attributes"),  # type: ignore[arg-type]  # a number is not a mapping
+        (lambda: uma.Target("c", {5: 1}), "a value of type dict are not attributes"),  # type: ignore[dict-item]  # a number is not a name
+        (lambda: uma.Target(TARGET).get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]  # a number is not a name
     ]
     for call, what in calls:
         with pytest.raises(UsageError) as caught:

@@ -171,12 +171,12 @@ def test_what_cannot_be_traced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to trace: the model runs on no device"):
         artifact_of(FILES, METADATA).session(trace=tmp_path / "a")
     artifact = traced(tmp_path)
-    with pytest.raises(UsageError, match="cannot write the trace: what is there is no plain file"):
+    with pytest.raises(UsageError, match="cannot write the trace: the path is not a plain file"):
         artifact.session(trace=tmp_path)
     with pytest.raises(UsageError, match="cannot write the trace: No such file or directory"):
         artifact.session(trace=tmp_path / "missing" / "a.trace")
     with pytest.raises(UsageError, match="a trace"):
-        artifact.session(trace=3)  # type: ignore[arg-type]  # a number is no path
+        artifact.session(trace=3)  # type: ignore[arg-type]  # a number is not a path
 
 
 def test_nothing_is_left_of_a_session_that_nobody_closes(tmp_path: Path) -> None:

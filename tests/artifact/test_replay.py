@@ -186,7 +186,7 @@ def test_memory_that_the_trace_does_not_hold() -> None:
 
 
 def test_a_device_that_does_not_open_or_close(tmp_path: Path, trace: Trace) -> None:
-    with pytest.raises(DeviceError, match="could not be opened: fault 3, this is no fake device"):
+    with pytest.raises(DeviceError, match="could not be opened: fault 3, this is not a fake device"):
         replay(trace, "a", device("a", {"R(FAKE_ID) = FAKE_ID_VALUE": "R(FAKE_ID) = 1"}))
     with pytest.raises(DeviceError, match="could not be closed"):
         recorded(tmp_path / "a.trace", "close", 4)

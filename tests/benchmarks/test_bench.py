@@ -40,7 +40,7 @@ class TestIntervals:
         assert 0.95 <= held / 1000 < 0.99
 
     def test_ratios_are_of_pairs(self) -> None:
-        """A slow moment hits both of a pair, and is no part of their ratio."""
+        """A slow moment hits both of a pair, and is not part of their ratio."""
         ours = [1.0, 10.0, 1.0, 2.0, 1.0, 5.0]
         found = intervals.ratio(ours, [2 * t for t in ours], "peer")
         assert found == intervals.Ratio("peer", 2.0, 2.0, 2.0, 2.0)

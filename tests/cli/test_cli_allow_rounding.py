@@ -137,8 +137,8 @@ def test_a_project_consents(uma: Uma, install: Callable[..., None], folder: Path
     ("options", "what"),
     [
         (["--allow", "rounding=fixed"], "'fixed' is not a value of rounding in allow"),
-        (["--allow", "=float"], "--allow '=float' is no pair of an opt-in and its value"),
-        (["--allow", "fixed-point"], "--allow 'fixed-point' is no pair of an opt-in and its value"),
+        (["--allow", "=float"], "--allow '=float' is not a pair of an opt-in and its value"),
+        (["--allow", "fixed-point"], "--allow 'fixed-point' is not a pair of an opt-in and its value"),
         (["--allow", "rounding:x=fixed-point"], "no layer is called 'x', as in --allow rounding:x"),
         (["--allow", "rounding=float", "--allow", "rounding=fixed-point"], "--allow gives 'rounding' twice"),
         (["--allow", "rounding:n_Reshape_17=fixed-point"], "layer 'n_Reshape_17' has no float scale"),

@@ -37,7 +37,7 @@ BAD = [
     ("plain -acelerators=npu", 7, "did you mean 'accelerators'?"),
     ("plain -accelerators='npu -dimm=4'", 26, "did you mean 'dim'?"),
     ('{"kind": "npu", "dimm": 4}', 17, "did you mean 'dim'?"),
-    ("plain npu", 7, "'npu' is no attribute"),
+    ("plain npu", 7, "'npu' is not an attribute"),
     # Wrong types and values.
     ("npu -dim=four", 10, "'four' does not fit attribute 'dim'"),
     ("npu -dim=4.5", 10, "'4.5' does not fit attribute 'dim'"),
@@ -50,7 +50,7 @@ BAD = [
     ("npu -gains=1,two", 14, "'two' does not fit attribute 'gains'"),
     ("npu -table={a:b}", 15, "'b' does not fit attribute 'table'"),
     ("npu -table=4", 12, "'4' does not fit attribute 'table'"),
-    ("npu -parts=4", 12, "'4' is no target kind"),
+    ("npu -parts=4", 12, "'4' is not a target kind"),
     ("npu -dim=", 10, "the attribute has no value"),
     # Duplicates.
     ("npu -dim=4 -dim=4", 12, "attribute 'dim' is given twice"),
@@ -77,15 +77,15 @@ BAD = [
     ("plain -accelerators='a: npu','a: npu'", 31, "two targets are called 'a'"),
     ('[{"kind": "npu", "label": "a"}, {"kind": "plain", "label": "a"}]', 27, "two targets are called 'a'"),
     ('{"a": "npu", "a": "plain"}', 2, "two targets are called 'a'"),
-    ("1a: plain", 1, "'1a' is no label"),
-    ("a-b: plain", 1, "'a-b' is no label"),
-    ("\N{LATIN SMALL LETTER E WITH ACUTE}: plain", 1, "is no label"),
-    (f"{'a' * 65}: plain", 1, "is no label"),
-    ("int: plain", 1, "'int' is no label"),
-    ("restrict: plain", 1, "'restrict' is no label"),
-    ('{"int": "plain"}', 2, "'int' is no label"),
-    ('{"kind": "plain", "label": "while"}', 28, "'while' is no label"),
-    ("plain -compiler=for", 17, "'for' is no label"),
+    ("1a: plain", 1, "'1a' is not a label"),
+    ("a-b: plain", 1, "'a-b' is not a label"),
+    ("\N{LATIN SMALL LETTER E WITH ACUTE}: plain", 1, "is not a label"),
+    (f"{'a' * 65}: plain", 1, "is not a label"),
+    ("int: plain", 1, "'int' is not a label"),
+    ("restrict: plain", 1, "'restrict' is not a label"),
+    ('{"int": "plain"}', 2, "'int' is not a label"),
+    ('{"kind": "plain", "label": "while"}', 28, "'while' is not a label"),
+    ("plain -compiler=for", 17, "'for' is not a label"),
     ("plain -compiler=tensorrt", 1, "'tensorrt', which 'plain -compiler=tensorrt' names as its compiler"),
     ("a: npu; plain -compiler=plane", 9, "'plane', which 'plain -compiler=plane' names as its compiler"),
     ("npu -compiler=nothing", 1, "'nothing', which 'npu -compiler=nothing' names as its compiler"),
@@ -99,8 +99,8 @@ BAD = [
     # Characters that mean something to a terminal or a shell.
     ("npu -note=\x1b[2J", 11, r"'\x1b' cannot stand here"),
     ("npu -note='\x1b[2J'", 11, "does not fit attribute 'note'"),
-    ("plain\x00", 1, r"'plain\x00' is no target kind"),
-    ("npu\u202e", 1, "is no target kind"),
+    ("plain\x00", 1, r"'plain\x00' is not a target kind"),
+    ("npu\u202e", 1, "is not a target kind"),
     ("npu -note=$(reboot)", 11, "'$' cannot stand here"),
     ("npu -note=`reboot`", 11, "'`' cannot stand here"),
     ("npu -keys='$(reboot)'", 11, "'$(reboot)' does not fit attribute 'keys'"),
@@ -182,5 +182,5 @@ def test_a_file_has_lines_and_columns(uma: Uma, plugins: PluginHost, folder: Pat
 )
 def test_objects_have_paths(folder: Path, plugins: PluginHost, given: list[object], where: str) -> None:
     with pytest.raises(UsageError) as caught:
-        uma_package.build("net.py", given, plugins=plugins)  # type: ignore[arg-type]  # of these some are no targets
+        uma_package.build("net.py", given, plugins=plugins)  # type: ignore[arg-type]  # of these some are not targets
     assert caught.value.where == where

@@ -218,7 +218,7 @@ class TestRivals:
         info = install(site, "uma", requires=())
         (info / "RECORD").write_text("uma/__init__.py,,\numa-1.0.dist-info/METADATA,,\n")
         (site / "uma").mkdir()
-        (site / "uma" / "__init__.py").touch()  # where a file is gone, its name in the list is no rival
+        (site / "uma" / "__init__.py").touch()  # where a file is gone, its name in the list is not a rival
         monkeypatch.setattr("sys.path", [*sys.path, str(site)])
         found = fault(uma, 2)
         assert found["what"] == (
@@ -308,7 +308,7 @@ class TestProject:
 
     def test_a_file_that_is_malformed(self, uma: Uma, folder: Path) -> None:
         (folder / "pyproject.toml").write_text("[tool.uma\n")
-        assert "is no TOML" in fault(uma, 2)["what"]
+        assert "is not TOML" in fault(uma, 2)["what"]
 
     def test_a_project_without_targets(self, uma: Uma, folder: Path) -> None:
         (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n")

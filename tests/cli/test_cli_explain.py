@@ -103,13 +103,13 @@ why layers are not on accelerators:
     def test_where_guarantees_end(self, uma: Uma, install: Install) -> None:
         """A plugin that makes machine code itself is named by explain and build, in words and in JSON."""
 
-        def own(module: IRModule, target: Target, prefix: str) -> TargetCode:
-            made = {var.name: f"{prefix}_{var.name}" for var in module.functions}
-            text = "\n".join(kernel_source(made[v.name], f, is_static=False) for v, f in module.functions.items())
+        def compile_loops(module: IRModule, target: Target, prefix: str) -> TargetCode:
+            symbols = {var.name: f"{prefix}_{var.name}" for var in module.functions}
+            text = "\n".join(kernel_source(symbols[v.name], f, is_static=False) for v, f in module.functions.items())
             text = f'#include "{prefix}_functions.h"\n#include "uma_math.h"\n\n{text}'
-            return TargetCode(symbols=made, sources={f"{prefix}.c": text})
+            return TargetCode(symbols=symbols, sources={f"{prefix}.c": text})
 
-        install(toy("npu", "nn.relu", tir_to_runtime=own))
+        install(toy("npu", "nn.relu", tir_to_runtime=compile_loops))
         line = "npu: its plugin makes 1 kernel itself (relu); what is proven of its loops ends there: `uma verify`"
         for command in ("explain", "build"):
             done = uma(command, "m.py", "--target", "npu", "--target", "plain")
@@ -121,7 +121,7 @@ why layers are not on accelerators:
 
     def test_what_strategies_declined(self, uma: Uma, install: Install) -> None:
         """Told where one asks for more, and in JSON."""
-        why = "six elements are no multiple of four"
+        why = "six elements are not a multiple of four"
         strategies = [Strategy("add", lambda fusion, target: Declined(why))]
         install(entry_of(host_kind("mine"), strategies=lambda: strategies))
         said = f"layers that hosts compute by lesser loops, and why:\n  fc1/add: mine, strategy 'add': {why}\n"

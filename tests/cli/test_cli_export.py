@@ -278,7 +278,7 @@ def test_a_format_is_a_name(name: object, built: PluginHost, folder: Path) -> No
 
 def test_a_path_is_one(built: PluginHost, folder: Path) -> None:
     artifact = uma_package.load("net")
-    with pytest.raises(UsageError, match="3 is no path of an export"):
+    with pytest.raises(UsageError, match="3 is not a path of an export"):
         artifact.export("npu.names", 3, plugins=built)  # type: ignore[arg-type]  # what is wrong is meant
     with pytest.raises(UsageError, match="cannot write the export: there is a null character in the path"):
         artifact.export("npu.names", "a\0b", plugins=built)

@@ -205,7 +205,7 @@ def test_explain(uma: Uma, model: Path) -> None:
 def test_what_costs_do_not_tell_is_said(uma: Uma, model: Path) -> None:
     table = json.loads((model / "costs.json").read_text())
     (model / "other.json").write_text(json.dumps({**table, "targets": {"n": {}}}))
-    what = "uma: warning: the table of costs tells of 'n', which is no target of this build: there are plain, npu\n"
+    what = "uma: warning: the table of costs tells of 'n', which is not a target of this build: there are plain, npu\n"
     given = ("--partition", "collage", "--costs", "other.json")
     for command in ("build", "run", "verify", "report", "explain", "plan"):
         done = uma(command, "m.py", *TARGETS, *given, *(("-o", "page.html") if command == "report" else ()))
@@ -243,7 +243,7 @@ def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: p
     assert by_costs.code == 0 and "by costs that are known" not in by_costs.out
     (model / "other.json").write_text('{"schema_version": 1, "targets": {"n": {}}}')
     done = uma("explain", "m.py", "--target", "fast", "--target", "plain", "--costs", "other.json")
-    assert "tells of 'n', which is no target" in done.err and "by costs that are known" not in done.out
+    assert "tells of 'n', which is not a target" in done.err and "by costs that are known" not in done.out
 
 
 @pytest.mark.parametrize(
@@ -255,13 +255,13 @@ def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: p
         (("build", "--measure-plan", "2", "--plan", "plan.json"), "--plan says what goes where"),
         (("build", "--workers", "local:2"), "--workers is for the partitioner 'collage'"),
         (("build", "--workers", "local:2", "--plan", "plan.json"), "--plan says what goes where"),
-        (("plan", "--workers", "local:0"), "'local:0' is no address of workers"),
+        (("plan", "--workers", "local:0"), "'local:0' is not an address of workers"),
         (("plan", "--workers", "tcp://lab:8786"), "tcp:// to another machine is neither encrypted nor authenticated"),
         (("plan", "--insecure-workers"), "--insecure-workers is for --workers tcp://HOST:PORT"),
-        (("plan", "--measure-plan", "0"), "argument --measure-plan: '0' is no number of plans"),
+        (("plan", "--measure-plan", "0"), "argument --measure-plan: '0' is not a number of plans"),
         (("build", "--plan", "none.json"), "the plan does not exist"),
         (("build", "--plan", "costs.json"), "the file holds no plan"),
-        (("build", "--partition", "collage", "--costs", "m.py"), "the table of costs is no JSON"),
+        (("build", "--partition", "collage", "--costs", "m.py"), "the table of costs is not JSON"),
         (("plan", "--plan", "costs.json"), "uma plan makes plans, and repeats none"),
         (("plan", "--partition", "other"), "plans are made by the partitioner 'collage'"),
         (("plan", "--costs", "costs.json", "-o", "none/plan.json"), "the plan cannot be written: No such file"),

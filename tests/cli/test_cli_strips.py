@@ -27,5 +27,5 @@ def test_strips(uma: Uma, folder: Path) -> None:
     assert uma("verify", *given, "--samples", "1", "-q").code == 0
     assert uma("run", *given, "--profile", "-q").code == 0
     assert "strips of columns bring nothing" in uma("build", *given[:3], "--strips", "9:layer8").error(4)
-    assert "is no number of strips" in uma("build", *given[:3], "--strips", "two").error(2)
+    assert "is not a number of strips" in uma("build", *given[:3], "--strips", "two").error(2)
     assert "an artifact is built already" in uma("run", "out", "--strips", "2").error(2)

@@ -93,7 +93,7 @@ def test_what_is_asked_for_is_checked(
     assert code == 2 and "--device chooses what is played back, and there is no --target" in err
     for target in "c", "c -accelerators=matrix_unit":
         code, _, err = said(capsys, trace, "--target", target)
-        assert code == 2 and "is no accelerator to play the trace back on" in err
+        assert code == 2 and "is not an accelerator to play the trace back on" in err
     model = trace.with_name("block.onnx")
     for option in (["--repeat", "2"], ["--profile"], ["--trace", "x.json"]):
         assert main(["run", str(model), *TARGETS, "--device-trace", "x.trace", *option]) == 2

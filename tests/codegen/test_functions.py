@@ -167,7 +167,7 @@ def test_machines_give_the_same_bits(name: str, machine: str) -> None:
     target, tools = MACHINES[machine]
     skip_without(*tools)
     if name == "exp_flushed":
-        pytest.skip("it is no op, but a part of softmax")
+        pytest.skip("it is not an op, but a part of softmax")
     op = {"pow": "power"}.get(name, name)
     size = 1 << 17
     params = [Var(one, TensorType((size,), "float32")) for one in ("x", "y")[: 2 if name == "pow" else 1]]

@@ -428,7 +428,7 @@ def test_what_the_metadata_say() -> None:
         "parts": None,
         "clock": None,
         "faults": [
-            {"code": 3, "meaning": "this is no fake device"},
+            {"code": 3, "meaning": "this is not a fake device"},
             {"code": 7, "meaning": "an address outside of the scratchpad"},
         ],
         "memories": [{"name": "spad", "bytes": 256, "used_bytes": 64}],

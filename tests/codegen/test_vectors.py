@@ -411,7 +411,7 @@ REFUSED = [
         "t = alloc(float32, (2,))\nt[1] = x[l]\ny[l] = t[1]",
         "a buffer of several elements is allocated within it: allocate it around the loop",
     ),
-    ("copy(view(y[l]), view(x[l]), ())", "is no statement of a vector"),
+    ("copy(view(y[l]), view(x[l]), ())", "is not a statement of a vector"),
 ]
 
 

@@ -54,5 +54,5 @@ def test_every_source_compiles_elsewhere(tmp_path: Path) -> None:
 
 
 def test_no_such_form() -> None:
-    with pytest.raises(UsageError, match="'binary' is no form of weights"):
+    with pytest.raises(UsageError, match="'binary' is not a form of weights"):
         uma.build(MODEL, target="c", weights="binary")  # type: ignore[call-overload]  # no such form

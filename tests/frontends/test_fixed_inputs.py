@@ -128,10 +128,10 @@ def test_tflite() -> None:
             "input 'factor' is float32 of shape (1,)",
         ),
         ({"factor": np.ones(1)}, "the constant for 'factor' is float64 of shape (1,)", "is float32 of shape (1,)"),
-        ({"shape": 0.5}, "the constant 0.5 for 'shape' is no int64", "input 'shape' is int64 of shape (2,)"),
-        ({"shape": 2**63}, "the constant 9223372036854775808 for 'shape' is no int64", "give such an array"),
-        ({"shape": float("nan")}, "the constant nan for 'shape' is no int64", "give such an array"),
-        ({"factor": True}, "the constant True for 'factor' is no float32", "or one number for all of it"),
+        ({"shape": 0.5}, "the constant 0.5 for 'shape' is not int64", "input 'shape' is int64 of shape (2,)"),
+        ({"shape": 2**63}, "the constant 9223372036854775808 for 'shape' is not int64", "give such an array"),
+        ({"shape": float("nan")}, "the constant nan for 'shape' is not int64", "give such an array"),
+        ({"factor": True}, "the constant True for 'factor' is not float32", "or one number for all of it"),
     ],
 )
 def test_what_cannot_be_fixed(given: dict[str, Any], message: str, hint: str) -> None:
@@ -169,12 +169,12 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["factor"], "--constant 'factor' is no constant"),
-        (["factor=abc"], "--constant 'factor=abc' is no constant"),
+        (["factor"], "--constant 'factor' is not a constant"),
+        (["factor=abc"], "--constant 'factor=abc' is not a constant"),
         (["factor=1", "factor=2"], "--constant gives 'factor' twice"),
         (["factor=@nothing.npy"], "nothing.npy"),
         (["factor=@named.npz"], "the file holds named arrays, not one"),
-        (["shape=true"], "the constant True for 'shape' is no int64"),
+        (["shape=true"], "the constant True for 'shape' is not int64"),
     ],
 )
 def test_malformed_constants(

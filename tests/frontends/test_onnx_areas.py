@@ -202,7 +202,7 @@ IMAGE, KERNEL, OFFSET = (1, 2, 4, 4), (2, 2, 3, 3), (1, 18, 2, 2)
 REFUSED: dict[str, tuple[Build, int]] = {
     "not real numbers or pairs of them in the last dimension": (inputs_of("DFT", (2, 3)), 19),
     "it goes along axis 2, that of real and imaginary parts": (inputs_of("DFT", (1, 2, 1), axis=2), 19),
-    "it makes real numbers of what are no pairs": (inputs_of("DFT", (1, 2, 1), inverse=1, onesided=1), 19),
+    "it makes real numbers of what are not pairs": (inputs_of("DFT", (1, 2, 1), inverse=1, onesided=1), 19),
     "it is a transform of 0 elements": (lambda b: b.node("DFT", b.input("x", (1, 2, 1)), b.constant(0, "int64")), 19),
     "its signal has the shape (4,)": (lambda b: b.node("STFT", b.input("x", (4,)), b.constant(1, "int64")), 17),
     "it has neither a window nor a frame_length": (

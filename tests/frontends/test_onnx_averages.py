@@ -109,7 +109,7 @@ def test_halves_go_to_the_even_neighbour_of_the_zero_point(dtype: str) -> None:
 
 @pytest.mark.parametrize("extents", [(1, 2), (2, 2), (4, 4), (5, 5), (2, 5), (7, 7), (8, 8)])
 def test_global_pools_are_onnxruntimes_fused_ones(extents: tuple[int, int]) -> None:
-    """But where its float32 factor is no power of two and moves halves, as at 6: there it differs from itself too."""
+    """Except where its float32 factor is not a power of two and moves halves, as at 6: there it differs from itself."""
     x = codes(0, 1, 40, *extents, dtype="uint8") // np.uint8(32)
     data = averaged("GlobalAveragePool", x, (0.0437, 3), (0.0437, 3, "uint8"), {})
     assert set(check(data, x)) == {"layout_transform", "qnn.requantize", "qnn.avg_pool2d", "reshape"}

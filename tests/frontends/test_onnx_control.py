@@ -286,7 +286,7 @@ def test_bodies_within_bodies_have_an_end(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("turns", "what"), [(2**62, "is no shape|bytes"), (2**24, "constants that are computed at import exceed")]
+    ("turns", "what"), [(2**62, "is not a shape|bytes"), (2**24, "constants that are computed at import exceed")]
 )
 def test_parts_of_too_many_turns_are_refused(turns: int, what: str) -> None:
     before = f"n = Constant <value = int64 {{{turns}}}> ()"

@@ -174,7 +174,7 @@ def test_a_scan() -> None:
     module = agrees(scanning(), x=X, seq=seq)
     assert ops(module)["loop_0"] >= {"qnn.dense", "qnn.requantize", "take"} and "nn.dense" not in ops(module)["loop_0"]
     assert "float32" not in {param.tensor.dtype for param in named(module, "loop").params}
-    assert import_model(scanning()).notes == ("f/m stays in float: the scale 0.05 is no power of two",)
+    assert import_model(scanning()).notes == ("f/m stays in float: the scale 0.05 is not a power of two",)
 
 
 def test_other_scales_are_floats_at_the_border() -> None:

@@ -123,7 +123,7 @@ FAULTS: list[tuple[str, Callable[[onnx.ModelProto, Path], None]]] = [
     ("'w0' is stored in 'link', which is not in the model's folder", _link),
     ("'w0' is stored in '', which cannot be read: Is a directory", _entry("location", "")),
     ("which cannot be read", _no_rights),
-    ("'w0' is stored in 'pipe', which cannot be read: it is no plain file", _pipe),
+    ("'w0' is stored in 'pipe', which cannot be read: it is not a plain file", _pipe),
     ("'w0' is stored in '\\x00', which cannot be read: ", _entry("location", "\0")),
 ]
 

@@ -266,8 +266,10 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f: f.bad("Concat", f.constant([[1]]), f.constant([[1, 2]]), axis=0),
         lambda f: f.bad("Concat", f.input(1, 1), f.input(1, 2), axis=0),
     ],
-    "its perm (0, 0) is no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.constant([[1]]), perm=[0, 0])],
-    "axes (0, 0) are no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.input(1, 2), perm=[0, 0])],
+    "its perm (0, 0) is not a permutation of 2 dimensions": [
+        lambda f: f.bad("Transpose", f.constant([[1]]), perm=[0, 0])
+    ],
+    "axes (0, 0) are not a permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.input(1, 2), perm=[0, 0])],
     "it takes float tensors, not int64": [lambda f: f.bad("Sqrt", f.ints(4)), lambda f: f.bad("Sqrt", f.ints())],
     "it takes numbers, not bool": [lambda f: f.bad("Pow", f.constant([True]), f.ints(2))],
     "it takes no bool": [lambda f: f.bad("ReduceProd", f.constant([True]))],
@@ -373,7 +375,7 @@ def _cycle(model: onnx.ModelProto) -> None:
 
 
 BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
-    "this is no model file of a format that can be read": lambda m: m.ClearField("graph"),
+    "this is not a model file of a format that can be read": lambda m: m.ClearField("graph"),
     "the model names no version of the operator set 'ai.onnx'": lambda m: setattr(m.opset_import[0], "domain", "other"),
     "the model uses opset 5: versions 6 to 28 are supported": lambda m: setattr(m.opset_import[0], "version", 5),
     "the model uses opset 29: versions 6 to 28 are supported": lambda m: setattr(m.opset_import[0], "version", 29),
@@ -400,14 +402,14 @@ BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
     "'c' has elements of ONNX's type FLOAT8E8M0": _tensor(data_type=24, dims=[1], raw_data=b"ab"),
     "'c' has 1 bytes, its shape (3,) 2": _tensor(data_type=22, dims=[3], raw_data=b"a"),
     "'c' has 3 elements, its shape (3,) 1": _tensor(data_type=25, dims=[3], int32_data=[1, 2, 3]),
-    "'c' has elements that are no uint16": _tensor(data_type=16, dims=[1], int32_data=[1 << 16]),
+    "'c' has elements that are not uint16": _tensor(data_type=16, dims=[1], int32_data=[1 << 16]),
     "'c' has the impossible shape (-1,)": _tensor(data_type=1, dims=[-1], raw_data=b""),
     "'c' has the impossible shape (4611686018427387904, 4)": _tensor(data_type=1, dims=[2**62, 4], raw_data=b""),
     "'c' has the impossible shape (0, 4611686018427387904, 8)": _tensor(data_type=1, dims=[0, 2**62, 8], raw_data=b""),
     "'c' has the impossible shape (1, 1, ": _tensor(data_type=1, dims=[1] * 40, raw_data=b"abcd"),
     "'c' has 3 bytes, its shape (1,) 4": _tensor(data_type=1, dims=[1], raw_data=b"abc"),
     "'c' has 1 elements, its shape (2,) 2": _tensor(data_type=1, dims=[2], float_data=[1.0]),
-    "'c' has elements that are no int8": _tensor(data_type=3, dims=[1], int32_data=[128]),
+    "'c' has elements that are not int8": _tensor(data_type=3, dims=[1], int32_data=[128]),
     "has an extent that is not a positive integer": _tensor(data_type=1, dims=[0], raw_data=b""),
 }
 
@@ -430,7 +432,7 @@ def test_no_model_at_all(data: bytes) -> None:
 
 
 def test_names_that_are_no_text() -> None:
-    """Bytes that are no UTF-8 are names like others."""
+    """Bytes that are not UTF-8 are names like others."""
     b = OnnxBuilder()
     y = b.node("Tanh", b.node("Relu", b.input("input??", [2]), outputs=["inner??"], name="layer??"))
     model = import_model(b.build(y).replace(b"??", b"\xff\xfe"))

@@ -26,7 +26,7 @@ Made = Callable[[OnnxBuilder, Callable[..., str]], Any]
 
 def codes(*shape: int, dtype: str = "uint8") -> np.ndarray:
     """Those of int8 of half of its range: on x86 CPUs without VNNI onnxruntime's sums of two products with those of
-    uint8 saturate in 16 bits, where the weights are no constants.
+    uint8 saturate in 16 bits, where the weights are not constants.
     """
     low, high = (-64, 63) if dtype == "int8" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return RNG.integers(low, high, shape, dtype, endpoint=True)

@@ -556,7 +556,7 @@ class Island:
         return str(self.b.node(op, *args, name="op", **attrs))
 
     def plus(self, data: str, *shape: int) -> str:
-        """An addition, so that what is before it is no layer by itself."""
+        """An addition, so that what is before it is not a layer by itself."""
         return str(self.b.node("Add", data, self.input(*shape), name="plus"))
 
     def windows(self, data: str, **attrs: Any) -> str:
@@ -565,7 +565,7 @@ class Island:
 
 OP = "op stays in float: "
 PLUS = "op, plus stay in float: "
-NO_POWER = "is no power of two"
+NO_POWER = "is not a power of two"
 BITS = "its numbers may need more than the 24 bits of a float32"
 SUMS = "its sums may need more than the 24 bits of a float32"
 CONSTANTS = "its constants need more than 24 bits"
@@ -599,7 +599,7 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         lambda i: i.plus(i.op("MatMul", i.input(1, 1, scale=2.0**-60), i.quantised([[1]], 2.0**-60)), 1, 1),
     ),
     (
-        "plus, op stay in float: it divides by 3, which is no power of two",
+        "plus, op stay in float: it divides by 3, which is not a power of two",
         lambda i: i.op("ReduceMean", i.plus(i.input(3), 3)),
     ),
     (OP + "a constant is not finite", lambda i: i.op("Mul", i.input(4), i.constant(np.inf))),
@@ -636,7 +636,7 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         lambda i: i.plus(i.op("MatMul", i.input(1, 2), i.constant([[40001], [1]])), 1, 1),
     ),
     (
-        PLUS + "its weight is no constant multiple of a power of two",
+        PLUS + "its weight is not a constant multiple of a power of two",
         lambda i: i.plus(i.op("MatMul", i.input(1, 2), i.input(2, 1)), 1, 1),
     ),
     (
@@ -681,7 +681,7 @@ def test_what_stays_in_float(note: str, build: Callable[[Island], str]) -> None:
 
 
 def test_a_limit_that_is_left_out_limits_no_integers() -> None:
-    """Its value, the largest finite number, is no multiple of anything within 24 bits."""
+    """Its value, the largest finite number, is not a multiple of anything within 24 bits."""
     i = Island()
     data = i.b.build(i.b.quantize(i.plus(i.op("Clip", i.input(4), i.constant(0.0)), 4), 2.0**-9, 0, "int8"))
     model = import_model(data)
@@ -692,7 +692,7 @@ def test_a_limit_that_is_left_out_limits_no_integers() -> None:
 def test_a_result_with_another_scale() -> None:
     i = Island()
     data = i.b.build(i.b.quantize(i.op("Add", i.input(4), i.input(4)), 0.3, 0, "int8"))
-    assert import_model(data).notes == (OP + "the scale 0.3 of its result is no power of two",)
+    assert import_model(data).notes == (OP + "the scale 0.3 of its result is not a power of two",)
 
 
 @pytest.mark.parametrize(
@@ -703,8 +703,8 @@ def test_a_result_with_another_scale() -> None:
         ("its result is not quantised", {"output": None}),
         ("its weight has a zero point per channel", {"weight_scale": [0.1, 0.1], "weight_zero_point": [0, 1]}),
         ("its scales leave the range of float32", {"input_scale": 1e30, "weight_scale": 1e30}),
-        ("its bias is no multiple of the product of the scales", {"bias": float_bias(0.1003, 0.2)}),
-        ("its bias is no multiple of the product of the scales", {"bias": float_bias(1e30, 0)}),
+        ("its bias is not a multiple of the product of the scales", {"bias": float_bias(0.1003, 0.2)}),
+        ("its bias is not a multiple of the product of the scales", {"bias": float_bias(1e30, 0)}),
     ],
 )
 def test_a_convolution_that_stays_in_float(reason: str, layer: dict[str, Any]) -> None:

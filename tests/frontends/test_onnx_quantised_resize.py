@@ -114,7 +114,7 @@ def test_cubic_and_filtered_weights() -> None:
     ("dtype", "after", "reason"),
     [
         # Weights in units of 2038**-2: of 16 bits the sums need 38, of 8 bits 31, but bounds are proven in 33.
-        ("int16", 0.02, "no power of two"),
+        ("int16", 0.02, "not a power of two"),
         ("uint8", 0.02, "its sums may overflow 32 bits"),
     ],
 )

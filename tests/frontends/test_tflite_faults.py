@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "negative scale": (one("TANH", B2, result=([2], "int8", {"scale": -1.0})), "'t1' has the scale -1.0"),
     "zero point": (
         one("TANH", B2, result=([2], "int8", {"scale": 1.0, "zero_point": 128})),
-        "'t1' has the zero point 128, which is no int8",
+        "'t1' has the zero point 128, which is not int8",
     ),
     "channels": (
         one("TANH", B2, result=([2], "int8", {"scale": [1.0] * 3})),
@@ -198,7 +198,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     ),
     "axes": (one("MEAN", F2, INTS([1]), result=F2), r"its axes \(1,\) are not those of 1 dimensions"),
     "no axes": (one("MEAN", F2, INTS([]), result=F2), "it reduces over no axes"),
-    "axes vary": (one("MEAN", F2, W2, result=F2), "its axes is no constant"),
+    "axes vary": (one("MEAN", F2, W2, result=F2), "its axes is not a constant"),
     "axes real": (one("MEAN", F2, np.float32([0]), result=F2), "its axes is float32, not integer"),
     "largest of truths": (
         one("REDUCE_MAX", ([2], "bool", {}), INTS([0]), result=([], "bool", {})),
@@ -227,7 +227,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     ),
     "paddings": (one("PAD", F2, INTS([1]), result=F2), "its paddings are 1 numbers, not 2"),
     "negative padding": (one("PAD", F2, INTS([[-1, 1]]), result=F2), "must be 2 numbers that are not negative"),
-    "pad value": (one("PADV2", F2, INTS([[0, 0]]), INTS([0]), result=F2), "its value to pad with is no constant f"),
+    "pad value": (one("PADV2", F2, INTS([[0, 0]]), INTS([0]), result=F2), "its value to pad with is not a constant f"),
     "mirror mode": (one("MIRROR_PAD", F2, INTS([[0, 0]]), result=F2, mode=2), "its mode has the number 2"),
     "mirrored": (one("MIRROR_PAD", F2, INTS([[0, 2]]), result=F2), "it mirrors 0 and 2 of 2 elements of axis 0"),
     "mirrored back": (one("MIRROR_PAD", F2, INTS([[-1, 1]]), result=F2), "it mirrors -1 and 1 of 2 elements"),
@@ -453,7 +453,7 @@ def test_scales_of_inputs_are_looked_at_though_nothing_uses_them() -> None:
 
 def test_other_files_are_told_apart() -> None:
     for data in (b"", b"TFL3", b"\0" * 100, b"\x08\x07TFL4"):
-        assert "this is no TFLite file" in message(data)
+        assert "this is not a TFLite file" in message(data)
 
 
 def test_truncated_files_are_damaged() -> None:

@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "length scale": (one("L2_NORMALIZATION", B2, result=B2), "its result has scale 0.5 and zero point 3, not 1/128"),
     "sorted": (one("TOPK_V2", F2, INTS(1), result=([1], "float32", {}), outputs=2), "its results are float32, float32"),
     "sorted too many": (top(INTS(3)), "it takes 3 of 2 elements"),
-    "sorted by data": (top(([], "int32", {})), "its k is no constant"),
+    "sorted by data": (top(([], "int32", {})), "its k is not a constant"),
     "sorted truths": (top(INTS(1), "bool"), "it takes numbers, not bool"),
     "response of codes": (one("LOCAL_RESPONSE_NORMALIZATION", BYTES, result=BYTES, radius=1), "it is of int8"),
     "response of a row": (one("LOCAL_RESPONSE_NORMALIZATION", F2, result=F2), "data of 1 dimensions, not 4"),
@@ -126,7 +126,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     # Counts and tiles
     "tiles": (one("TILE", F2, INTS([2, 2]), result=F2), "its 2 multiples do not fit 1 dimensions"),
     "no tiles": (one("TILE", F2, INTS([-1]), result=F2), r"it repeats \(-1,\) times"),
-    "tiles by data": (one("TILE", F2, ([1], "int32", {}), result=F2), "its multiples is no constant"),
+    "tiles by data": (one("TILE", F2, ([1], "int32", {}), result=F2), "its multiples is not a constant"),
     "tiles of codes": (one("TILE", B2, INTS([1]), result=([2], "int8", TENTH)), "different scales or zero points"),
     "rank in floats": (one("RANK", F2, result=([], "float32", {})), "its result is float32"),
     "range of bytes": (one("RANGE", *[np.int8(1)] * 3, result=([1], "int8", {})), "it is of int8.*float32, int32"),
@@ -177,7 +177,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
         one("BATCH_MATMUL", *[([2, 2], "int16", {"scale": 1e3})] * 2, result=([2, 2], "int16", TENTH)),
         r"its sums are scaled by 2\*\*\d+ or more",
     ),
-    "transposed weight": (transposed([1, 4, 4, 1], ([1, 1, 1, 1], "float32", {})), "its weight is no constant"),
+    "transposed weight": (transposed([1, 4, 4, 1], ([1, 1, 1, 1], "float32", {})), "its weight is not a constant"),
     "transposed depth": (transposed([1, 4, 4, 1], np.zeros([1, 1, 1, 2], np.float32)), "does not fit data of shape"),
     "transposed result": (transposed([2, 4, 4, 1], REAL_KERNEL), "its result of shape .* does not fit data and weight"),
     "transposed strides": (transposed([1, 4, 4, 1], REAL_KERNEL, strideH=0), r"it has strides \(0, 1\)"),
@@ -277,7 +277,7 @@ def test_what_is_kept_must_be_a_variable() -> None:
     weights = [builder.constant(np.zeros(shape, np.float32)) for shape in ([2, 3], [2, 4], [2])]
     y = builder.tensor([1, 2])
     builder.op("SVDF", [x, *weights, state], [y], rank=1)
-    assert "'t1' is no variable" in message(builder.finish(y))
+    assert "'t1' is not a variable" in message(builder.finish(y))
 
 
 def test_a_variable_of_an_impossible_type() -> None:
@@ -320,14 +320,14 @@ def lstm(dtype: str = "float32", **changed: Any) -> bytes:
         (lstm(operands={12: np.float32([1, 2])}), r"its bias is .*, not \(1,\) float32"),
         (lstm("int8", operands={9: np.float32([1])}), "it has peepholes and is of int8"),
         (lstm("int8", activation=1), "its fused activation has the number 1"),
-        (lstm("int8", recurrent=True), "its recurrent weight is no constant"),
+        (lstm("int8", recurrent=True), "its recurrent weight is not a constant"),
         (lstm("int8", scale={"scale": 0.2}), "its result and its state have different scales or zero points"),
-        (lstm("int8", cell={"scale": 0.3}), "its cell has a scale that is no power of two"),
+        (lstm("int8", cell={"scale": 0.3}), "its cell has a scale that is not a power of two"),
         (lstm("int8", cell={"scale": 2.0**-9}), r"its cell has the scale 2\*\*-9, not 2\*\*-15 .. 2\*\*-11"),
         (lstm("int8", weight={"scale": 0.1, "zero_point": 1}), "its int8 weight has a zero point that is not 0"),
         (lstm("int8", inner=4), "its intermediate tensor 4 is missing"),
-        (lstm("int8", inside="float16"), "is float16, which is no quantised type"),
-        (lstm("int8", inside="resource"), "is resource, which is no quantised type"),
+        (lstm("int8", inside="float16"), "is float16, which is not a quantised type"),
+        (lstm("int8", inside="resource"), "is resource, which is not a quantised type"),
     ],
 )
 def test_lstm_that_is_refused(model: bytes, expected: str) -> None:
@@ -363,13 +363,13 @@ GATES = ((5, 4, 12), "int16")
         ("qnn.log_softmax", [((), "int8")], {"scale": TWICE}, "at least one dimension"),
         ("qnn.l2_normalize", [((2,), "int16")], {}, "it takes int8, uint8, not int16"),
         ("qnn.l2_normalize", [((), "int8")], {}, "at most 32767 channels"),
-        ("qnn.l2_normalize", [((2,), "uint8")], {"input_zero_point": -1}, "zero point -1 is no uint8"),
+        ("qnn.l2_normalize", [((2,), "uint8")], {"input_zero_point": -1}, "zero point -1 is not uint8"),
         ("qnn.lstm", list(STATES), LSTM, "its gates have the shape (4, 12), not (time, batch, 4 * units)"),
         ("qnn.lstm", [GATES, *STATES[1:4], ((4, 2), "int16")], LSTM, "its cell has the shape (4, 2), not (4, 3)"),
         ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "hidden_scale": FixedPoint((2**30,), (0,), "up")}, "hidden_scale"),
         ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "cell_exponent": -10}, "2**-10, not 2**-15 .. 2**-11"),
-        ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "cell_clip": -1}, "its cell_clip -1 is no positive int16"),
-        ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "output_zero_point": 200}, "zero point 200 is no int8"),
+        ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "cell_clip": -1}, "its cell_clip -1 is not a positive int16"),
+        ("qnn.lstm", [GATES, *STATES[1:]], {**LSTM, "output_zero_point": 200}, "zero point 200 is not int8"),
     ],
 )
 def test_calls_that_do_not_fit(name: str, types: list[Any], attrs: dict[str, Any], expected: str) -> None:

@@ -255,7 +255,7 @@ def test_graphs_that_initialise() -> None:
 
     b, _, _, new = summing(sum=FIRST)
     b.model.subgraphs[1].tensors[1].buffer = 0
-    refused(b.finish(new), "its graph assigns what is no constant")
+    refused(b.finish(new), "its graph assigns what is not a constant")
 
     b, _, _, new = summing(sum=FIRST)
     b.model.subgraphs[1].tensors[1].shape = [1, 7]

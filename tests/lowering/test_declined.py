@@ -24,7 +24,7 @@ from uma.reports.explain import explain
 from uma.support.json_record import to_json
 from uma.targets import Target
 
-WHY = "the addition has 6 elements, which is no multiple of 4"
+WHY = "the addition has 6 elements, which is not a multiple of 4"
 
 
 def declining(fusion: Fusion, target: Target) -> Declined:

@@ -136,7 +136,7 @@ def test_a_plugin_chooses_among_libraries(folder: Path) -> None:
 
 
 def test_a_plugin_looks_where_there_is_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing on this machine is no fault of the plugin."""
+    """What is missing on this machine is not a fault of the plugin."""
     monkeypatch.setenv("CC", "/no/such/compiler")
     with pytest.raises(ToolchainError, match="cannot start the C compiler") as error:
         uma.build(MODULE, ["npu", "plain"], plugins=host(lambda: find_library(TWICE)))

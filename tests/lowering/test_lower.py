@@ -182,7 +182,7 @@ def test_layers_are_handed_on() -> None:
     layers = {}
     for expr in post_order(module.main.body):
         if isinstance(expr, Call):
-            layers[expr.op_name or expr.op.name] = module.spans[expr]  # type: ignore[union-attr]  # what is no op here is a `GlobalVar`
+            layers[expr.op_name or expr.op.name] = module.spans[expr]  # type: ignore[union-attr]  # what is not an op here is a `GlobalVar`
     assert layers == {"relu": ("a", "b"), "split": ("p",), "reshape": ("c",)}
 
 

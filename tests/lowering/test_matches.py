@@ -132,8 +132,8 @@ class TestWhatAModelBrings:
         plain = Call(Function([inner], call("nn.relu", inner)), [X])
         for body, reason in (
             (call("nn.relu", X), "nn.relu stands for itself in a region of 'npu', which takes what its patterns match"),
-            (other, "'gpu.relu' is no pattern of 'npu'"),
-            (plain, "it is no match of a pattern of 'npu'"),
+            (other, "'gpu.relu' is not a pattern of 'npu'"),
+            (plain, "it is not a match of a pattern of 'npu'"),
         ):
             region = matched([taking("npu", "add")], given_region(body, X))
             assert region.calls == (UnmatchedCall(body, reason),)
@@ -198,7 +198,7 @@ class TestWhatAModelBrings:
         [one] = matched([taking("npu", "nn.relu")], module).calls
         assert (
             isinstance(one, UnmatchedCall)
-            and one.reason == "'helper', a function of the module, is no pattern of 'npu'"
+            and one.reason == "'helper', a function of the module, is not a pattern of 'npu'"
         )
 
 

@@ -72,7 +72,7 @@ class TestResolve:
 
     @pytest.mark.parametrize("target", [None, 3, {"npu", "plain"}, b"plain"])
     def test_what_is_no_target(self, target: Any) -> None:
-        with pytest.raises(UsageError, match=r"(3|a value of type \w+) is no target") as caught:
+        with pytest.raises(UsageError, match=r"(3|a value of type \w+) is not a target") as caught:
             resolve_targets(target, host_of())
         assert caught.value.hint == "a text, a Target, or a dict with the key 'kind'"
 
@@ -83,7 +83,7 @@ class TestResolve:
 
     @pytest.mark.parametrize("one", [None, 3, ["plain"], HOST])
     def test_what_is_no_target_in_a_list(self, one: Any) -> None:
-        with pytest.raises(UsageError, match=r"is no target|holds a list") as caught:
+        with pytest.raises(UsageError, match=r"is not a target|holds a list") as caught:
             resolve_targets(["npu", one], host_of())
         assert caught.value.where == "[1]"
 
@@ -259,12 +259,14 @@ def test_a_pass_for_the_regions_of_a_host() -> None:
     assert caught.value.what == "plugin uma-plain 1.0 has pass 'odd' of TIR_0 for regions, which a host has none of"
 
 
-@pytest.mark.parametrize(("given", "name"), [(3, "int"), ("many", "str"), (None, "NoneType"), (Limits, "type")])
-def test_limits_that_are_none(given: Any, name: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "shown"), [(3, "3"), ("many", "'many'"), (None, "None"), (Limits, "a value of type type")]
+)
+def test_limits_that_are_none(given: Any, shown: str) -> None:
     members = members_of(entry_of(accelerator("npu", limits=lambda target: given)))
     with pytest.raises(PluginError) as caught:
         built(CHAIN, members)
-    assert caught.value.what == f"plugin uma-npu 1.0 gave {name} for the limits of npu"
+    assert caught.value.what == f"plugin uma-npu 1.0 gave {shown} for the limits of npu"
 
 
 def test_limits_that_fail() -> None:

@@ -195,7 +195,7 @@ class TestRefusals:
         [
             (lambda function: Refuse(""), "refused without a reason"),
             (lambda function: Refuse("  \n"), "refused without a reason"),
-            (lambda function: Refuse(None), "refused without a reason"),  # type: ignore[arg-type]  # None is no text
+            (lambda function: Refuse(None), "refused without a reason"),  # type: ignore[arg-type]  # None is not text
             (lambda function: Refuse("no", at=call("tanh", const([1.0]))), "is nothing that the function it was given"),
             (lambda function: Refuse("no", at=function.params[0]), "is nothing that the function it was given"),
             (lambda function: Refuse("no", at="the add"), "refused 'the add', which is nothing that the function"),

@@ -90,7 +90,7 @@ BAD_MODULES: dict[str, tuple[Any, str]] = {
     ),
     "a variable of nowhere": (
         entry_calling(ONE, made=lambda names, params: Call(names[0], [Var("z", T)])),
-        "not sound: 'z' is no parameter of the function",
+        "not sound: 'z' is not a parameter of the function",
     ),
     "a wrong dtype": (prim(loops([(2, 4)], (2, 4), "int8")), r"gave the entry 'f' of type .*int8.*, not .*int32"),
     "a wrong shape": (prim(loops([(4, 2)], (2, 4))), "gave the entry 'f' of type"),
@@ -240,7 +240,7 @@ def test_a_pattern_of_the_hosts_that_fails() -> None:
 
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:
-    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is no `LoweredKernel`
+    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]  # 3 is not a `LoweredKernel`
     wrong = r"uma-plain 1.0 gave int instead of LoweredKernel or ScheduledKernel from strategy 'add'"
     with pytest.raises(PluginError, match=wrong) as caught:
         built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))

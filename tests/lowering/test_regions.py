@@ -287,7 +287,7 @@ class TestCompilerFunctions:
         body = Call(mine, [X])
         for label, members in (("gpu", members_of(toy("npu", "nn.relu"))), ("gpu", members_of())):
             with pytest.raises(
-                ModelError, match=f"a function for '{label}', which is no accelerator of this build"
+                ModelError, match=f"a function for '{label}', which is not an accelerator of this build"
             ) as caught:
                 built(module_of(body, {relu: ["first"]}), members)
             assert "first" in str(caught.value.where)

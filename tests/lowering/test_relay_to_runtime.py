@@ -402,7 +402,7 @@ def test_a_program_for_a_target_that_is_not_there() -> None:
     program = program_of(members_of(plugin()))
     with pytest.raises(ModelError) as caught:
         make_artifact(program, plan(program), members_of())
-    assert caught.value.what == "the program runs on 'npu', which is no target of this build"
+    assert caught.value.what == "the program runs on 'npu', which is not a target of this build"
     assert caught.value.hint == "targets: plain"
 
 
@@ -443,7 +443,7 @@ class TestStreams:
         ]
         assert first.rows[0].text.endswith(" = 2:0[8] + 0:32[4]")
         assert to_json(first)["rows"] == [{"at": 0, "text": first.rows[0].text, "layer": "first: y"}]
-        assert list(found[1].lines())[1:] == ["    b, 16 bytes"]  # weights are no commands
+        assert list(found[1].lines())[1:] == ["    b, 16 bytes"]  # weights are not commands
 
     def test_a_routine_need_not_tell(self) -> None:
         quiet = replace(lag.START, describe=None)

@@ -184,7 +184,7 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
     ),
     "constants of its own": (own_placeholder, "gave loops that are not sound: nothing is bound to constant 'mine'"),
     "no loops": (
-        lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]  # text is no function
+        lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]  # text is not a function
         "ScheduledKernel.kernel.func is 'loops', not a PrimFunc",
     ),
     "no kernel": (lambda fusion: 3, "ScheduledKernel.kernel is 3, not a Kernel"),

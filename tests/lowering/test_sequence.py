@@ -229,7 +229,7 @@ def test_where_each_value_is() -> None:
     relu = next(e for e in where if isinstance(e, Call) and e.args == (X,))
     assert where[X] == ("in_x",)
     assert where[relu] == ("out_0",)
-    assert where[module.main.body] == ("out_0", "out_1", "in_x"), "the copy is no value of main"
+    assert where[module.main.body] == ("out_0", "out_1", "in_x"), "the copy is not a value of main"
     assert {name for names in where.values() for name in names} <= {buffer.name for buffer in program.buffers}
 
 

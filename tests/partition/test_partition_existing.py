@@ -184,7 +184,7 @@ def test_a_function_for_nobody(inline: bool) -> None:
         module = IRModule.from_functions({"main": Function([X], Call(inner, [X]))}, spans)
     else:
         module = IRModule.from_functions({"main": Function([X], X), "other": inner}, spans)
-    with pytest.raises(ModelError, match="a function for 'gpu', which is no accelerator of this build") as caught:
+    with pytest.raises(ModelError, match="a function for 'gpu', which is not an accelerator of this build") as caught:
         place(module, [BOTH])
     assert caught.value.where == f"function '{'main' if inline else 'other'}', layer 7"
     assert caught.value.hint == "the accelerators are npu"
@@ -200,5 +200,5 @@ def test_main_is_the_hosts() -> None:
 
 def test_what_the_model_wants_is_not_refused_here() -> None:
     placement = place(model(Call(given(call("nn.relu", P)), [X])), [BOTH])
-    with pytest.raises(PluginError, match="'npu_0' is refused, which is no region"):
+    with pytest.raises(PluginError, match="'npu_0' is refused, which is not a region"):
         placement.refuse([Refusal("npu_0", None, "no")])

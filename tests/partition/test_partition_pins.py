@@ -168,7 +168,7 @@ class TestImpossible:
         value = pin("gpu", "nn.relu", X)
         with pytest.raises(ModelError) as caught:
             placed(value, A, layers={value: ["act"]})
-        assert caught.value.what == "nn.relu is pinned to 'gpu', which is no target of this build"
+        assert caught.value.what == "nn.relu is pinned to 'gpu', which is not a target of this build"
         assert (caught.value.where, caught.value.hint) == ("act", "the targets are a, host, little")
 
 
@@ -257,7 +257,7 @@ class TestReasons:
 
 @pytest.mark.parametrize("label", [3, "", "a b", "npu-0", "ä", "1a"])
 def test_what_is_no_label(label: Any) -> None:
-    with pytest.raises(ModelError, match="no label to pin a call to"):
+    with pytest.raises(ModelError, match="not a label to pin a call to"):
         call("nn.relu", X).pinned(label)
 
 
@@ -270,7 +270,7 @@ def test_a_call_of_a_function_is_pinned_unless_that_says_where_it_runs() -> None
 
 
 def test_labels_as_targets_have_them() -> None:
-    """Upper and lower case; but no words of C's and Python's, which are no names in texts."""
+    """Upper and lower case; but no words of C's and Python's, which are not names in texts."""
     table: Sequence[Pattern] = [Pattern("p", relu())]
     for label in ("NPU_1", "Def", "_x"):
         placement = placed(pin(label, "nn.relu", X), Owner(label, PatternTable(table)))

@@ -199,7 +199,7 @@ def test_what_is_not_in_the_region() -> None:
         with pytest.raises(PluginError, match="which is nothing that region 'npu_0' computes") as caught:
             placement.refuse([Refusal("npu_0", at, "no")])
         assert caught.value.where == "A"
-    with pytest.raises(PluginError, match="'npu_9' is refused, which is no region"):
+    with pytest.raises(PluginError, match="'npu_9' is refused, which is not a region"):
         placement.refuse([Refusal("npu_9", None, "no")])
 
 

@@ -483,7 +483,7 @@ def test_limits_that_are_none(field: str, value: Any) -> None:
 
 def test_merge_is_a_bool() -> None:
     with pytest.raises(PluginError, match="limit 'merge' is 'no'"):
-        Limits(merge="no")  # type: ignore[arg-type]  # text is no bool
+        Limits(merge="no")  # type: ignore[arg-type]  # text is not a bool
 
 
 # --- owners ----------------------------------------------------------------------------------------------------------

@@ -245,8 +245,8 @@ RELU2 = call("nn.relu", SUM)
 FORK = Tuple([LEFT, call("add", LEFT, Y)])
 
 BAD = [
-    Bad(tampered, [LARGE], "gives a match of 'npu.p0' that is no candidate: it may lose ops, or mix them", body=SUM),
-    Bad(elsewhere, [BOTH], "gives a match of 'npu.p0' that is no candidate: it may lose ops, or mix them", None),
+    Bad(tampered, [LARGE], "gives a match of 'npu.p0' that is not a candidate: it may lose ops, or mix them", body=SUM),
+    Bad(elsewhere, [BOTH], "gives a match of 'npu.p0' that is not a candidate: it may lose ops, or mix them", None),
     Bad(each, [BOTH, owner("dsp", relu())], "gives nn.relu away twice, to 'npu' and to 'dsp'"),
     Bad(lambda p: [[one, one] for one in all_of(p)], [BOTH], "gives nn.relu away twice, to 'npu' and to 'npu'"),
     Bad(together, [BOTH, owner("dsp", relu())], "mixes ops of 'npu' and 'dsp' in one region"),
@@ -397,7 +397,7 @@ def test_two_of_one_name(site: Callable[..., Path]) -> None:
     [
         ("uma_named:missing", "cannot be imported: AttributeError: module 'uma_named' has no attribute 'missing'"),
         ("uma_named_gone:x", "cannot be imported: ModuleNotFoundError"),
-        ("uma_named:number", "has 3 as a partitioner, which is no function"),
+        ("uma_named:number", "has 3 as a partitioner, which is not a function"),
     ],
 )
 def test_one_that_leads_nowhere(site: Callable[..., Path], value: str, what: str) -> None:
@@ -407,7 +407,7 @@ def test_one_that_leads_nowhere(site: Callable[..., Path], value: str, what: str
 
 
 def test_what_is_neither_a_name_nor_a_function() -> None:
-    with pytest.raises(UsageError, match="3 is no partitioner"):
+    with pytest.raises(UsageError, match="3 is not a partitioner"):
         find_partitioner(3)  # type: ignore[arg-type]  # a number is neither
     given: Partitioner = nothing
     assert find_partitioner(given) is nothing

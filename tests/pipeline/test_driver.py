@@ -73,7 +73,7 @@ class TestModels:
 
     @pytest.mark.parametrize("name", ["a b", "1", "int", "uma", "", "é", "a/b", "x" * 61])
     def test_a_name_that_is_no_identifier(self, name: str, net: Path) -> None:
-        with pytest.raises(UsageError, match="is no name for a model") as caught:
+        with pytest.raises(UsageError, match="is not a name for a model") as caught:
             load_model(net, name=name)
         assert caught.value.hint is not None
 
@@ -172,7 +172,7 @@ class TestDumps:
         write_whole(tmp_path / "link", b"content")
         assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"content"
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(OSError, match="no plain file"):
+        with pytest.raises(OSError, match="not a plain file"):
             write_whole(tmp_path / "pipe", b"content")
         assert sorted(os.listdir(tmp_path)) == ["file", "link", "pipe"]
 
@@ -272,8 +272,8 @@ class TestTargets:
     def test_the_target_is_judged_before_the_model(self) -> None:
         with pytest.raises(UsageError, match="there is no target kind 'd'"):
             uma.build("none.onnx", "d")
-        with pytest.raises(UsageError, match="3 is no target"):
-            uma.build("none.onnx", 3)  # type: ignore[call-overload]  # a number is no target
+        with pytest.raises(UsageError, match="3 is not a target"):
+            uma.build("none.onnx", 3)  # type: ignore[call-overload]  # a number is not a target
 
     def test_a_target_object(self, net: Path) -> None:
         target = default_host().target("c -opt=1")

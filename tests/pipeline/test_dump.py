@@ -202,7 +202,7 @@ def test_a_constant_that_is_no_array(content: bytes, tmp_path: Path) -> None:
     constants = tmp_path / CONSTANTS_FILE
     name = zipfile.ZipFile(constants).namelist()[0]
     constants.write_bytes(archive(content, name))
-    with pytest.raises(ModelError, match=f"'{name}' among the constants is no array"):
+    with pytest.raises(ModelError, match=f"'{name}' among the constants is not an array"):
         read_dump(tmp_path / FILES[0])
 
 

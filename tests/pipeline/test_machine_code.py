@@ -79,7 +79,7 @@ def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[st
         return TargetCode(symbols=made, sources={data: DATA}, objects={f"{prefix}.o": made_file.read_bytes()})
 
 
-def asked(answer: Answer, who: str = "npu", *targets: str) -> BuildTargets:
+def targets_with_answer(answer: Answer, who: str = "npu", *targets: str) -> BuildTargets:
     """An accelerator that takes ReLU, and a host; one of them answers."""
     hook = {"tir_to_runtime": answer}
     npu = toy("npu", "nn.relu", **(hook if who == "npu" else {}))
@@ -125,14 +125,16 @@ def test_it_is_asked_of_each_target_for_its_own_loops() -> None:
 
 
 def test_without_an_answer_nothing_is_compiled_apart() -> None:
-    silent = artifact(asked(lambda: None))
-    assert dict(silent.files) == dict(artifact(asked(lambda: TargetCode())).files)
+    silent = artifact(targets_with_answer(lambda: None))
+    assert dict(silent.files) == dict(artifact(targets_with_answer(lambda: TargetCode())).files)
     assert b"m_on_npu" not in silent.files["m.c"]
 
 
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_flags_of_an_accelerator(executor: str) -> None:
-    made = artifact(asked(lambda: TargetCode(cflags=("-O1",)), "npu", "npu", f"c_like -executor={executor}"))
+    made = artifact(
+        targets_with_answer(lambda: TargetCode(cflags=("-O1",)), "npu", "npu", f"c_like -executor={executor}")
+    )
     assert labels(made)["npu"] == ("m_on_npu.c",)
     of = {host.label: host for host in made.record.compile.hosts}
     assert of["npu"].flags == ("-std=c99", "-O1") and "-O1" not in of["c_like"].flags
@@ -153,7 +155,7 @@ def test_flags_of_an_accelerator(executor: str) -> None:
 def test_what_a_plugin_brings_is_linked_and_run(
     who: str, answer: Answer, executor: str, compilers: tuple[str, ...], tmp_path: Path
 ) -> None:
-    made = artifact(asked(answer, who, "npu", f"c_like -executor={executor}"))
+    made = artifact(targets_with_answer(answer, who, "npu", f"c_like -executor={executor}"))
     saved = load(made.save(tmp_path / "saved"))
     check(saved)
     prefix = "m_on_npu" if who == "npu" else "m_on_c_like"
@@ -175,7 +177,7 @@ def test_what_a_plugin_brings_is_linked_and_run(
 
 
 def test_models_share_an_image(tmp_path: Path, compilers: tuple[str, ...]) -> None:
-    members = asked(own_source)
+    members = targets_with_answer(own_source)
     files: dict[str, bytes] = {}
     for name in ("one", "two"):
         files |= artifact(members, name).files
@@ -205,7 +207,7 @@ def test_what_is_wrong_with_it_is_found() -> None:
     loaded = load_model(MODEL, name="m")
     inputs = inputs_of(MODEL.main)
     for answer, ok in ((own_source, True), (wrong, False)):
-        members = asked(answer)
+        members = targets_with_answer(answer)
         found = verify(loaded, build_loaded(loaded, members), members, inputs)
         assert found.ok == ok
         if not ok:
@@ -247,7 +249,7 @@ REFUSED: Mapping[str, tuple[Callable[[IRModule, str], TargetCode], str]] = {
     ),
     "another function": (
         lambda module, prefix: TargetCode(symbols={**symbols(module, prefix), "strange": f"{prefix}_strange"}),
-        "brings 'strange', which is no function of the module that it was given",
+        "brings 'strange', which is not a function of the module that it was given",
     ),
     "a symbol of somebody else's": (
         lambda module, prefix: TargetCode(symbols=dict.fromkeys(functions(module), "memcpy")),
@@ -281,7 +283,7 @@ REFUSED: Mapping[str, tuple[Callable[[IRModule, str], TargetCode], str]] = {
 def test_what_is_refused(case: str) -> None:
     answer, reason = REFUSED[case]
     with pytest.raises(PluginError, match=re.escape(reason)) as caught:
-        artifact(asked(lambda module, prefix: answer(module, prefix)))
+        artifact(targets_with_answer(lambda module, prefix: answer(module, prefix)))
     if "that the core writes" not in reason:
         assert "plugin uma-npu 1.0" in str(caught.value)
 
@@ -332,7 +334,7 @@ def test_an_object_for_another_machine() -> None:
         return own_object(module, target, prefix, ("arm-none-eabi-gcc", "-mcpu=cortex-m4"))
 
     with pytest.raises(PluginError, match=r"brings the object 'm_on_npu\.o', which is none for "):
-        artifact(asked(answer))
+        artifact(targets_with_answer(answer))
 
     def cortex(module: IRModule) -> TargetCode:
         return TargetCode(
@@ -345,7 +347,7 @@ def test_an_object_for_another_machine() -> None:
 
 
 def test_a_symbol_that_nobody_defines(compilers: tuple[str, ...]) -> None:
-    members = asked(
+    members = targets_with_answer(
         lambda module, prefix: TargetCode(symbols=symbols(module, prefix), sources={f"{prefix}.c": "int x;\n"})
     )
     with pytest.raises(PluginError, match="names the symbol 'm_on_npu_own_relu', which no file defines") as caught:
@@ -355,7 +357,7 @@ def test_a_symbol_that_nobody_defines(compilers: tuple[str, ...]) -> None:
 
 def test_it_is_linked_with_its_libraries() -> None:
     none = Library("no_such_library_anywhere")
-    members = asked(lambda module, prefix: TargetCode(symbols=symbols(module, prefix), libraries=(none,)))
+    members = targets_with_answer(lambda module, prefix: TargetCode(symbols=symbols(module, prefix), libraries=(none,)))
     with pytest.raises(ToolchainError, match="no_such_library_anywhere") as caught:
         artifact(members)
     assert "'npu'" in str(caught.value)
@@ -366,16 +368,16 @@ def test_it_is_linked_with_its_libraries() -> None:
     [
         ({"symbols": ["f"]}, "TargetCode.symbols must be a dict from str to str"),
         ({"symbols": {"f": 1}}, "TargetCode.symbols must be a dict from str to str"),
-        ({"symbols": {"f": "a b"}}, "TargetCode.symbols: 'a b', of 'f', is no symbol of C"),
+        ({"symbols": {"f": "a b"}}, "TargetCode.symbols: 'a b', of 'f', is not a symbol of C"),
         ({"symbols": {"f": "a", "g": "a"}}, "TargetCode.symbols has 'a' twice"),
         ({"symbols": {"f": "a"}, "sources": {"x.c": b""}}, "TargetCode.sources must be a dict from str to str"),
-        ({"symbols": {"f": "a"}, "sources": {"../x.c": ""}}, "TargetCode: '../x.c' is no name for a file here"),
-        ({"symbols": {"f": "a"}, "sources": {"x.py": ""}}, "TargetCode: 'x.py' is no name for a file here"),
+        ({"symbols": {"f": "a"}, "sources": {"../x.c": ""}}, "TargetCode: '../x.c' is not a name for a file here"),
+        ({"symbols": {"f": "a"}, "sources": {"x.py": ""}}, "TargetCode: 'x.py' is not a name for a file here"),
         ({"symbols": {"f": "a"}, "objects": {"x.o": ""}}, "TargetCode.objects must be a dict from str to bytes"),
-        ({"symbols": {"f": "a"}, "objects": {"x.a": b""}}, "TargetCode: 'x.a' is no name for a file here"),
+        ({"symbols": {"f": "a"}, "objects": {"x.a": b""}}, "TargetCode: 'x.a' is not a name for a file here"),
         ({"symbols": {"f": "a"}, "libraries": "m"}, "TargetCode.libraries must be a tuple of Library"),
         ({"headers": {"x.h": b""}}, "TargetCode.headers must be a dict from str to str"),
-        ({"headers": {"x.c": ""}}, "TargetCode: 'x.c' is no name for a file here"),
+        ({"headers": {"x.c": ""}}, "TargetCode: 'x.c' is not a name for a file here"),
         ({"sources": {"x.c": ""}}, "TargetCode brings files or libraries, and no functions"),
     ],
 )

@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused(small: tuple[Artifact, onnx.ModelProto]) -
     assert "is int32[3, 9], expected int64[3, 9]" in refused(x1=np.zeros((2, 5), np.int32))
     assert "is a int, expected an array" in refused(x1=3)
     assert "input 'tokens' of shape" not in refused(more={"tokens": np.array([4])})
-    assert "input 'tokens' is no whole number" in refused(more={"tokens": np.array([4.5])})
+    assert "input 'tokens' is not a whole number" in refused(more={"tokens": np.array([4.5])})
     assert "there is no input 'z'" in refused(more={"z": np.array([4])})
     with pytest.raises(ModelError) as caught:
         artifact.run({})

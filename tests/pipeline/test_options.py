@@ -66,7 +66,7 @@ def test_values_have_one_form() -> None:
     assert options.max_ram == Limit(65536, "max_ram") and options.strips == StripsAsked(2, "conv")
     assert options.stream_inputs == ("x",)
     assert dataclasses.replace(options, name="m").max_ram == options.max_ram
-    with pytest.raises(UsageError, match="'tape' is no form of weights"):
+    with pytest.raises(UsageError, match="'tape' is not a form of weights"):
         BuildOptions.read("build", {"weights": "tape"})  # type: ignore[typeddict-item]  # what is tested
 
 

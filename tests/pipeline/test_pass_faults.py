@@ -282,12 +282,12 @@ BAD: dict[str, tuple[tuple[Phase, ...], Rewrite, str]] = {
     "a function for somebody else": (
         PHASES,
         with_function("other", GPU, same),
-        "a function is for 'gpu', which is no accelerator of this build (other)",
+        "a function is for 'gpu', which is not an accelerator of this build (other)",
     ),
     "a function within for somebody else": (
         PHASES[:3],
         of_main(lambda e: call("cast", Call(GPU, [e]), dtype="int32") if e is X else None),
-        "a function is for 'gpu', which is no accelerator of this build (main)",
+        "a function is for 'gpu', which is not an accelerator of this build (main)",
     ),
     "a region within": (
         PHASES[1:3],
@@ -371,7 +371,7 @@ BAD: dict[str, tuple[tuple[Phase, ...], Rewrite, str]] = {
     "memory of the accelerator's that nobody plans": (
         TIR[3:],
         of_loops(with_scratch),
-        "there are buffers in an accelerator's memory that are no workspaces left (relu)",
+        "there are buffers in an accelerator's memory that are not workspaces left (relu)",
     ),
 }
 
@@ -436,7 +436,7 @@ def test_what_the_model_has_done_is_not_a_passes_fault(is_inline: bool) -> None:
     functions: dict[GlobalVar, Any] = {GlobalVar("main", func_type(main)): main}
     module = IRModule(functions if is_inline else {**functions, var: GPU})
     members = members_of(passing("npu", Pass("PRE_PARTITIONING", "same", same)))
-    with pytest.raises(ModelError, match="a function for 'gpu', which is no accelerator of this build"):
+    with pytest.raises(ModelError, match="a function for 'gpu', which is not an accelerator of this build"):
         built(module, members)
 
 

@@ -119,7 +119,7 @@ class TestOrder:
         error = fault(members_of(passing("npu", made, *named(("b", (), ())), late)))
         assert error.what == (
             f"plugin uma-npu 1.0 has pass 'a' of TIR_0, which must come before or after {other!r}, "
-            "which is no pass of that phase"
+            "which is not a pass of that phase"
         )
         assert error.hint == f"passes of {there}"
 

@@ -129,12 +129,12 @@ class TestWrong:
         [
             (
                 {"first": "tow"},
-                "'first' is pinned to 'tow', which is no target of this build",
+                "'first' is pinned to 'tow', which is not a target of this build",
                 "did you mean 'two'? the targets are one, two, plain",
             ),
             (
                 {"first": "npu"},
-                "'first' is pinned to 'npu', which is no target of this build",
+                "'first' is pinned to 'npu', which is not a target of this build",
                 "the targets are one, two, plain",
             ),
             (
@@ -156,7 +156,7 @@ class TestWrong:
 
     @pytest.mark.parametrize("pins", [[("first", "two")], "first=two", {"first": 3}, {3: "two"}, {"first": None}])
     def test_what_are_no_pins(self, pins: Any) -> None:
-        with pytest.raises(UsageError, match="are no pins") as caught:
+        with pytest.raises(UsageError, match="are not pins") as caught:
             pin_layers(CHAIN, pins, two())
         assert caught.value.hint == 'layers and labels: pins={"conv*": "npu0"}'
 
@@ -290,7 +290,7 @@ class TestFunctions:
         var = GlobalVar("kept", func_type(inner))
         other = function("two", Call(var, [P]))
         module = IRModule.from_functions({"main": Function([X], Call(other, [Call(var, [X])])), "kept": inner})
-        with pytest.raises(ModelError, match="the model has a function for 'plain', which is no accelerator"):
+        with pytest.raises(ModelError, match="the model has a function for 'plain', which is not an accelerator"):
             built(module, two())
 
     @pytest.mark.parametrize("named", [False, True])

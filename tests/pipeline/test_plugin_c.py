@@ -213,7 +213,7 @@ def test_a_check_finds_it(fault: str, finding: str, what: str, compilers: tuple[
 def test_a_check_leaves_out_a_cross_compiler_without_a_c_library(
     compilers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is no fault of the plugin's driver."""
+    """That is not a fault of the plugin's driver."""
     monkeypatch.setattr(c_sources, "find_compiler", lambda name=None, machine=None: find_compiler(compilers[0]))
     monkeypatch.setattr(c_sources, "refused_program", lambda compiler, machine: "fatal error: stdint.h: No such file")
     subject = subject_of(default_host(), "matrix_unit", tmp_path)

@@ -268,14 +268,14 @@ class TestForms:
     def test_a_kernel_that_is_pinned_to_no_host(self) -> None:
         members = hosts("npu", "plain", "other")
         relu = Function([X], call("nn.relu", X), {"Primitive": "1"})
-        with pytest.raises(ModelError, match="the call of a function is pinned to 'npu', which is no host"):
+        with pytest.raises(ModelError, match="the call of a function is pinned to 'npu', which is not a host"):
             checked(module_of(RelayCall(relu, [X], pin="npu")), members)
 
     def test_a_program_for_a_host_that_is_not_there(self, tmp_path: Path) -> None:
         members = hosts()
         lower_loaded(load_model(pinned({"second": "other"}, members), name="m"), members, dump=tmp_path)
         (file,) = tmp_path.glob("*sequence.py")
-        with pytest.raises(ModelError, match="the program runs on 'other', which is no host of this build"):
+        with pytest.raises(ModelError, match="the program runs on 'other', which is not a host of this build"):
             uma.build(file, "c")
 
 

@@ -189,7 +189,7 @@ def test_a_fault_names_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
         raise InternalError("it cannot be", hint="give up")
 
     monkeypatch.setattr(stages, "fuse", wrong)
-    with pytest.raises(InternalError, match="'x' is no parameter of the function that mentions it") as caught:
+    with pytest.raises(InternalError, match="'x' is not a parameter of the function that mentions it") as caught:
         run(MODULE, "m")
     assert caught.value.where == "stage 'fuse', main"
     monkeypatch.setattr(stages, "fuse", worse)

@@ -325,7 +325,7 @@ def test_going_on_from_any_stage_gives_the_same_bytes_and_takes_the_same_states(
     ("stage", "old", "new", "what"),
     [
         ("4-fuse", "model='", "model='x", "expected a SHA-256 in hexadecimal digits"),
-        ("9-sequence", "model='", "model='x", "the program's model is no SHA-256 in hexadecimal digits"),
+        ("9-sequence", "model='", "model='x", "the program's model is not a SHA-256 in hexadecimal digits"),
         ("9-sequence", "(model=", "(models=", "expected '@program' or '@program(model=...)'"),
     ],
 )
@@ -336,7 +336,7 @@ def test_a_text_with_no_digest_of_its_model(tmp_path: Path, stage: str, old: str
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(TextError, match=re.escape(what)):
         build(path, "c")
-    with pytest.raises(ModelError, match="a signature's model is no SHA-256"):
+    with pytest.raises(ModelError, match="a signature's model is not a SHA-256"):
         Signature((), (), (), "x")
 
 
@@ -384,8 +384,8 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("given", "what"),
         [
-            (["h"], "--state 'h' is no pair of an input and an output"),
-            (["=h_out"], "--state '=h_out' is no pair"),
+            (["h"], "--state 'h' is not a pair of an input and an output"),
+            (["=h_out"], "--state '=h_out' is not a pair"),
             (["h=h_out", "h=n_out"], "--state gives 'h' twice"),
             (["g=h_out"], "a state is given for 'g', and the model has no such input\n  hint: inputs: 'x', 'h'"),
             (["h=g"], "a state is given for 'g', and the model has no such output"),

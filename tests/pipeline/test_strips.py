@@ -126,7 +126,7 @@ def test_forms_that_are_past_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["", "two", "2:", 2.0, True, -2, "2 "])
 def test_what_is_no_number_of_strips(given: object) -> None:
-    with pytest.raises(UsageError, match="is no number of strips") as caught:
+    with pytest.raises(UsageError, match="is not a number of strips") as caught:
         uma.build(wide(), HOST, strips=given)  # type: ignore[call-overload]  # what the test is about
     assert caught.value.hint is not None and "like 2:conv4" in caught.value.hint
 

@@ -185,7 +185,7 @@ def test_threads_end_with_their_session(three: Artifact) -> None:
 
 def test_what_cannot_be_asked_for(net: Path, plain: Artifact, three: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (0, -1, True, 1.5, "2"):
-        with pytest.raises(UsageError, match="is no number of threads"):
+        with pytest.raises(UsageError, match="is not a number of threads"):
             three.session(threads=wrong)  # type: ignore[arg-type]  # neither numbers of threads nor all of them numbers
     with pytest.raises(UsageError, match="built for 3 threads, and cannot be run by 4") as error:
         three.session(threads=4)

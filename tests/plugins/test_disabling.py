@@ -60,7 +60,7 @@ def test_the_project_disables(folder: Path) -> None:
 @pytest.mark.parametrize("value", ["'uma-other'", "3", "[3]", "{}"])
 def test_a_project_that_says_it_wrongly(folder: Path, value: str) -> None:
     (folder / "pyproject.toml").write_text(f"[tool.uma]\ndisable-plugins = {value}\n")
-    with pytest.raises(UsageError, match="disable-plugins is no list of names") as caught:
+    with pytest.raises(UsageError, match="disable-plugins is not a list of names") as caught:
         host().names()
     assert caught.value.hint == 'write disable-plugins = ["uma-my-plugin"]'
 

@@ -83,7 +83,7 @@ def test_a_line_that_is_no_entry_point_is_the_fault_of_its_plugin(site: Path, li
 
 
 def test_a_line_that_is_no_entry_point_is_nothing_to_others(site: Path) -> None:
-    """It may be of a distribution that is no plugin."""
+    """It may be of a distribution that is not a plugin."""
     install(site, "other", files={"entry_points.txt": "[console_scripts]\nodd\n"})
     install(site, "uma-good", ["good"])
     assert len(found("good")) == 1

@@ -106,7 +106,7 @@ class TestPluginAPI:
     @pytest.mark.parametrize("version", ["0.4", 4, (0,), (0, 4, 1), (0, -1), (True, 4), [0, 4]])
     def test_what_is_no_version(self, version: object) -> None:
         entry = module_entry("npu", UMA_PLUGIN_API=version)
-        with pytest.raises(PluginError, match="that is no pair of major and minor version") as caught:
+        with pytest.raises(PluginError, match="that is not a pair of major and minor version") as caught:
             PluginHost(lambda: [entry]).plugin_for("npu")
         assert f"UMA_PLUGIN_API = ({MAJOR}, {MINOR})" in (caught.value.hint or "")
 

@@ -194,7 +194,7 @@ def test_a_plugin_may_bring_aliases_beside_its_kinds(write: Write) -> None:
     assert [*host.kinds()] == ["duo", "good", "npu"] and host.hosts() == ()
     assert host.lookup("duo") is host.plugin_for("duo").aliases["duo"] and host.lookup("npu") is host.kind("npu")
     assert host.lookup("composite").help == "a host and its devices"
-    with pytest.raises(UsageError, match="'duo' is no target kind: it stands for a whole target"):
+    with pytest.raises(UsageError, match="'duo' is not a target kind: it stands for a whole target"):
         host.kind("duo")
     with pytest.raises(UsageError, match="'good' cannot be the host of 'npu'"):
         host.target("duo")

@@ -85,7 +85,7 @@ def test_a_line_that_is_not_a_requirement(line: str) -> None:
 
 def test_a_setting_that_is_not_a_list_of_names() -> None:
     require(3)
-    with pytest.raises(UsageError, match="require-plugins is no list of names"):
+    with pytest.raises(UsageError, match="require-plugins is not a list of names"):
         host().check_required()
 
 

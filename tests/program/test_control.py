@@ -149,7 +149,7 @@ def test_layers_of_branches_and_loops_are_printed() -> None:
         ("    while c:", "    while other(c):", "expected the name of a buffer, or 'holds(buffer, layers=[...])'"),
         ("    while c:", "    while holds(c, layers=3):", "expected a list of names"),
         ("    while c:", "    while holds(c, host='c'):", "unknown argument 'host'; there is layers"),
-        ("    once(t, y)", "    if t:\n        pass\n    once(t, y)", "is no condition, which is one bool"),
+        ("    once(t, y)", "    if t:\n        pass\n    once(t, y)", "is not a condition, which is one bool"),
         ("    while c:", "    while d:", "there is no buffer 'd'"),
         (
             "    once(t, y)",

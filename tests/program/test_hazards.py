@@ -25,7 +25,7 @@ IN_PLACE = kernel([4], 4, in_place=True)
 def made(*calls: str, outputs: str = "y", in_place: bool = False) -> Program:
     """A program of calls written ``npu.a: x t -> y``: sums on a queue of a device, on a device alone, or on the host.
 
-    Names that are no outputs are intermediates but for x, the input.
+    Names that are not outputs are intermediates but for x, the input.
     """
     functions: dict[str, Kernel] = {}
     found: list[Call] = []

@@ -43,7 +43,7 @@ def test_an_input_holds_what_is_open() -> None:
         (with_extents((HELD, OTHER), x=(N,)), "extent 'n' has other bounds in 'z'"),
         (
             with_extents((Buffer("o", "output", (1,), "int64", tensor="n"),), y=(N,)),
-            "output 'o', which holds the extent 'n', is no int32 (1,)",
+            "output 'o', which holds the extent 'n', is not int32 (1,)",
         ),
         (with_extents((Buffer("o", "output", (1,), "int32", tensor="n"),), x=(N,)), "there is no input int32 (1,)"),
     ],

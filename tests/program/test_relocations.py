@@ -139,7 +139,7 @@ MISFITS = {
     "unit": (
         Relocation(4, "f", "y", 2),
         BitField("f", 8, unit=4),
-        "the offset of 'y' + 2 does not fit field 'f' at byte 4 of blob 'c': 2 is no multiple of 4",
+        "the offset of 'y' + 2 does not fit field 'f' at byte 4 of blob 'c': 2 is not a multiple of 4",
     ),
     "base": (
         Relocation(0, "f", "y", value="base"),

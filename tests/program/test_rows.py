@@ -156,7 +156,7 @@ EDITS: dict[str, tuple[str, str]] = {
         "t0 = intermediate(int32, (3, 2))",
         "t0 = intermediate(int32, (2, 2))",
     ),
-    "has 20 bytes, which are no whole rows of 8": (
+    "has 20 bytes, which are not whole rows of 8": (
         "t0 = intermediate(int32, (3, 2))",
         "t0 = intermediate(int32, (5,))",
     ),
@@ -241,7 +241,7 @@ def whole_reader() -> Program:
 
 
 FAULTS = {
-    "'f2' is within rows, and is no function of rows": lambda: of_no_rows(three()),
+    "'f2' is within rows, and is not a function of rows": lambda: of_no_rows(three()),
     "has 8 bytes, not 32, and the function, within rows, is none of rows": lambda: of_no_rows(chained(three())),
     "'t1' holds 8 of 32 bytes, and is used by step 6 too": read_outside,
     "'t0' has 8 rows for step 1, which makes them, and 4 here": lambda: replace(

@@ -139,7 +139,7 @@ def test_two_inputs_of_one_size_share_a_function() -> None:
         (lambda p: streamed(p, {"x"}), "input 'x' is given row by row, and step 0, which reads it, is not within rows"),
         (
             lambda p: streamed(by_rows(p, [(0, len(p.steps) - 1)], row_forms(p)), {"x"}),
-            "input 'x' is given row by row, and 'f0', which reads it, is no copy by rows",
+            "input 'x' is given row by row, and 'f0', which reads it, is not a copy by rows",
         ),
         (
             lambda p: replace(p, buffers=(*p.buffers[:-1], replace(p.buffers[-1], pool="rows"))),

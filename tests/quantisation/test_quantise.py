@@ -267,7 +267,7 @@ def test_a_model_that_is_quantised_already(usual: Quantised, tmp_path: Path) -> 
 
 def test_a_model_of_another_format(tmp_path: Path) -> None:
     (tmp_path / "m.h5").write_bytes(b"\x89HDF")
-    with pytest.raises(ModelError, match="no model file of a format"):
+    with pytest.raises(ModelError, match="not a model file of a format"):
         quantize(tmp_path / "m.h5", ["stream_machine", "c"], DATA)
     with pytest.raises(UsageError, match=r"^there is no file "):
         quantize(tmp_path / "none.onnx", ["stream_machine", "c"], DATA)
@@ -278,7 +278,7 @@ def test_targets_that_take_none(net: Path) -> None:
         quantize(net, "ultra_trail -feature_bits=6", DATA)
     with pytest.raises(UsageError, match=r"^the accelerator has scales of its own"):
         quantize(net, "ultra_trail", DATA, scales="any")
-    with pytest.raises(UsageError, match=r"^'round' are no scales"):
+    with pytest.raises(UsageError, match=r"^'round' are not scales"):
         quantize(net, ["stream_machine", "c"], DATA, scales="round")  # type: ignore[arg-type]  # no such scales
 
 
@@ -366,11 +366,11 @@ def test_what_the_quantiser_does_not_take(net: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_file_that_cannot_be_written(net: Path, usual: Quantised, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    for path, why in ((tmp_path / "folder", "no plain file"), (net / "q.onnx", ""), (tmp_path / "a\0b", "null")):
+    for path, why in ((tmp_path / "folder", "not a plain file"), (net / "q.onnx", ""), (tmp_path / "a\0b", "null")):
         with pytest.raises(UsageError, match=f"^cannot write the model: .*{why}"):
             usual.save(path)
-    with pytest.raises(UsageError, match=r"^3 is no path of a file"):
-        usual.save(3)  # type: ignore[arg-type]  # a number is no path
+    with pytest.raises(UsageError, match=r"^3 is not a path of a file"):
+        usual.save(3)  # type: ignore[arg-type]  # a number is not a path
 
 
 def test_a_model_without_differences_has_no_noise(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_text_is_read_as_what_it_was_printed_from() -> None:
         ("Loop(body, 4)", "Loop(body, 3)", "the body of a Loop takes"),
         ("(v2, v3, b)", "(v2, v3, b, axis=1)", "control flow takes no attributes"),
         ("(v2, v3, b)", "(v2, v3)", "is called with"),
-        ("@function\ndef then", "@function(Compiler='npu')\ndef then", "If of 'then', which is no plain function"),
+        ("@function\ndef then", "@function(Compiler='npu')\ndef then", "If of 'then', which is not a plain function"),
         ("v0: ('sum',) = add(x, y)", "v0: ('sum',) = If(then, then)(const(True, bool), x, y)", "in a circle"),
     ],
 )

@@ -59,7 +59,7 @@ def test_types_of_cuts() -> None:
     for count, extent, what in (
         (X, N, "the count must be"),
         (COUNT, N + 1, "is computed of others"),
-        (COUNT, Extent.from_symbol(Symbol("m", 0, 7)), "are no part of"),
+        (COUNT, Extent.from_symbol(Symbol("m", 0, 7)), "are not part of"),
     ):
         with pytest.raises(ModelError, match=what):
             call("take_first", X, count, axis=0, extent=extent)

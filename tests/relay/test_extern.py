@@ -86,7 +86,7 @@ class TestField:
             (16, None),
             (16 * 127, None),
             (16 * 128, "2048 is more than 2032"),
-            (8, "8 is no multiple of 16"),
+            (8, "8 is not a multiple of 16"),
             (-16, "-16 is negative"),
         ],
     )
@@ -105,9 +105,12 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "field bits": (lambda: BitField("f", 8, lsb=25), "field 'f' has 8 bits from bit 25 on, in a word of 32"),
     "no bits": (lambda: BitField("f", 0), "field 'f' has 0 bits from bit 0 on, in a word of 32"),
     "field unit": (lambda: BitField("f", 8, unit=0), "field 'f' counts in units of 0"),
-    "field sign": (lambda: BitField("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]  # a number is no bool
+    "field sign": (lambda: BitField("f", 8, signed=1), "field 'f': signed is 1"),  # type: ignore[arg-type]  # a number is not a bool
     "relocation place": (lambda: Relocation(-1, "f", "x"), "a relocation at byte -1 is outside of any blob"),
-    "relocation field": (lambda: Relocation(0, "", "x"), "a relocation at byte 0 is of a field '', which is no name"),
+    "relocation field": (
+        lambda: Relocation(0, "", "x"),
+        "a relocation at byte 0 is of a field '', which is not a name",
+    ),
     "relocation symbol": (lambda: Relocation(0, "f", "class"), "a relocation at byte 0 is of a symbol 'class'"),
     "relocation addend": (lambda: Relocation(0, "f", "x", -4), "a relocation at byte 0 has addend -4"),
     "relocation value": (
@@ -116,13 +119,13 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "base with addend": (lambda: Relocation(0, "f", "x", 4, "base"), "is the number of a base, and has an addend"),
     "blob name": (lambda: Blob("", b"a"), "'' cannot name a blob"),
-    "blob of text": (lambda: Blob("b", "abc"), "blob 'b' holds str, not bytes"),  # type: ignore[arg-type]  # text is no bytes
+    "blob of text": (lambda: Blob("b", "abc"), "blob 'b' holds str, not bytes"),  # type: ignore[arg-type]  # text is not bytes
     "empty blob": (lambda: Blob("b", b""), "blob 'b' is empty"),
     "blob alignment": (lambda: Blob("b", b"a", 3), "blob 'b' has alignment 3"),
     "blob alignment too large": (lambda: Blob("b", b"a", 8192), "blob 'b' has alignment 8192"),
     "relocations of another type": (
-        lambda: Blob("b", b"a", relocations=(3,)),  # type: ignore[arg-type]  # a number is no relocation
-        "blob 'b' has relocations that are no Relocation",
+        lambda: Blob("b", b"a", relocations=(3,)),  # type: ignore[arg-type]  # a number is not a relocation
+        "blob 'b' has relocations that are not Relocation",
     ),
     "relocation past the blob": (
         lambda: Blob("b", b"abc", relocations=(Relocation(3, "f", "x"),)),
@@ -131,22 +134,28 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "mark": (lambda: Blob("b", b"a", marks=(("x", 0),)), "blob 'b' has a mark ('x', 0)"),  # type: ignore[arg-type]  # name and place the wrong way round
     "mark past the blob": (lambda: Blob("b", b"a", marks=((1, "x"),)), "blob 'b' has 1 bytes, and a mark at byte 1"),
     "routine": (lambda: replace(WHOLE, routine="a b"), "'a b' cannot name a routine"),
-    "params": (lambda: replace(WHOLE, params=(1,)), "has params that are not a tuple of Param"),  # type: ignore[arg-type]  # a number is no parameter
-    "blobs": (lambda: replace(WHOLE, blobs="ab"), "has blobs that are not a tuple of Blob"),  # type: ignore[arg-type]  # text is no blobs
+    "params": (lambda: replace(WHOLE, params=(1,)), "has params that are not a tuple of Param"),  # type: ignore[arg-type]  # a number is not a parameter
+    "blobs": (lambda: replace(WHOLE, blobs="ab"), "has blobs that are not a tuple of Blob"),  # type: ignore[arg-type]  # text is not a list of blobs
     "order": (lambda: replace(WHOLE, params=(Y, X, T)), "that are not inputs, outputs and workspaces, in that order"),
     "constant": (
         lambda: replace(WHOLE, params=(X, Y, Param(X.buffer, "constant"))),
         "that are not inputs, outputs and workspaces, in that order",
     ),
     "no output": (lambda: Extern((X,), "start"), "an extern of routine 'start' has no output"),
-    "queue": (lambda: replace(WHOLE, queue="a-b"), "is for queue 'a-b', which is no name"),
+    "queue": (lambda: replace(WHOLE, queue="a-b"), "is for queue 'a-b', which is not a name"),
     "scalars": (lambda: replace(WHOLE, scalars=[1]), "has scalars that are not a mapping by name"),  # type: ignore[arg-type]  # a list has no names
-    "scalar": (lambda: replace(WHOLE, scalars={"lanes": float("nan")}), "has 'lanes' = nan, which is no finite number"),
-    "large scalar": (lambda: replace(WHOLE, scalars={"lanes": 2**63}), "which is no finite number of 64 bits"),
+    "scalar": (
+        lambda: replace(WHOLE, scalars={"lanes": float("nan")}),
+        "has 'lanes' = nan, which is not a finite number",
+    ),
+    "large scalar": (lambda: replace(WHOLE, scalars={"lanes": 2**63}), "which is not a finite number of 64 bits"),
     "scalar of bool": (lambda: replace(WHOLE, scalars={"lanes": True}), "has 'lanes' = True"),
     "name twice": (lambda: replace(WHOLE, scalars={"x": 1}), "has two things called 'x'"),
     "name of a size": (lambda: replace(WHOLE, scalars={"w_bytes": 1}), "has two things called 'w_bytes'"),
-    "reserved name": (lambda: replace(WHOLE, scalars={"device": 1}), "calls something 'device', which is no free name"),
+    "reserved name": (
+        lambda: replace(WHOLE, scalars={"device": 1}),
+        "calls something 'device', which is not a free name",
+    ),
     "port of nothing": (lambda: replace(WHOLE, ports={"z": "axi"}), "reaches 'z' through port 'axi'"),
     "alias": (
         lambda: replace(WHOLE, may_alias=(("x", "y"),)),
@@ -166,7 +175,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: replace(
             WHOLE, blobs=(replace(STREAM, relocations=(Relocation(0, "f", "t", value="base"),)),), ports={}
         ),
-        "blob 'stream', byte 0: 't' is in a memory of the device, which is no base",
+        "blob 'stream', byte 0: 't' is in a memory of the device, which is not a base",
     ),
 }
 

@@ -190,7 +190,7 @@ def test_a_shift_finds_what_is_else_not_found() -> None:
     [
         pytest.param(FixedPoint((2**30,), (1,), "up"), -1000, 1000, (-32768, 32767), id="more than 255 steps"),
         pytest.param(FixedPoint((2**30,), (3,), "double"), -(2**30), 2**30, (-128, 127), id="wraps around"),
-        pytest.param(FixedPoint((2**30,), (1,), "up"), -(2**31) - 1, 0, (-128, 127), id="is no int32"),
+        pytest.param(FixedPoint((2**30,), (1,), "up"), -(2**31) - 1, 0, (-128, 127), id="is not int32"),
     ],
 )
 def test_what_has_no_proof_stays_as_it_is(scale: FixedPoint, low: int, high: int, limits: Any) -> None:
@@ -290,15 +290,15 @@ GOOD: dict[str, Any] = {
     [
         ({"dtype": "int8"}, "a float form in 'int8'"),
         ({"fused": 1}, "fused or not, not 1"),
-        ({"low": 0.5}, r"limit 0\.5 of a float form is no whole number"),
-        ({"high": 2**25}, "no whole number of at most 24 bits"),
+        ({"low": 0.5}, r"limit 0\.5 of a float form is not a whole number"),
+        ({"high": 2**25}, "not a whole number of at most 24 bits"),
         ({"low": 2}, r"limits 2 \.\. 1 of a float form are upside down"),
         ({"offset": ("x",)}, "offset .* of a float form: could not convert"),
         ({"offset": (float("nan"),)}, r"larger than 2\*\*62"),
         ({"offset": (0.0, 1.0)}, "1 multipliers, 2 and 0 offsets and 1 shifts"),
         ({"offset_below": (0.0, 1.0)}, "1 multipliers, 1 and 2 offsets"),
         ({"shift": (0, 1)}, "and 2 shifts"),
-        ({"shift": (0.5,)}, r"shift 0\.5 of a float form is no int32"),
+        ({"shift": (0.5,)}, r"shift 0\.5 of a float form is not int32"),
         ({"multiplier": (-1.0,)}, r"neither 0 nor 2\*\*-100 or more"),
     ],
 )

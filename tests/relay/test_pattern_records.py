@@ -168,24 +168,24 @@ YES = Clause("yes", lambda m: True, "always")
         (lambda: Pattern("Dev", RELU), "'Dev' cannot name a pattern"),
         (lambda: Pattern("", RELU), "'' cannot name a pattern"),
         (lambda: Pattern("a" * 101, RELU), "cannot name a pattern"),
-        (lambda: Pattern(3, RELU), "3 cannot name a pattern"),  # type: ignore[arg-type]  # a number is no name
-        (lambda: Pattern("p", "nn.relu"), "pattern 'p' is 'nn.relu', not made of"),  # type: ignore[arg-type]  # the name of an op is no pattern
-        (lambda: Pattern("p", RELU, None, 3), "lower of pattern 'p' is 3, not a function"),  # type: ignore[arg-type]  # a number is no function
+        (lambda: Pattern(3, RELU), "3 cannot name a pattern"),  # type: ignore[arg-type]  # a number is not a name
+        (lambda: Pattern("p", "nn.relu"), "pattern 'p' is 'nn.relu', not made of"),  # type: ignore[arg-type]  # the name of an op is not a pattern
+        (lambda: Pattern("p", RELU, None, 3), "lower of pattern 'p' is 3, not a function"),  # type: ignore[arg-type]  # a number is not a function
         (lambda: Pattern("p", F), "computes nothing"),
         (lambda: Pattern("p", constant(any_)), "computes nothing"),
         (lambda: Pattern("p", any_of(RELU, constant(any_))), "computes nothing"),
         (lambda: Pattern("p", optional(F, lambda v: op("nn.relu")(v))), "computes nothing"),
         (lambda: Pattern("p", chain(F, lambda v: op("nn.relu")(v), least=0, most=3)), "computes nothing"),
         (lambda: Pattern("p", outputs(RELU, F)), "computes nothing"),
-        (lambda: Pattern("p", RELU, "yes"), "the predicate of pattern 'p' is 'yes'"),  # type: ignore[arg-type]  # text is no predicate
+        (lambda: Pattern("p", RELU, "yes"), "the predicate of pattern 'p' is 'yes'"),  # type: ignore[arg-type]  # text is not a predicate
         (lambda: Pattern("p", RELU, [YES, len]), "the predicate of pattern 'p' is"),  # type: ignore[list-item]  # `len` takes no match
         (lambda: Pattern("p", RELU, [YES, YES]), "two clauses 'yes'"),
         (lambda: Clause("Yes", lambda m: True, "always"), "'Yes' cannot name a clause"),
-        (lambda: Clause(3, lambda m: True, "always"), "3 cannot name a clause"),  # type: ignore[arg-type]  # a number is no name
-        (lambda: Clause("yes", True, "always"), "the test of clause 'yes' is True"),  # type: ignore[arg-type]  # a bool is no function
+        (lambda: Clause(3, lambda m: True, "always"), "3 cannot name a clause"),  # type: ignore[arg-type]  # a number is not a name
+        (lambda: Clause("yes", True, "always"), "the test of clause 'yes' is True"),  # type: ignore[arg-type]  # a bool is not a function
         (lambda: Clause("yes", lambda m: True, " "), "clause 'yes' needs a reason"),
         (lambda: PatternTable([Pattern("p", RELU), Pattern("p", RELU)]), "two patterns 'p'"),
-        (lambda: PatternTable([RELU]), "<nn.relu 'relu'> is no Pattern"),  # type: ignore[list-item]  # what a `Pattern` is made of is none
+        (lambda: PatternTable([RELU]), "<nn.relu 'relu'> is not a Pattern"),  # type: ignore[list-item]  # what a `Pattern` is made of is none
         (lambda: PatternTable([Pattern("p", RELU)])["q"], "there is no pattern 'q'"),
     ],
 )
@@ -247,7 +247,7 @@ def escaping(term: Any, root: Expr, result: Expr) -> tuple[Expr, ...]:
 def test_a_result_of_the_function_escapes() -> None:
     inner = op("tanh")(wildcard("float32"))
     t = call("tanh", X)
-    # An output of the pattern is no escape; what lies below it and is the result of the function is one.
+    # An output of the pattern is not an escape; what lies below it and is the result of the function is one.
     found = match(Pattern("p", outputs(op("sigmoid")(inner), inner)), call("sigmoid", t))
     assert isinstance(found, Match)
     assert found.escapes == ()
@@ -322,5 +322,5 @@ def test_matches_are_values() -> None:
 
 
 def test_a_root_must_be_in_the_graph() -> None:
-    with pytest.raises(PluginError, match="is no part of the graph in which pattern 'p' is sought"):
+    with pytest.raises(PluginError, match="is not part of the graph in which pattern 'p' is sought"):
         match(Pattern("p", RELU), ROOT, Graph(X))

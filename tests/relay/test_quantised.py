@@ -132,7 +132,7 @@ def test_windows() -> None:
     window = Window.from_match(matched(term, pool))
     assert window == Window(1, 4, 9, 3, (1, 3), (1, 2), (0, 1, 0, 0), (1, 1), 4, 4, 3) and window.taps == 3
     assert op_kind(pool) == "max_pool"
-    with pytest.raises(PluginError, match=r"nn\.relu is no layer with a window"):
+    with pytest.raises(PluginError, match=r"nn\.relu is not a layer with a window"):
         op_kind(call("nn.relu", data(3)))
 
 
@@ -147,7 +147,7 @@ def test_layers_of_int16_are_matched_where_they_are_asked_for() -> None:
     scales = {"input_scale": 2.0**-12, "output_scale": 2.0**-15}
     assert int16_curve_factor(call("qnn.sigmoid", x, **scales)) == (3, 0)
     assert int16_curve_factor(call("qnn.tanh", x, **scales | {"input_scale": 0.0001})) == (20132, 14)
-    with pytest.raises(PluginError, match=r"qnn\.tanh of int8 is no curve of int16"):
+    with pytest.raises(PluginError, match=r"qnn\.tanh of int8 is not a curve of int16"):
         int16_curve_factor(call("qnn.tanh", data(3), **scales))
 
 
@@ -241,7 +241,7 @@ def test_what_does_not_hold_is_told(body: Expr, said: str) -> None:
 def test_a_scale_that_is_no_fixed_point() -> None:
     assert fixed_point_of(FloatScale((0.5, 4.0))) == FixedPoint((2**30, 2**30), (0, 3), "even")
     assert fixed_point_of(HALF) is HALF
-    with pytest.raises(PluginError, match=r"0\.75 is no power of two"):
+    with pytest.raises(PluginError, match=r"0\.75 is not a power of two"):
         fixed_point_of(FloatScale((0.5, 0.75)))
     assert max_abs_sum(matched(layer_pattern("qnn.dense"), finished(LONG))) == 9000 * 127 * 128
 

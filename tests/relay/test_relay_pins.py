@@ -85,7 +85,7 @@ class TestText:
             ("nn.relu(x) @ npu", "expected a literal"),
             ("nn.relu(x) @ 3", "expected a call and the label that it is pinned to"),
             ("nn.relu(x) @ 'a' @ 'b'", "expected a call and the label that it is pinned to"),
-            ("nn.relu(x) @ 'a b'", "'a b' is no label to pin a call to"),
+            ("nn.relu(x) @ 'a b'", "'a b' is not a label to pin a call to"),
             ("nn.relu(x) + 'a'", "expected a call, a name, a tuple or a field"),
             ("const(1, int32) @ 'a'", "expected a call and the label that it is pinned to"),
         ],

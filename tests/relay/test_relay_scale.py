@@ -19,7 +19,7 @@ from uma.relay.visit import rewrite
 
 SIZES = (12_500, 25_000, 50_000)
 
-# Per op, from the smallest to the largest size. What is quadratic is 4 times slower; a busy machine is no fault.
+# Per op, from the smallest to the largest size. What is quadratic is 4 times slower; a busy machine is not a fault.
 
 
 def build(length: int) -> IRModule:

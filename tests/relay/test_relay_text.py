@@ -373,13 +373,13 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         1,
         "two parameters share a name: x, x",
     ),
-    "parameter that is no name": (
+    "parameter that is not a name": (
         "@function\ndef main(größe: Tensor[(2,), int8]) -> Tensor[(2,), int8]:\n    return größe\n",
         2,
         10,
         "'größe' is not a name for a variable",
     ),
-    "function that is no name": (
+    "function that is not a name": (
         RELU + "@function\ndef const(x: Tensor[(2,), int8]) -> Tensor[(2,), int8]:\n    return x\n",
         5,
         1,
@@ -438,15 +438,15 @@ BAD: dict[str, tuple[str, int, int, str]] = {
     "unknown attribute": (body("return nn.relu(x, a=1)"), 3, 12, "nn.relu has no attribute 'a'"),
     "attributes in a dict": (body("return nn.relu(x, **{})"), 3, 25, "expected name=value"),
     "wrong attribute": (body("return clip(x, a_min='0')"), 3, 12, "attribute 'a_min' of clip is '0': not a number"),
-    "attribute that is no literal": (body("return clip(x, a_min=x)"), 3, 26, "expected a literal"),
+    "attribute that is not a literal": (body("return clip(x, a_min=x)"), 3, 26, "expected a literal"),
     "attribute of sums": (body("return clip(x, a_min=1+1)"), 3, 26, "expected a literal"),
     "attribute of signs": (body("return clip(x, a_min=--1)"), 3, 26, "expected a literal"),
     "large attribute": (body(f"return clip(x, a_min=0x{'f' * 9000})"), 3, 26, "this number is too large"),
     "ill-typed": (body("return add(x, const(1, int32))"), 3, 12, "add(Tensor[(2,), float32], Tensor[(), int32])"),
     "no such field": (body("return (x, x)[2]"), 3, 12, "there is no field 2 in Tuple["),
     "field of a tensor": (body("return x[0]"), 3, 12, "there is no field 0 in Tensor["),
-    "field that is no number": (body("return (x, x)['a']"), 3, 19, "expected the index of a field"),
-    "field of a field": (body("return (x, x)[0][0]"), 3, 12, "a field is no tuple"),
+    "field that is not a number": (body("return (x, x)['a']"), 3, 19, "expected the index of a field"),
+    "field of a field": (body("return (x, x)[0][0]"), 3, 12, "a field is not a tuple"),
     "empty tuple": (body("return ()"), 3, 12, "a tuple holds at least one tensor"),
     "tuple in a tuple": (body("return ((x,), x)"), 3, 12, "a value must be a tensor"),
     "result of another type": (body("return sum(x, axis=())"), 3, 5, "the result is Tensor[(), float32], declared is"),
@@ -494,14 +494,19 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         16,
         "'x' is not defined",
     ),
-    "attribute of a function that is no string": ("@function(Primitive=1)\n" + RELU[10:], 1, 2, "expected attributes"),
+    "attribute of a function that is not a string": (
+        "@function(Primitive=1)\n" + RELU[10:],
+        1,
+        2,
+        "expected attributes",
+    ),
     "attribute of a function without name": (
         "@function('1')\n" + RELU[10:],
         1,
         2,
         "expected attributes that are strings",
     ),
-    "attribute of a function that is no name": (
+    "attribute of a function that is not a name": (
         "@function(größe='1')\n" + RELU[10:],
         2,
         1,
@@ -588,7 +593,7 @@ def test_faults_are_shown_where_they_are(name: str) -> None:
     assert str(caught.value).startswith(f"model.py:{line}:{column}: ")
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is no syntax")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is not a syntax")
 def test_type_parameters() -> None:
     with pytest.raises(TextError) as caught:
         parse_module(body("return x").replace("def main(", "def main[T]("))

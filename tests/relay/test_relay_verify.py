@@ -94,17 +94,17 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
     ),
     "free variable": (
         IRModule.from_functions({"main": OPEN}, NAMED),
-        "'x' is no parameter of the function that mentions it",
+        "'x' is not a parameter of the function that mentions it",
         "main",
     ),
     "free variable in a nested function": (
         IRModule.from_functions({"main": Function([X], Call(OPEN, [X]))}),
-        "'x' is no parameter of the function that mentions it",
+        "'x' is not a parameter of the function that mentions it",
         "main",
     ),
     "variable of another type": (
         IRModule.from_functions({"main": Function([Var("x", TensorType((3,), "int8"))], RELU)}),
-        "'x' is no parameter of the function that mentions it",
+        "'x' is not a parameter of the function that mentions it",
         "main",
     ),
     "shape of a constant": (

@@ -236,11 +236,11 @@ def test_kernels_are_looked_into() -> None:
             "qnn.requantize",
             [WIDE],
             FloatForm("float32", (1.0,), (0.0,), (), 0, 200, True),
-            r"0 \.\. 200, which are no int8",
+            r"0 \.\. 200, which are not int8",
         ),
         ("qnn.requantize", [WIDE], FloatForm("float32", (1.0,) * 2, (0.0,) * 2, (), 0, 1, True), "2 scales for the 3"),
         ("qnn.requantize", [WIDE], FloatScale((1.0,)), "not a FloatForm, nor None"),
-        ("qnn.add", [A, B], SumForm(1.0, 1.0, 0.0, -129, 1, True), r"-129 \.\. 1, which are no int8"),
+        ("qnn.add", [A, B], SumForm(1.0, 1.0, 0.0, -129, 1, True), r"-129 \.\. 1, which are not int8"),
         ("qnn.add", [A, B], FloatForm("float32", (1.0,), (0.0,), (), 0, 1, True), "not a SumForm, nor None"),
     ],
 )
@@ -251,7 +251,7 @@ def test_forms_that_do_not_fit_are_refused(name: str, args: list[Expr], form: An
 
 
 def test_results_of_32_bits_stay_integers_however_few_there_are() -> None:
-    """Their limits are no float32."""
+    """Their limits are not float32."""
     few = call("cast", A, dtype="int32")
     made = in_floats(requantised(few, FixedPoint((1 << 30,), (-6,), "double"), 0, "int32"))
     assert ops(made)[-1].attrs.form is None

@@ -97,7 +97,7 @@ def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> 
             inside = np.clip(choice.array(arg.shape, arg.dtype), low, high)
             ends = np.where(choice.array(arg.shape, "bool"), *np.array([low, high], arg.dtype))
             inputs[arg.name] = choice.of(inside, ends)  # type: ignore[attr-defined]  # a variable, too
-            # The limits of 64 bits are no floats, as those of a clip are.
+            # The limits of 64 bits are not floats, as those of a clip are.
             limited = abs(low) < 2**50 and abs(high) < 2**50
             args.append(call("clip", arg, a_min=low, a_max=high) if limited else arg)
     body = Call(made.op, args, made.attrs)

@@ -32,8 +32,8 @@ def test_explain(net: Path) -> None:
     assert isinstance(found, Explanation)
     assert (found.name, found.host, found.offloaded, found.notes) == ("net", "c", 0.0, ())
     assert found.ops[0].op == "nn.relu" and set(found.brought) <= {"c"}
-    with pytest.raises(UsageError, match="5 is no PluginHost"):
-        uma.explain(net, HOST, plugins=5)  # type: ignore[arg-type]  # a number is no `PluginHost`
+    with pytest.raises(UsageError, match="5 is not a PluginHost"):
+        uma.explain(net, HOST, plugins=5)  # type: ignore[arg-type]  # a number is not a `PluginHost`
 
 
 def test_verify(net: Path) -> None:
@@ -47,10 +47,10 @@ def test_verify(net: Path) -> None:
     ("options", "what"),
     [
         ({"samples": 0}, "0 samples cannot be compared"),
-        ({"step_limit_s": 0}, "a step limit of 0 is no time"),
+        ({"step_limit_s": 0}, "the step limit 0 is not positive"),
         ({"against": "tvm"}, "'tvm' is nothing to compare with"),
-        ({"plugins": 5}, "5 is no PluginHost"),
-        ({"target": 5}, "5 is no target"),
+        ({"plugins": 5}, "5 is not a PluginHost"),
+        ({"target": 5}, "5 is not a target"),
     ],
 )
 def test_bad_options_of_verify(net: Path, options: dict[str, Any], what: str) -> None:

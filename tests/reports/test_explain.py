@@ -38,8 +38,8 @@ MODEL = module_of(BOTH, {WIDE: ["wide"], NARROW: ["narrow"], BIAS: ["wide/bias"]
 """Two layers of the same input, of 60 and of 30 multiply-accumulates, joined."""
 
 
-def told(members: BuildTargets, module: Any = MODEL) -> Explanation:
-    """What a build tells that computes what it should."""
+def explained(members: BuildTargets, module: Any = MODEL) -> Explanation:
+    """Return the explanation of a build whose results were checked."""
     build, _ = checked(module, members)
     return explain(build)
 
@@ -62,7 +62,9 @@ def dense(label: str, *clauses: Clause, lower: Callable[[Function], Any] = lower
 
 class TestOps:
     def test_one_that_was_taken(self) -> None:
-        found = by_layer(told(members_of(toy("npu", patterns=lambda: [dense("npu", FEW), taking("npu", "nn.relu")]))))
+        found = by_layer(
+            explained(members_of(toy("npu", patterns=lambda: [dense("npu", FEW), taking("npu", "nn.relu")])))
+        )
         assert found["narrow"] == OpRecord("qnn.dense", ("narrow",), 30, "npu", "npu.dense", "npu_1", ())
         assert found["relu"] == OpRecord("nn.relu", ("relu",), 0, "npu", "npu.relu", "npu_0", ())
 
@@ -70,7 +72,7 @@ class TestOps:
         even = Clause("even", lambda m: Failed(m.root.dtype), "sums are of int16, not {value}")
         npu = toy("npu", patterns=lambda: [taking("npu", "nn.relu"), dense("npu", FEW)])
         dsp = toy("dsp", patterns=lambda: [dense("dsp", even)])
-        found = told(members_of(npu, dsp))
+        found = explained(members_of(npu, dsp))
         assert by_layer(found)["wide"] == OpRecord(
             "qnn.dense",
             ("wide",),
@@ -92,7 +94,7 @@ class TestOps:
 
     def test_one_with_another_attribute(self) -> None:
         term = op("concatenate")(wildcard("int32"), wildcard("int32"), axis=0)
-        found = told(members_of(toy("npu", patterns=lambda: [Pattern("npu.join", term)])))
+        found = explained(members_of(toy("npu", patterns=lambda: [Pattern("npu.join", term)])))
         reason = Reason(
             "npu", "npu.join", "attribute", None, "concatenate: attribute axis is 1, the pattern takes 0", "1"
         )
@@ -118,7 +120,7 @@ class TestOps:
     def test_the_value_that_failed_is_shown_as_people_write_it(self, value: object, shown: str) -> None:
         for reason in "found {value}, which is odd", "no odd one":
             clause = Clause("odd", lambda m: Failed(value), reason)
-            found = told(members_of(toy("npu", patterns=lambda: [dense("npu", clause)])))  # noqa: B023 - called at once
+            found = explained(members_of(toy("npu", patterns=lambda: [dense("npu", clause)])))  # noqa: B023 - called at once
             said = reason.replace("{value}", shown) if "{" in reason else f"{reason} (found {shown})"
             (why,) = by_layer(found)["wide"].why
             assert (why.reason, why.value) == (f"clause odd: {said}", shown)
@@ -131,7 +133,9 @@ class TestOps:
                 raise Refuse("weights come in pages of 16 bytes")
             return lowered(function)
 
-        found = told(members_of(toy("npu", patterns=lambda: [dense("npu", lower=lower), taking("npu", "nn.relu")])))
+        found = explained(
+            members_of(toy("npu", patterns=lambda: [dense("npu", lower=lower), taking("npu", "nn.relu")]))
+        )
         assert by_layer(found)["wide"].why == (
             Reason("npu", "npu.dense", "refused", None, "weights come in pages of 16 bytes", None),
         )
@@ -146,7 +150,7 @@ class TestOps:
 
     def test_one_that_is_larger_than_a_region_may_be(self) -> None:
         npu = entry_of(accelerator("npu", limits=Limits(nbytes=60)), patterns=lambda: [dense("npu")])
-        found = told(members_of(npu))
+        found = explained(members_of(npu))
         text = "pattern npu.dense matches, but it has 83 bytes, and a region of npu at most 60"
         assert by_layer(found)["wide"].why == (Reason("npu", "npu.dense", "limit", None, text, 83),)
         assert f"    not npu: {text}" in lines(found)
@@ -160,22 +164,22 @@ class TestOps:
             sums.append(call("add", sums[-1], param))
         module = IRModule.from_functions({"main": Function(params, Tuple(sums[1:]))})
         limited = accelerator("npu", limits=Limits(operands=5))
-        found = told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module)
+        found = explained(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module)
         assert [record.region for record in found.ops] == ["npu_0", "npu_0", "npu_1"]
         text = "npu_0 and npu_1 are two regions: one would have 7 inputs and outputs, and a region of npu at most 5"
         assert to_json(found)["cuts"] == list(found.cuts) == [text]
-        free = told(members_of(toy("npu", "add")), module)
+        free = explained(members_of(toy("npu", "add")), module)
         assert not free.cuts and "cuts" not in to_json(free)
         # The limit is not why these are two.
         limited = accelerator("npu", limits=Limits(matches=2, operands=7))
-        assert not told(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module).cuts
+        assert not explained(members_of(entry_of(limited, patterns=lambda: [taking("npu", "add")])), module).cuts
 
     def test_one_that_another_accelerator_has(self) -> None:
         """Only what comes before the one that has it says why not; the record has all."""
         members = members_of(
             toy("npu", "nn.relu"), toy("dsp", "qnn.dense"), toy("gpu", "qnn.dense"), targets=["npu", "dsp", "gpu"]
         )
-        found = told(members)
+        found = explained(members)
         wide = by_layer(found)["wide"]
         assert (wide.owner, [(r.owner, r.kind, r.reason) for r in wide.why]) == (
             "dsp",
@@ -190,7 +194,7 @@ class TestOps:
     def test_those_that_the_model_gave_away_itself(self) -> None:
         inner = Var("y", RELU.type)
         body = call("add", Call(Function([inner], call("nn.relu", inner), {"Compiler": "npu"}), [WIDE]), WIDE)
-        found = told(members_of(toy("npu", "nn.relu"), toy("dsp", "nn.relu")), module_of(body))
+        found = explained(members_of(toy("npu", "nn.relu"), toy("dsp", "nn.relu")), module_of(body))
         relu = next(record for record in found.ops if record.op == "nn.relu")
         assert (relu.owner, relu.region, relu.why[0].reason) == (
             "npu",
@@ -212,7 +216,7 @@ class TestOps:
 class TestLayers:
     def test_all_names_of_an_op_are_told(self) -> None:
         module = module_of(RELU, {RELU: ["relu", "relu;again"]})
-        assert lines(told(members_of(toy("npu", "nn.relu")), module)) == [
+        assert lines(explained(members_of(toy("npu", "nn.relu")), module)) == [
             "(no layer): qnn.dense, 60 MACs -> plain",
             "    not npu: no pattern takes qnn.dense",
             "(no layer): add -> plain",
@@ -270,16 +274,16 @@ class TestLayers:
 class TestTotals:
     def test_by_op_and_by_multiply_accumulate(self) -> None:
         npu = toy("npu", patterns=lambda: [dense("npu", FEW), taking("npu", "nn.relu")])
-        found = told(members_of(npu, toy("dsp", "tanh")))
+        found = explained(members_of(npu, toy("dsp", "tanh")))
         assert found.shares() == (Share("npu", 2, 30), Share("dsp", 0, 0), Share("plain", 3, 60))
         assert (found.macs, found.offloaded) == (90, 30 / 90)
 
     def test_a_model_that_multiplies_nothing(self) -> None:
-        found = told(members_of(toy("npu", "nn.relu")), module_of(call("nn.relu", X)))
+        found = explained(members_of(toy("npu", "nn.relu")), module_of(call("nn.relu", X)))
         assert (found.macs, found.offloaded) == (0, 1.0)
         require_offload(found, 1.0)
         body = call("reshape", call("tanh", call("nn.relu", Var("x", TensorType((2, 3), "float32")))), newshape=(6,))
-        half = told(members_of(toy("npu", "nn.relu")), module_of(body))
+        half = explained(members_of(toy("npu", "nn.relu")), module_of(body))
         assert half.offloaded == 0.5, "the reshape is free, and counts for nobody"
         require_offload(half, 0.5)
         with pytest.raises(RequirementError) as caught:
@@ -291,20 +295,20 @@ class TestTotals:
         ]
 
     def test_a_model_of_nothing_but_its_inputs(self) -> None:
-        found = told(members_of(toy("npu", "nn.relu")), module_of(call("reshape", X, newshape=(15,))))
+        found = explained(members_of(toy("npu", "nn.relu")), module_of(call("reshape", X, newshape=(15,))))
         assert (found.macs, found.offloaded, found.counted) == (0, 0.0, ())
         assert list(found.layer_lines()) == ["00 reshape 15 [no layer]: free"]
         assert found.reasons() == ()
 
     def test_without_accelerators(self) -> None:
-        found = told(members_of())
+        found = explained(members_of())
         assert found.shares() == (Share("plain", 5, 90),)
         assert all(record.owner is None and record.why == () for record in found.ops)
         assert len(lines(found)) == 5
 
     def test_as_plain_data(self) -> None:
         npu = toy("npu", patterns=lambda: [dense("npu", FEW)])
-        record = to_json(told(members_of(npu)))
+        record = to_json(explained(members_of(npu)))
         assert json.loads(json.dumps(record)) == record
         assert (record["name"], record["host"], record["offloaded"]) == ("m", "plain", 30 / 90)
         assert record["targets"] == [
@@ -336,13 +340,13 @@ class TestTotals:
 
 class TestOrder:
     def test_is_that_of_computing(self) -> None:
-        found = told(members_of(toy("npu", "nn.relu", "qnn.dense")))
+        found = explained(members_of(toy("npu", "nn.relu", "qnn.dense")))
         assert list(by_layer(found)) == ["wide", "wide/bias", "relu", "narrow", "both"]
 
     def test_is_the_same_in_every_process(self) -> None:
         script = (
             "import json; from tests.reports.test_explain import *; "
-            "print(json.dumps(to_json(told(members_of(toy('npu', 'nn.relu', 'qnn.dense'), toy('dsp', 'add'))))))"
+            "print(json.dumps(to_json(explained(members_of(toy('npu', 'nn.relu', 'qnn.dense'), toy('dsp', 'add'))))))"
         )
         path = os.pathsep.join([str(ROOT), *sys.path])
         said = {
@@ -355,7 +359,7 @@ class TestOrder:
             ).stdout
             for seed in ("1", "2")
         }
-        here = to_json(told(members_of(toy("npu", "nn.relu", "qnn.dense"), toy("dsp", "add"))))
+        here = to_json(explained(members_of(toy("npu", "nn.relu", "qnn.dense"), toy("dsp", "add"))))
         assert [json.loads(text) for text in said] == [here]
 
 
@@ -371,13 +375,13 @@ class TestForms:
 
 class TestRequirement:
     def test_that_is_met_to_the_point(self) -> None:
-        found = told(members_of(toy("npu", patterns=lambda: [dense("npu", FEW)])))
+        found = explained(members_of(toy("npu", patterns=lambda: [dense("npu", FEW)])))
         require_offload(found, 30 / 90)
         with pytest.raises(RequirementError):
             require_offload(found, 0.3334)
 
     def test_that_is_not_met_has_the_reasons(self) -> None:
-        found = told(members_of(toy("npu", patterns=lambda: [dense("npu", FEW)])))
+        found = explained(members_of(toy("npu", patterns=lambda: [dense("npu", FEW)])))
         with pytest.raises(RequirementError) as caught:
             require_offload(found, 0.995)
         assert caught.value.what.splitlines() == [
@@ -403,7 +407,7 @@ class TestRequirement:
             layers[sums] = [f"layer{number + 1}"]
             body = sums if body is X else call("concatenate", body, sums, axis=1)
         with pytest.raises(RequirementError) as caught:
-            require_offload(told(members_of(toy("npu", "nn.relu")), module_of(body, layers)), 0.5)
+            require_offload(explained(members_of(toy("npu", "nn.relu")), module_of(body, layers)), 0.5)
         told_lines = caught.value.what.splitlines()
         assert [line.split("[")[1].split("]")[0] for line in told_lines[1:-1:2]] == [
             f"layer{n}" for n in range(12, 2, -1)

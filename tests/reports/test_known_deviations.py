@@ -54,7 +54,7 @@ def quantised(folder: Path, bias: float) -> list[KnownDeviation]:
 
 
 def test_a_float_bias(tmp_path: Path) -> None:
-    """0.1 * 0.3 * 100.4 is no multiple of the product of the scales, and moves results."""
+    """0.1 * 0.3 * 100.4 is not a multiple of the product of the scales, and moves results."""
     (deviation,) = quantised(tmp_path, 0.1 * 0.3 * 100.4)
     assert "a float bias" in deviation.rule.description
     assert quantised(tmp_path, 0.0) == []

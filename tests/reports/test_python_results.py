@@ -127,7 +127,7 @@ def test_bad_options_of_plan(file: Path, change: dict[str, Any], what: str) -> N
 
 def test_plans_are_of_models(file: Path, plan: PlacementPlan, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="an artifact is placed already"):
-        package.plan(package.build(file, HOST), HOST)  # type: ignore[arg-type]  # an artifact is no model
+        package.plan(package.build(file, HOST), HOST)  # type: ignore[arg-type]  # an artifact is not a model
     lowered = package.build(file, HOST, stop_after="lower")
     assert not isinstance(lowered, package.Artifact)
     with pytest.raises(UsageError, match="there is nothing to place"):

@@ -334,7 +334,7 @@ class TestWriting:
             "report": "a report cannot be a file without a suffix",
             "folder.html": "there is a folder of that name",
             "missing/report.html": "there is no folder for the report",
-            "pipe.html": "cannot write the report: what is there is no plain file",
+            "pipe.html": "cannot write the report: the path is not a plain file",
         }.items():
             with pytest.raises(UsageError, match=what):
                 report_of(1).save(tmp_path / name)

@@ -201,7 +201,7 @@ def test_a_clamp_where_no_sample_gets(uma: Uma, install: Install) -> None:
 @pytest.mark.parametrize("limit", ["0", "-1", "nan"])
 def test_no_limit(uma: Uma, install: Install, limit: str) -> None:
     install(RIGHT)
-    assert re.search(r"a step limit of (0|-1|nan) is no time", uma(*VERIFY, f"--step-limit={limit}").error(2))
+    assert re.search(r"the step limit (0|-1|nan) is not positive", uma(*VERIFY, f"--step-limit={limit}").error(2))
 
 
 @pytest.mark.parametrize(

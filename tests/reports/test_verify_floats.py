@@ -141,7 +141,7 @@ def test_an_error_in_a_kernel_fails(kind: str, seed: int, tmp_path: Path) -> Non
             if isinstance(expr, Call) and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
                 name = str(expr.op_name)
                 scales[name] = max(scales.get(name, 0.0), float(np.abs(value).max()))
-    # (What only moves elements is no kernel of its own.)
+    # (What only moves elements is not a kernel of its own.)
     names = [name for name in scales if get_op(name).kind != "injective" and get_op(name).compute is not None]
     name = names[rng.integers(len(names))]
 

@@ -20,7 +20,7 @@ from uma.verification.reference_runtimes import litert, onnxruntime
 
 @pytest.fixture
 def words(tmp_path: Path) -> Path:
-    """Rows of a table by their numbers, of a smaller one too, and a factor that is no index."""
+    """Rows of a table by their numbers, of a smaller one too, and a factor that is not an index."""
     b = OnnxBuilder()
     ids = b.input("ids", (1, 5), "int64")
     kind = b.input("kind", (1, 5), "int32")

@@ -233,7 +233,7 @@ def test_malformed_tolerances(given: dict[str, Any], what: str) -> None:
 
 def test_malformed_passes() -> None:
     with pytest.raises(PluginError, match="tolerance of pass 'p' is 3"):
-        Pass("PRE_PARTITIONING", "p", lambda module: module, tolerance=3)  # type: ignore[arg-type]  # a number is no tolerance
+        Pass("PRE_PARTITIONING", "p", lambda module: module, tolerance=3)  # type: ignore[arg-type]  # a number is not a tolerance
     for phase in PHASES[3:]:
         with pytest.raises(PluginError, match="where there are no ops to compare"):
             Pass(phase, "p", lambda module: module, tolerance=Tolerance(1))

@@ -245,7 +245,7 @@ class TestFaults:
         built = build("a", "b", b=("open", 3))
         session = built.session()
         for _ in range(2):
-            with pytest.raises(DeviceError, match="fault 3, this is no fake device"):
+            with pytest.raises(DeviceError, match="fault 3, this is not a fake device"):
                 session.invoke()
             assert built.log() == "a.open b.open a.close"
         session.close()
@@ -413,4 +413,4 @@ class TestMemoryMapped:
         session = Built(fake.chain("npu"), {"npu": device}, tmp_path).session()
         with pytest.raises(DeviceError) as caught:
             session.run(X)
-        assert caught.value.what == "device 'npu' (fake, mmio) could not be opened: fault 3, this is no fake device"
+        assert caught.value.what == "device 'npu' (fake, mmio) could not be opened: fault 3, this is not a fake device"

@@ -207,11 +207,11 @@ class TestDeviceFaults:
     @pytest.mark.parametrize(
         ("phase", "what"),
         [
-            ("open", r"device 'b' \(fake, sim\) could not be opened: fault 3, this is no fake device"),
-            ("bus", r"device 'b' \(fake, sim\) could not be opened: fault 3, this is no fake device"),
-            ("activate", r"device 'b' \(fake, sim\) could not be activated: fault 3, this is no fake device"),
-            ("deactivate", r"device 'b' \(fake, sim\) could not be deactivated: fault 3, this is no fake device"),
-            ("close", r"device 'b' \(fake, sim\) could not be closed: fault 3, this is no fake device"),
+            ("open", r"device 'b' \(fake, sim\) could not be opened: fault 3, this is not a fake device"),
+            ("bus", r"device 'b' \(fake, sim\) could not be opened: fault 3, this is not a fake device"),
+            ("activate", r"device 'b' \(fake, sim\) could not be activated: fault 3, this is not a fake device"),
+            ("deactivate", r"device 'b' \(fake, sim\) could not be deactivated: fault 3, this is not a fake device"),
+            ("close", r"device 'b' \(fake, sim\) could not be closed: fault 3, this is not a fake device"),
             ("step", r"device 'b' \(fake, sim\) stopped in step 1: fault 7, an address outside of the scratchpad"),
         ],
     )

@@ -133,7 +133,7 @@ def test_a_line_that_is_wrong_is_named(old: str, new: str, message: str, line: i
         ([*ended(GOOD), "on 0\n"], "the line is behind the end"),
         (ended("uma-trace 1\n"), "the trace does not say of which model it is"),
         (ended("uma-trace 2\n"), "the trace has version '2' of the form, this UMA reads version 1"),
-        (ended("digraph {\n"), "the file is no trace of devices: it does not begin with 'uma-trace'"),
+        (ended("digraph {\n"), "the file is not a trace of devices: it does not begin with 'uma-trace'"),
     ],
 )
 def test_what_is_no_whole_trace_is_refused(lines: list[str], message: str) -> None:

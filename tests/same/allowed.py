@@ -65,7 +65,7 @@ class Row:
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
-    # A pattern of a key may have [] in it, which is no set of characters.
+    # A pattern of a key may have [] in it, which is not a set of characters.
     return any(fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in patterns)
 
 

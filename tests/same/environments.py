@@ -19,7 +19,7 @@ from tests.same.errors import SameError
 __all__ = ["Side", "base_side", "current_side", "find_commit", "work_side"]
 
 IRRELEVANT = ("tests", "integration_tests", "docs", "benchmarks")
-"""Top folders without influence on what is built: their files are no part of the key of a work tree."""
+"""Top folders without influence on what is built: their files are not part of the key of a work tree."""
 
 RELEVANT = ("numpy", "onnx", "protobuf", "flatbuffers", "tflite")
 """Packages whose version may change results."""

@@ -64,15 +64,15 @@ def test_all_names_follow_from_one(given: str) -> None:
 @pytest.mark.parametrize(
     ("given", "why", "better"),
     [
-        ("", "is no name of a plugin", "acme_npu"),
-        ("x", "is no name of a plugin", "x_npu"),
-        ("AcmeNPU", "is no name of a plugin", "acme_npu"),
-        ("8lanes", "is no name of a plugin", "lanes"),
-        ("acme__npu", "is no name of a plugin", "acme_npu"),
-        ("acme npu", "is no name of a plugin", "acme_npu"),
-        ("../acme", "is no name of a plugin", "acme"),
-        ("acmé", "is no name of a plugin", "acm"),
-        ("a" * 21, "is no name of a plugin", "a" * 20),
+        ("", "is not a name of a plugin", "acme_npu"),
+        ("x", "is not a name of a plugin", "x_npu"),
+        ("AcmeNPU", "is not a name of a plugin", "acme_npu"),
+        ("8lanes", "is not a name of a plugin", "lanes"),
+        ("acme__npu", "is not a name of a plugin", "acme_npu"),
+        ("acme npu", "is not a name of a plugin", "acme_npu"),
+        ("../acme", "is not a name of a plugin", "acme"),
+        ("acmé", "is not a name of a plugin", "acm"),
+        ("a" * 21, "is not a name of a plugin", "a" * 20),
         ("lambda", "is a word of Python", "lambda_npu"),
         ("match", "is a word of Python", "match_npu"),
         ("list", "is a word of Python", "list_npu"),
@@ -176,7 +176,7 @@ def test_nothing_is_half_written(uma: Uma, folder: Path, monkeypatch: pytest.Mon
 
 def test_a_host_must_be_one(uma: Uma, folder: Path) -> None:
     done = uma("new-plugin", "acme_npu", "--host", "npu")
-    assert done.code == 2 and "target kind 'npu' is no host" in done.err
+    assert done.code == 2 and "target kind 'npu' is not a host" in done.err
     assert uma("new-plugin", "acme_npu", "--host", "nobody").code == 2
     assert uma("new-plugin", "NPU", "--host", "plain").code == 2
     assert list(folder.iterdir()) == []

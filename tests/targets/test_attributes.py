@@ -24,7 +24,7 @@ def parse(text: str) -> Target:
 @pytest.mark.parametrize(
     ("type_", "more", "message"),
     [
-        (ListOf(list), {}, "its type must be"),  # type: ignore[arg-type]  # a list is no type of elements
+        (ListOf(list), {}, "its type must be"),  # type: ignore[arg-type]  # a list is not a type of elements
         (MapOf(("x", "x")), {}, "a choice is listed twice"),
         (ListOf(int), {"pattern": "x"}, "only str has a pattern"),
         (ListOf(str), {"low": 1}, "only numbers have bounds"),
@@ -43,7 +43,7 @@ def parse(text: str) -> Target:
         ((4, 8), {"default": 5}, "its default 5 does not fit"),
         ((4, 8), {"low": 1}, "only numbers have bounds"),
         (float, {"multiple_of": 2}, "only whole numbers are multiples"),
-        (int, {"multiple_of": 0}, "it is a multiple of 0, which is no positive whole number"),
+        (int, {"multiple_of": 0}, "it is a multiple of 0, which is not a positive whole number"),
         (int, {"multiple_of": True}, "it is a multiple of True, which"),
         (int, {"multiple_of": 64, "default": 100}, "its default 100 does not fit"),
         (int, {"deprecated": ("X",)}, "'deprecated' is a tuple of names"),
@@ -201,8 +201,8 @@ def test_defaults_of_lists_are_tuples_and_maps_do_not_change() -> None:
         ({"gains": [1, "2"]}, "'2' does not fit attribute 'gains[1]'"),
         ({"gains": [0] * (MAX_ITEMS + 1)}, "a value of type list does not fit attribute 'gains'"),
         ({"table": {"a": 1.5}}, "1.5 does not fit attribute 'table.a'"),
-        ({"table": {"a\n": 1}}, r"'a\n' is no key of attribute 'table'"),
-        ({"table": {3: 1}}, "3 is no key of attribute 'table'"),
+        ({"table": {"a\n": 1}}, r"'a\n' is not a key of attribute 'table'"),
+        ({"table": {3: 1}}, "3 is not a key of attribute 'table'"),
         ({"table": [1]}, "a value of type list does not fit attribute 'table'"),
         ({"fallback": "npu"}, "'npu' does not fit attribute 'fallback'"),
         ({"array_dim": 4, "dim": 4}, "attribute 'array_dim' is given twice"),
@@ -221,7 +221,7 @@ def test_objects_that_do_not_fit(attrs: Mapping[str, object], message: str) -> N
         (NPU, {"host": Target(NPU)}, "host", "'npu' cannot be the host of 'npu': it runs no whole model"),
         (C, {"host": Target(C)}, "host", "'c' is the host of itself"),
         (NPU, {"host": Target(C, host=Target(LLVM))}, "host", "the host of 'npu' has a host itself"),
-        (NPU, {"compiler": "lambda"}, "compiler", "'lambda' is no label"),
+        (NPU, {"compiler": "lambda"}, "compiler", "'lambda' is not a label"),
     ],
 )
 def test_what_is_wrong_with_one_attribute_says_with_which(

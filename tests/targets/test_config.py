@@ -200,9 +200,9 @@ def test_without_any_host() -> None:
     ("text", "message"),
     [
         ("gpu", "its default host 'gpu' cannot be used: there is no target kind 'gpu'"),
-        ("npu", "its default host 'npu' is no host alone"),
-        ("c -accelerators=npu", "is no host alone"),
-        ("acl", "its default host 'acl' is no host alone"),
+        ("npu", "its default host 'npu' is not a host alone"),
+        ("c -accelerators=npu", "is not a host alone"),
+        ("acl", "its default host 'acl' is not a host alone"),
     ],
 )
 def test_a_default_host_that_is_none_is_the_plugins_fault(text: str, message: str) -> None:

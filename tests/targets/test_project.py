@@ -86,15 +86,15 @@ def test_a_name_that_stands_for_itself(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[tool.uma.targets", "is no TOML"),
-        (b"uma = '\xff'", "is no TOML"),
-        (b"[tool.uma]\ntargets = 3", "3 is no table of targets"),
-        (b"[tool]\numa = 'x'", "is no table"),
-        (b"tool = 'uma'", "is no table"),
+        (b"[tool.uma.targets", "is not TOML"),
+        (b"uma = '\xff'", "is not TOML"),
+        (b"[tool.uma]\ntargets = 3", "3 is not a table of targets"),
+        (b"[tool]\numa = 'x'", "is not a table"),
+        (b"tool = 'uma'", "is not a table"),
         (b"[tool.uma.target]\na = 'c'", "has the setting 'target', which there is not"),
-        (b"[tool.uma.targets]\n'a b' = 'c'", "'a b' is no name of a target"),
+        (b"[tool.uma.targets]\n'a b' = 'c'", "'a b' is not a name of a target"),
         (b"[tool.uma.targets]\na = 3", "a is 3, no target"),
-        (b"uma = " + b"[" * 100_000, "is no TOML"),
+        (b"uma = " + b"[" * 100_000, "is not TOML"),
         (b"[tool.uma]" + b"#" * 2_000_000, "more than 1048576 bytes"),
     ],
 )

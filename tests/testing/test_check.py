@@ -352,7 +352,7 @@ class TestElsewhere:
     @pytest.mark.parametrize(
         ("code", "said"),
         [
-            ("print('a word')", "what it printed is no JSON"),
+            ("print('a word')", "what it printed is not JSON"),
             ("raise ValueError('not today')", "ValueError: not today"),
             ("import os; os._exit(3)", "it ended with 3"),
         ],

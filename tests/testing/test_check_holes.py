@@ -177,7 +177,7 @@ def test_a_pattern_behind_one_that_takes_all_its_layers_is_found(tmp_path: Path)
 
 
 def test_ops_that_the_compiler_removes_need_not_reach_the_device(tmp_path: Path) -> None:
-    """A clip to the whole of int8 changes nothing: it is no finding, unless the pattern takes nothing else."""
+    """A clip to the whole of int8 changes nothing: it is not a finding, unless the pattern takes nothing else."""
     x = Var("x", TensorType((1, 4), "int8"))
     data = wildcard("int8").named("x")
     limited = taken("limited", any_of(op("nn.relu")(data), op("clip")(data, a_min=any_, a_max=any_)))

@@ -141,8 +141,8 @@ def test_findings_end_with_7(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["null_unit", "--layers", "0"], "0 is less than 1"),
         (["null_unit", "--junit", "none/out.xml"], "there is no folder for the file"),
         (["null_unit", "--html", "."], "there is a folder of that name"),
-        (["."], "is no folder of a plugin's sources"),
-        (["./none"], "is no folder of a plugin's sources"),
+        (["."], "is not a folder of a plugin's sources"),
+        (["./none"], "is not a folder of a plugin's sources"),
         (["null_unit", "--repeat", "none.json"], "there is no file that repeats"),
         (["null_unit", "--repeat", "none.json", "--only", "layers"], "a file says itself what is repeated"),
     ],
@@ -199,7 +199,7 @@ def test_claims_that_cannot_be_had_and_hosts_that_are_not_clear_are_told() -> No
 
 
 def test_numbers_of_layers_are_checked() -> None:
-    with pytest.raises(UsageError, match="is no number of layers"):
+    with pytest.raises(UsageError, match="is not a number of layers"):
         uma.testing.check("null_unit", layers=0)
 
 
@@ -210,7 +210,7 @@ def test_what_a_check_has_no_time_for_is_left_out_and_said(tmp_path: Path) -> No
     [note] = [note for note in one.results[0].notes if note.startswith("out of time: no layers were made of")]
     assert one.passed and "matrix_unit.conv2d" in note
     assert f"      note: {note}" in text_lines(one)
-    with pytest.raises(UsageError, match="0 is no time that a check could take"):
+    with pytest.raises(UsageError, match="the time limit 0 is not positive"):
         uma.testing.check("matrix_unit", seconds=0)
 
 

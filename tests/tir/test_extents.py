@@ -129,7 +129,7 @@ def test_what_depends_on_the_value_is_refused(asked: Callable[[], object], what:
 def test_what_is_no_extent_is_refused(text: str) -> None:
     with pytest.raises(ModelError) as caught:
         parse_extent(text)
-    assert "is no extent" in caught.value.what
+    assert "is not an extent" in caught.value.what
 
 
 def test_extents_are_one_text() -> None:

@@ -115,11 +115,11 @@ def test_an_operand_lives_in_a_memory_of_the_machine() -> None:
 
 def test_what_cannot_be_built() -> None:
     with pytest.raises(InternalError, match=r"'n' stands for 1.5, not for a whole number"):
-        parse_machine("", {"n": 1.5})  # type: ignore[dict-item]  # 1.5 is no whole number
+        parse_machine("", {"n": 1.5})  # type: ignore[dict-item]  # 1.5 is not a whole number
     with pytest.raises(InternalError, match="'n m' stands for 1, not for a whole number"):
         parse_func("", numbers={"n m": 1})
     with pytest.raises(InternalError, match="memories of a machine are a tuple of Memory"):
-        Machine(("spad",))  # type: ignore[arg-type]  # a name is no `Memory`
+        Machine(("spad",))  # type: ignore[arg-type]  # a name is not a `Memory`
     with pytest.raises(InternalError, match="two intrinsics of the machine are called 'f'") as caught:
         Machine(intrinsics=tuple(Intrinsic("f", (), (Var(name),), seq(), f"f({{{name}}})") for name in "ab"))
     machine = parse_machine(TEXT, NUMBERS)

@@ -123,7 +123,7 @@ def f(x: In[int8, (5, 7)], y: Out[int8, (5, 7)]):
 
 
 def test_where_bounds_fail_the_arithmetic_is_run() -> None:
-    """Edges that are repeated: an index is a minimum, which is no sum."""
+    """Edges that are repeated: an index is a minimum, which is not a sum."""
     text = """
 @prim_func
 def f(x: In[int8, (40,)], y: Out[int8, (40,)]):

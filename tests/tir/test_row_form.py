@@ -333,7 +333,7 @@ def _with(lines: str, params: str = "x: In[int8, (24,)], y: Out[int8, (24,)]") -
             {"y": 6, "z": 3},
             "its results have different numbers of rows",
         ),
-        (_with("for r in range(24):\n    y[r] = x[r]"), {"x": 5, "y": 6}, "'x' is no 5 equal parts"),
+        (_with("for r in range(24):\n    y[r] = x[r]"), {"x": 5, "y": 6}, "'x' is not 5 equal parts"),
         (_with("for r in range(24):\n    y[r] = x[r]"), {}, "neither what it reads nor what it makes has several rows"),
         (
             _with("partial(y)\nfor r in range(24):\n    y[r] = x[r]"),

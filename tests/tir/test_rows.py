@@ -75,7 +75,7 @@ def test_a_row_form_knows_its_parameters_by_name() -> None:
         (lambda: RowForm(ROW, 0, ()), "there are 0 rows 'row'"),
         (lambda: RowForm(ROW, 4, (RowParam("x", 4), RowParam("x", 2))), "two parameters by rows share a name"),
         (lambda: _func(var=Var("x")), "row 'x' is a parameter too"),
-        (lambda: _func(RowParam("z", 4)), "'z' lies by rows, and is no input and no output"),
+        (lambda: _func(RowParam("z", 4)), "'z' lies by rows, and is neither an input nor an output"),
         (lambda: _func(RowParam("x", 5)), "'x' lies by rows, and its 12 elements are not 5 equal rows"),
         (lambda: _func(RowParam("y", 4), extent=2), "'y' lies by rows, and is not an output made by 2 rows"),
         (lambda: _func(RowParam("y", 4, before=1)), "'y' lies by rows, and is not an output made by 4 rows"),

@@ -120,7 +120,7 @@ def test_a_sum_over_dimensions_that_lie_side_by_side_is_one_long_sum() -> None:
     parted = lowered(
         te.compute((8,), lambda i: te.sum(x[0, axes[0], i, axes[2]], [axes[0], axes[2]]), "sums"), inputs=[x]
     )
-    assert 6 in extents(simplify(parted))  # what lies between is no part of it
+    assert 6 in extents(simplify(parted))  # what lies between is not part of it
 
 
 # The form of the loops
@@ -577,13 +577,13 @@ def test_parameters_and_outputs_are_what_they_must_be() -> None:
     refused(lambda: te.prim_func([x], [x]), "output 'data' is not computed")
     refused(lambda: te.prim_func([x], [te.reshape(x, (2, 2))]), "output 'data' is not computed")
     refused(lambda: te.prim_func([x], [z, z]), "output 'z' is given twice")
-    refused(lambda: te.prim_func([], [z]), "'data' is read and is no parameter")
+    refused(lambda: te.prim_func([], [z]), "'data' is read and is not a parameter")
 
 
 def test_views_are_of_placeholders_and_agree() -> None:
     x = data(4)
     z = te.compute((4,), lambda i: x[i], "z")
-    refused(lambda: te.reshape(z, (2, 2)), "a reshape of 'z', which is no placeholder")
+    refused(lambda: te.reshape(z, (2, 2)), "a reshape of 'z', which is not a placeholder")
     refused(lambda: te.reshape(x, (5,)), "4 elements of 'data' do not fit (5,)")
     flat = te.reshape(x, (2, 2))
     both = te.compute((4,), lambda i: x[i] + flat[i // 2, i % 2], "both")

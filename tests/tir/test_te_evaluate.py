@@ -134,7 +134,7 @@ def test_packed_weights_with_padding_are_gathers_and_sums_fold_them() -> None:
         wide[:, :5, :11] = weights
         assert same_bits(found[0], wide.reshape(3, 3, 2, 2, 8).transpose(0, 3, 1, 4, 2))
         assert same_bits(found[1], biases - 128 * weights.sum((0, 1), dtype=np.int32))
-    assert te.plain([x], [y], [w, bias], keep=[packed, folded]).held == (packed, folded), "what is kept is no loop"
+    assert te.plain([x], [y], [w, bias], keep=[packed, folded]).held == (packed, folded), "what is kept is not a loop"
 
 
 def test_constant_terms_of_a_sum_of_integers_are_one() -> None:

@@ -117,7 +117,7 @@ def test_cheap_stages_are_written_into_their_users_unless_they_are_kept() -> Non
     assert kept.buffers[wide].shape == (4,)
     with pytest.raises(InternalError, match="'x' is to be kept and is not computed"):
         te.plain([x], [total], keep=[x])
-    with pytest.raises(InternalError, match="'x' is read and is no parameter"):
+    with pytest.raises(InternalError, match="'x' is read and is not a parameter"):
         te.plain([], [total])
     with pytest.raises(InternalError, match="output 'total' is given twice"):
         te.plain([x], [total, total])

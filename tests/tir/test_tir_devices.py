@@ -266,12 +266,12 @@ TOTAL = Buffer("big", (2048,), "int8", "spad")
     [
         (
             function(Alloc(replace(t, scope="moon"), seq())),
-            "buffer 't' is in scope 'moon', which is no memory",
+            "buffer 't' is in scope 'moon', which is not a memory",
             "t = al",
         ),
         (
             PrimFunc((Param(y, "output"), Param(t, "workspace")), moved(y, replace(y, name="y"))),
-            "buffer 't' is in scope 'spad', which is no memory of the function",
+            "buffer 't' is in scope 'spad', which is not a memory of the function",
             "parameter 't'",
         ),
         (

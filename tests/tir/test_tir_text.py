@@ -293,7 +293,7 @@ ERRORS = [
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  overlaps(x, x, §x)\n", "expected a whole number of reasonable size"),
     ("@prim_func\n§def f(x: In[int8, (1,)]):\n  overlaps(x, x, -4)\n", "overlaps names ('x', 'x')"),
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  partial(§z)\n", "partial takes the name of an output"),
-    ("@prim_func\n§def f(x: In[int8, (1,)]):\n  partial(x)\n", "partial names 'x', which is no output"),
+    ("@prim_func\n§def f(x: In[int8, (1,)]):\n  partial(x)\n", "partial names 'x', which is not an output"),
     (
         "@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(§3, 4)\n",
         "expected a name for the row, and how many there are: rows(r, 8)",
@@ -326,7 +326,7 @@ ERRORS = [
     (body("a = §alloc(int8)"), "buffer 'a' needs a dtype and a shape"),
     (
         body("§a = alloc(int8, (1,), scope('moon'))"),
-        "buffer 'a' is in scope 'moon', which is no memory of the function",
+        "buffer 'a' is in scope 'moon', which is not a memory of the function",
     ),
     (body("a = alloc(int8, (1,), scope(§3))"), "expected a string"),
     (body("a = alloc(int8, (1,), §align=16)"), "arguments are plain"),
@@ -585,7 +585,7 @@ def test_long_functions_take_linear_time() -> None:
     assert parse_func(print_func(func, "f"))[1] is func
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is no syntax")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is not a syntax")
 def test_type_parameters() -> None:
     with pytest.raises(TextError, match="a function has no type parameters"):
         parse_func("@prim_func\ndef f[T](x: Out[int8, (4,)]):\n    x[0] = 1\n")

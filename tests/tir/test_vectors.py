@@ -145,7 +145,7 @@ DEPENDENT = [
     ),
     (
         vector(Copy(View(y, (lane * 1,), (Axis(0),)), View(x, (lane * 1,), (Axis(0),)), (const(1),))),
-        "a statement of kind Copy is no element of a vector",
+        "a statement of kind Copy is not an element of a vector",
     ),
 ]
 
@@ -198,7 +198,7 @@ REFUSED = [
     (vector(Store(y, (lane,), x[lane]), 1), "the extent of vectorized loop 'l' is 1, not a power of two from 2 to 64"),
     (
         For(i, const(4), vector(Store(y, (lane,), x[lane]), i + 1)),
-        "the extent of vectorized loop 'l' is no constant, not a power of two from 2 to 64",
+        "the extent of vectorized loop 'l' is not constant, not a power of two from 2 to 64",
     ),
     (
         For(i, const(4), vector(Store(y, (i * 8 + lane,), x[lane])), "vectorized"),
@@ -233,7 +233,7 @@ MALFORMED = [
     (lambda: Intrinsic("f", (), (), NOTHING, "f()", include="f.h"), "'f' has no statement, and includes a header"),
     (
         lambda: Intrinsic("f", (), (), NOTHING, statement="f()", include="../f.h"),
-        "'f' includes '../f.h', which is no name of a header such as 'dot.h'",
+        "'f' includes '../f.h', which is not a name of a header such as 'dot.h'",
     ),
     (
         lambda: Intrinsic("f", (), (), NOTHING, statement="f({device})"),
@@ -245,7 +245,7 @@ MALFORMED = [
     ),
     (
         lambda: Intrinsic("f", (SLOTS,), (), NOTHING, statement="{s} = 0"),
-        "statement of 'f': {s} stands for several operands, and is no argument of a call by itself",
+        "statement of 'f': {s} stands for several operands, and is not an argument of a call by itself",
     ),
     (
         lambda: Exec(Intrinsic("f", (r,), (), NOTHING, statement="{r} = f()"), (View(x, (const(0),), (Axis(0),)),)),

@@ -41,7 +41,7 @@ def test_a_machine_has_a_name(text: str, is_bare: bool, bits: int) -> None:
         ("x" * 10_000, "names no machine"),
         ("s390x-linux-gnu", "stores the highest byte first"),
         ("mips-linux-gnu", "stores the highest byte first"),
-        ("z80-none-elf z80", "'z80' is no architecture that is known"),
+        ("z80-none-elf z80", "'z80' is not an architecture that is known"),
         ("x86_64-apple-darwin", "has a system that is not known"),
         ("arm-none-eabi", "its CPU is not said"),
         ("aarch64-linux-gnu cortex-a72", "names a CPU, which does not tell machines with Linux apart"),
@@ -87,7 +87,7 @@ def test_every_runner_runs_something_and_says_what_it_does_not() -> None:
 
 
 def test_runners_that_do_not_fit() -> None:
-    with pytest.raises(UsageError, match="'qemu' is no emulator that is known") as error:
+    with pytest.raises(UsageError, match="'qemu' is not an emulator that is known") as error:
         find_runner("qemu", None)
     assert "qemu-mps2-an386" in str(error.value)
     with pytest.raises(UsageError, match="'qemu-arm' is for another machine, and none is named"):

@@ -159,7 +159,7 @@ class TestSources:
         given = table({**told, "plane: add@1": {"ns": 1}}, npv={"launch_ns": 1})
         chosen = members(cycles, given)
         _, decision = decided(chosen)
-        hint = "which is no target of this build: did you mean"
+        hint = "which is not a target of this build: did you mean"
         assert (
             decision.unknown
             == decision.cautions
@@ -400,7 +400,7 @@ class TestPlans:
             (lambda parts: parts.clear(), r"op 0, 'nn\.relu Tensor\[\(2, 4\), int32\]', is in no part of it"),
             (lambda parts: parts.append(parts[0]), r"op 0 is in 'npu: nn\.relu@0 add@1 .*' and in 'npu: nn\.relu@0 "),
             (lambda parts: parts[0]["ops"].pop(), "the patterns of 'npu: nn.relu@0 .*' have other ops than it"),
-            (lambda parts: parts[0]["patterns"].clear(), "without a pattern on 'npu', which is no host"),
+            (lambda parts: parts[0]["patterns"].clear(), "without a pattern on 'npu', which is not a host"),
         ],
     )
     def test_parts_that_are_not_the_model(self, change: Callable[[list[dict[str, Any]]], None], what: str) -> None:
@@ -437,9 +437,9 @@ class TestPlans:
         assert plan.differences(texts, {}) == [
             f"the plan was made with plugin {name} 1.0, which is not there now" for name in versions
         ]
-        with pytest.raises(UsageError, match="on 'npu', which is no target of this build"):
+        with pytest.raises(UsageError, match="on 'npu', which is not a target of this build"):
             plan.differences({"plain": "plain"}, versions)
-        with pytest.raises(UsageError, match="the plan has parts on 'npu', which is no accelerator"):
+        with pytest.raises(UsageError, match="the plan has parts on 'npu', which is not an accelerator"):
             build(CHAIN, "c", partition=plan)
 
     @pytest.mark.parametrize(
@@ -492,8 +492,8 @@ class TestTables:
         path = tmp_path / "costs.json"
         for text, what in (
             ('{"schema_version": 1, "costs": {"a": {"ns": 1}, "a": {"ns": 2}}}', "has 'a' twice in one object"),
-            ("{", "the table of costs is no JSON"),
-            ("[" * 100_000, "the table of costs is no JSON"),
+            ("{", "the table of costs is not JSON"),
+            ("[" * 100_000, "the table of costs is not JSON"),
             ('{"schema_version": 1, "costs": {"a": {"ns": NaN}}}', "the cost of 'a' is nan"),
         ):
             path.write_text(text)

@@ -212,7 +212,7 @@ class TestCrew:
             (said(lacks="there is no target kind 'toy'"), "cannot build for it: there is no target kind 'toy'"),
             (said(digest="other"), "builds something else from the same part: its versions are not what it says"),
             ("", "does not answer: ModuleNotFoundError: No module named 'uma'"),
-            ("[]", "does not answer: ValueError: '[]' is no answer"),
+            ("[]", "does not answer: ValueError: '[]' is not an answer"),
         ],
     )
     def test_one_that_is_otherwise_is_not_used(self, text: str, why: str) -> None:
@@ -268,7 +268,7 @@ class TestCrew:
 
 @pytest.mark.parametrize("text", ["", "local", "local:0", "local:1000", "tcp://lab", "tcp://lab:0", "tls://lab:99999"])
 def test_addresses_are_checked(text: str) -> None:
-    with pytest.raises(UsageError, match="is no address of workers"):
+    with pytest.raises(UsageError, match="is not an address of workers"):
         check_workers(text, insecure=True)
     assert check_workers("tls://lab-1.example:8786") and check_workers("tls://[fe80::1]:8786")
     assert check_workers("local:2")
@@ -304,7 +304,7 @@ def test_tcp_on_this_machine_needs_none(host: str) -> None:
     ],
 )
 def test_what_is_no_answer(text: str) -> None:
-    with pytest.raises(ValueError, match="is no answer"):
+    with pytest.raises(ValueError, match="is not an answer"):
         read_answer(text)
 
 

@@ -17,7 +17,7 @@ class SourceLayout:
     """Where the files of an artifact are, for CMake.
 
     Args:
-        folder: of sources and what these include that is no header; empty or with a slash at its end.
+        folder: of sources and what these include that is not a header; empty or with a slash at its end.
         includes: what ``target_include_directories`` is told of the headers.
     """
 
@@ -64,7 +64,7 @@ def cmake_text(record: ArtifactRecord) -> str:
         library = _target(record, f"{name}_on_{host.label}", "STATIC", host, host.objects, _BESIDE)
         lines += ["", f"elseif({name}_HOST STREQUAL {host.label})", "", *library]
     if remote:
-        lines += ["", "else()", f'  message(FATAL_ERROR "{name}_HOST is no host of the model")', "endif()"]
+        lines += ["", "else()", f'  message(FATAL_ERROR "{name}_HOST is not a host of the model")', "endif()"]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -164,7 +164,7 @@ def _is_inf(c: Context) -> Expr:
     if above and below:
         return c.call("equal", c.call("abs", data), c.scalar(math.inf, data))
     if not above and not below:
-        # Nothing is looked for: no element differs from itself but NaN, which is no infinity either.
+        # Nothing is looked for: no element differs from itself but NaN, which is not an infinity either.
         return c.call("less", data, data)
     return c.call("equal", data, c.scalar(math.inf if above else -math.inf, data))
 

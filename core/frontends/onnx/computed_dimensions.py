@@ -83,7 +83,7 @@ class Counts:
         """The first elements along an axis.
 
         Raises:
-            OpenExtentError: the extent is no computed one.
+            OpenExtentError: the extent is not a computed one.
         """
         symbols = symbols_of([extent])
         if len(symbols) != 1 or symbols[0] not in self or extent != Extent.from_symbol(symbols[0]):

@@ -358,7 +358,7 @@ class _Importer:
         return f"a shape or a branch depends on the value of an input: fix it, {options}"
 
     def _body(self, node: Node) -> Body | None:
-        """What a node stands for where it is no operator of its own; None where it is, or nothing is known of it."""
+        """Return the definition of a node that is not an operator of its own; None for operators and unknown nodes."""
         if node.op == "If" and not node.domain:
             condition = self._value(node.inputs[0]) if node.inputs and node.inputs[0] else None
             if condition is None or isinstance(condition, Expr):

@@ -63,7 +63,7 @@ def find_external(
 
     Args:
         graph: not trusted.
-        folder: of the model; nothing outside of it is read. None for a model that is no file.
+        folder: of the model; nothing outside of it is read. None for a model that is not a file.
         size_of_tensor: how many bytes an initialiser has by its shape, or a ModelError, given what to call it.
 
     Raises:

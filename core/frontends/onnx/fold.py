@@ -196,7 +196,7 @@ def _transpose(c: Context) -> np.ndarray:
     data = c.known(0)
     axes = c.node.integers("perm", reversed(range(data.ndim)))
     if sorted(axes) != list(range(data.ndim)):
-        raise ModelError(f"its perm {axes} is no permutation of {data.ndim} dimensions")
+        raise ModelError(f"its perm {axes} is not a permutation of {data.ndim} dimensions")
     return data.transpose(axes)
 
 

@@ -48,7 +48,7 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
     extent = data.shape[axis]
     real = inverse and onesided
     if real and parts != 2:
-        raise ModelError("it makes real numbers of what are no pairs")
+        raise ModelError("it makes real numbers of what are not pairs")
     count = length if length is not None else 2 * (extent - 1) if real else extent
     used = min(extent, count // 2 + 1 if real else count)
     bins = count // 2 + 1 if onesided and not inverse else count

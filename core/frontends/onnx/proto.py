@@ -42,7 +42,7 @@ __all__ = ["OPSETS", "Graph", "Input", "Node", "as_text", "needed", "read_graph"
 OPSETS = range(6, 29)
 """Versions of the default operator set that are understood."""
 
-_NO_MODEL = "this is no model file of a format that can be read"
+_NO_MODEL = "this is not a model file of a format that can be read"
 _FORMATS = "ONNX (.onnx) and TFLite (.tflite) can be read"
 
 _SHARED = {
@@ -233,7 +233,7 @@ def read_graph(data: bytes, states: Collection[str] = (), folder: Path | None = 
 
     Raises:
         UsageError: the package ``onnx`` is not installed.
-        ModelError: the bytes are no ONNX file, or it is malformed, or files that belong to it are.
+        ModelError: the bytes are not ONNX file, or it is malformed, or files that belong to it are.
     """
     try:
         import onnx

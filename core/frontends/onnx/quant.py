@@ -43,7 +43,7 @@ def parameters(c: Context, index: int = 1) -> Parameters:
     """The scale at input ``index`` and the zero point behind it.
 
     Raises:
-        ModelError: they are computed at run time, or do not fit each other; or the scales are no float32, or not
+        ModelError: they are computed at run time, or do not fit each other; or the scales are not float32, or not
             positive and finite.
     """
     import numpy as np

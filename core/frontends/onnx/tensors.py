@@ -217,5 +217,5 @@ def _from_values(values: Iterable[Any], name: str, title: str) -> np.ndarray:
     wide = np.array(values, np.uint64 if name in ("uint32", "uint64") else np.int64)
     array = wide.astype(name)
     if not np.array_equal(array, wide):
-        raise ModelError(f"{title} has elements that are no {name}")
+        raise ModelError(f"{title} has elements that are not {name}")
     return array

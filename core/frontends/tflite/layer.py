@@ -51,14 +51,14 @@ def quantisations(tensor: Tensor, *, of_weight: bool = False) -> tuple[tuple[flo
     if parameters is None:
         raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
     if tensor.dtype not in INTEGERS:
-        raise ModelError(f"{tensor.name!r} is {tensor.dtype}, which is no quantised type")
+        raise ModelError(f"{tensor.name!r} is {tensor.dtype}, which is not a quantised type")
     low, high = bounds(tensor.dtype)
     for scale in parameters.scale:
         if not (math.isfinite(scale) and (scale > 0 or (of_weight and scale == 0))):
             raise ModelError(f"{tensor.name!r} has the scale {scale}")
     for zero_point in parameters.zero_point:
         if not low <= zero_point <= high:
-            raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is no {tensor.dtype}")
+            raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is not {tensor.dtype}")
     count = len(parameters.scale)
     if count > 1 and not (0 <= parameters.axis < len(tensor.shape) and tensor.shape[parameters.axis] == count):
         raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {parameters.axis}")
@@ -146,7 +146,7 @@ class Layer(Builder):
         tensor = self.tensor(position)
         old = self.value(position)
         if not tensor.variable:
-            raise ModelError(f"{tensor.name!r} is no variable")
+            raise ModelError(f"{tensor.name!r} is not a variable")
         self.new_states[tensor.index] = (
             value if value.shape == old.shape else call("reshape", value, newshape=old.shape)
         )
@@ -168,7 +168,7 @@ class Layer(Builder):
         """The elements of a constant integer operand, in row-major order."""
         array = self.constant(position)
         if array is None:
-            raise ModelError(f"its {role} is no constant")
+            raise ModelError(f"its {role} is not a constant")
         if not is_integer(array.dtype.name):
             raise ModelError(f"its {role} is {array.dtype.name}, not integer")
         return tuple(array.ravel().tolist())

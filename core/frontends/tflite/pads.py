@@ -19,7 +19,7 @@ def _pad(layer: Layer) -> Expr:
     if layer.has(2):
         array = layer.constant(2)
         if array is None or array.size != 1 or array.dtype.name != data.dtype:
-            raise ModelError(f"its value to pad with is no constant {data.dtype}")
+            raise ModelError(f"its value to pad with is not a constant {data.dtype}")
         value = array.item()
     elif output.dtype in QUANTISED and output.quantisation is not None:
         value = quantisation(output)[1]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Graph", "Operator", "Quantisation", "Tensor", "read"]
 
-# What reading outside of the file, or what is no offset, number or vector, ends in. (ValueError is numpy's, for vectors
+# Errors of reads outside the file, and of malformed offsets, numbers and vectors. (ValueError is numpy's, for vectors
 # that are longer than the file.)
 _MALFORMED = (struct.error, IndexError, TypeError, ValueError, OverflowError)
 
@@ -250,7 +250,7 @@ def read(data: bytes) -> Graph:
             hint=extra_hint("tflite", "tflite flatbuffers"),
         ) from error
     if data[4:8] != b"TFL3":
-        raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3")
+        raise ModelError("this is not a TFLite file: the bytes 4 to 7 are not TFL3")
     if len(data) > MAX_BYTES:
         raise ModelError("the file is larger than 2 GiB")
     try:

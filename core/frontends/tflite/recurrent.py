@@ -255,13 +255,13 @@ def _int8_lstm(layer: Layer, sizes: _Sizes) -> Expr:
     bias = [_expect("bias", layer.value(i), (units,), "int32") for i in _BIAS]
     joined = _joined(recurrent, 0)
     if not isinstance(joined, Constant):
-        raise ModelError("its recurrent weight is no constant")
+        raise ModelError("its recurrent weight is not a constant")
     (in_scale, in_zero), (state_scale, state_zero) = (quantisation(layer.tensor(i)) for i in (0, _HIDDEN))
     if quantisation(layer.output()) != (state_scale, state_zero):
         raise ModelError("its result and its state have different scales or zero points")
     exponent = near_log2(quantisation(layer.tensor(_CELL))[0])
     if exponent is None or quantisation(layer.tensor(_CELL))[1]:
-        raise ModelError("its cell has a scale that is no power of two, or a zero point")
+        raise ModelError("its cell has a scale that is not a power of two, or a zero point")
     rows = call("reshape", sizes.in_time(layer.value(0)), newshape=(sizes.time * sizes.batch, sizes.features))
     sums = call("add", call("qnn.dense", rows, _joined(weights, 0), input_zero_point=in_zero), _joined(bias, 0))
     by_channel = _scales(layer, _OF_INPUT, in_scale, units)

@@ -91,7 +91,7 @@ def _transpose_conv(operands: Layer) -> Expr:
     dtype = operand_dtypes(layer)
     data, weight = layer.value(0), layer.constant(1)
     if weight is None:
-        raise ModelError("its weight is no constant")
+        raise ModelError("its weight is not a constant")
     if len(data.shape) != 4 or weight.ndim != 4 or weight.shape[3] != data.shape[3]:
         raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
     if len(shape) != 4 or min(shape) < 1 or (shape[0], shape[3]) != (data.shape[0], weight.shape[0]):

@@ -155,7 +155,7 @@ class Variables:
                 source = graph.tensors.get(inner.inputs[1])
                 array = None if source is None else self._constant_of(source)
             if array is None:
-                raise ModelError("its graph assigns what is no constant")
+                raise ModelError("its graph assigns what is not a constant")
             done.append(handles[inner.inputs[0]])
             self._name(done[-1])
             self._initial[done[-1]] = array

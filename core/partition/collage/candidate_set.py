@@ -189,7 +189,7 @@ class CandidateSet:
         names = [*table.ns, *table.cycles]
         other = dict.fromkeys([*table.targets, *(name.partition(": ")[0] for name in names)])
         messages = [
-            f"the table of costs tells of {shown(label)}, which is no target of this build: {suggest(label, labels)}"
+            f"the table of costs tells of {shown(label)}, which is not a target of this build: {suggest(label, labels)}"
             f"there are {', '.join(labels)}"
             for label in other
             if label not in labels

@@ -212,13 +212,12 @@ class SavedPlan:
         `plan_record`.
 
         Raises:
-            UsageError: a target that has a part is no target any more.
+            UsageError: a target that has a part is not a target any more.
         """
         for part in self.record["parts"]:
             if part["target"] not in targets:
-                aspect = (
-                    f"the plan has {shown(part['name'])} on {shown(part['target'])}, which is no target of this build"
-                )
+                name, target = shown(part["name"]), shown(part["target"])
+                aspect = f"the plan has {name} on {target}, which is not a target of this build"
                 raise UsageError(aspect, where=self.where, hint=f"targets: {', '.join(targets)}")
         lines = []
         for aspect, before, now in (
@@ -252,7 +251,7 @@ class SavedPlan:
         candidates: dict[tuple[str, str, tuple[int, ...]], Candidate] = {}
         for label in dict.fromkeys(part["target"] for part in wanted):
             if label not in owners:
-                raise UsageError(f"the plan has parts on {shown(label)}, which is no accelerator", where=self.where)
+                raise UsageError(f"the plan has parts on {shown(label)}, which is not an accelerator", where=self.where)
             for candidate in problem.candidates(owners[label]):
                 ops = tuple(_positions(problem, candidate.nodes))
                 candidates.setdefault((label, candidate.match.pattern.name, ops), candidate)
@@ -287,7 +286,7 @@ class SavedPlan:
                     text = f"the patterns of {shown(name)} have other ops than it"
                     raise UsageError(f"the plan does not fit: {text}", where=self.where, hint=hint)
             elif label not in problem.hosts:
-                text = f"the plan has {shown(name)} without a pattern on {shown(label)}, which is no host"
+                text = f"the plan has {shown(name)} without a pattern on {shown(label)}, which is not a host"
                 raise UsageError(text, where=self.where, hint=hint)
             for op in part["ops"]:
                 if op in part_of:

@@ -155,7 +155,7 @@ def read_json(path: str | os.PathLike[str], subject: str) -> object:
     try:
         return json.loads(content, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{subject} is no JSON: {error}", where=os.fspath(path)) from error
+        raise UsageError(f"{subject} is not JSON: {error}", where=os.fspath(path)) from error
 
 
 def _target(record: object, label: str) -> TargetCosts:

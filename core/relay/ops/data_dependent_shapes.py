@@ -58,7 +58,7 @@ def _infer_take_first(attrs: Attrs, data: TensorType, count: TensorType) -> Tens
     least, most = bounds_of(data.shape[axis])
     # What a run computes is a part of what there is; a number must be that for every extent.
     if bounds_of(extent)[1] > (most if isinstance(extent, Extent) else least):
-        raise ModelError(f"{extent} elements are no part of the {data.shape[axis]} of the data")
+        raise ModelError(f"{extent} elements are not part of the {data.shape[axis]} of the data")
     return TensorType((*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype)
 
 
@@ -347,7 +347,7 @@ define_op(
     doc="Boxes by falling score, of equal ones the first, without those that overlap one that was taken by more "
     "than ``overlap``: the quotient of what both cover and what one of them covers. A box is given by two opposite "
     "corners (y, x, y, x), or by its center and extents (x, y, width, height). Of each batch and class at most "
-    "``most`` are taken, of scores above ``score`` where that is no NaN. Rows (batch, class, box), behind which "
+    "``most`` are taken, of scores above ``score`` where that is not a NaN. Rows (batch, class, box), behind which "
     "there are zeros, and how many. ONNX's NonMaxSuppression, with `take_first`.",
     inputs=("boxes", "scores", "most", "overlap", "score"),
     attrs=(

@@ -235,7 +235,7 @@ def _cast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 
     if data.dtype.kind == "f" and is_integer(attrs.dtype):
         low, high = bounds(attrs.dtype)
-        # A float is compared with the limits exactly: 2**31 - 1 is no float32, so clipping first would round it up.
+        # A float is compared with the limits exactly: 2**31 - 1 is not float32, so clipping first would round it up.
         whole = np.trunc(np.nan_to_num(data.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         inner = np.where((whole > low) & (whole < high), whole, 0).astype(attrs.dtype)
         limits = np.array([low, high], dtype=attrs.dtype)

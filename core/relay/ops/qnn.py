@@ -65,7 +65,7 @@ def check_zero_point(zero_point: int, dtype: str) -> None:
     """ModelError unless ``dtype`` holds ``zero_point``."""
     low, high = bounds(dtype)
     if not low <= zero_point <= high:
-        raise ModelError(f"zero point {zero_point} is no {dtype}")
+        raise ModelError(f"zero point {zero_point} is not {dtype}")
 
 
 def _channel_axis(attrs: Attrs, shape: tuple[int, ...], per_channel: bool) -> int:

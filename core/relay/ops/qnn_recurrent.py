@@ -75,7 +75,7 @@ def _infer(
     if not -15 <= attrs.cell_exponent <= MOST_INTEGER_BITS - 15:
         raise ModelError(f"its cell has the scale 2**{attrs.cell_exponent}, not 2**-15 .. 2**{MOST_INTEGER_BITS - 15}")
     if attrs.cell_clip < 0 or attrs.cell_clip > _HIGH:
-        raise ModelError(f"its cell_clip {attrs.cell_clip} is no positive int16")
+        raise ModelError(f"its cell_clip {attrs.cell_clip} is not a positive int16")
     return TupleType((TensorType((time, batch, units), "int8"), hidden, cell))
 
 

@@ -173,7 +173,7 @@ def check_form(form: FloatForm | SumForm | None, dtype: str) -> None:
     """ModelError unless ``dtype`` holds what a form gives."""
     low, high = bounds(dtype)
     if form is not None and not low <= form.low <= form.high <= high:
-        raise ModelError(f"a form that gives {form.low} .. {form.high}, which are no {dtype}")
+        raise ModelError(f"a form that gives {form.low} .. {form.high}, which are not {dtype}")
 
 
 def saturate(value: Expr, zero_point: int, dtype: str) -> Expr:

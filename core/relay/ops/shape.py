@@ -129,7 +129,7 @@ def _permute(out: TensorType, data: te.Tensor, axes: Sequence[int]) -> te.Tensor
 def _infer_transpose(attrs: Attrs, data: TensorType) -> TensorType:
     """Any dtype, which the result has; its extents are those of the data, in the order of ``axes``."""
     if sorted(attrs.axes) != list(range(len(data.shape))):
-        raise ModelError(f"axes {attrs.axes} are no permutation of {len(data.shape)} dimensions")
+        raise ModelError(f"axes {attrs.axes} are not a permutation of {len(data.shape)} dimensions")
     return TensorType(tuple(data.shape[axis] for axis in attrs.axes), data.dtype)
 
 
@@ -353,11 +353,11 @@ def _infer_pad(attrs: Attrs, data: TensorType) -> TensorType:
         raise ModelError(f"pad_width {attrs.pad_width} must be {2 * rank} numbers that are not negative")
     if is_float(data.dtype):
         if data.dtype == "float32" and math.isfinite(attrs.pad_value) and math.isinf(round_float32(attrs.pad_value)):
-            raise ModelError(f"pad_value {attrs.pad_value} is no float32")
+            raise ModelError(f"pad_value {attrs.pad_value} is not float32")
     else:
         low, high = bounds(data.dtype)
         if not low <= attrs.pad_value <= high or attrs.pad_value != int(attrs.pad_value):
-            raise ModelError(f"pad_value {attrs.pad_value} is no {data.dtype}")
+            raise ModelError(f"pad_value {attrs.pad_value} is not {data.dtype}")
     return TensorType(tuple(map(sum, _sides(attrs, data.shape))), data.dtype)
 
 

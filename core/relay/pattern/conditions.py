@@ -219,7 +219,7 @@ def tensor_condition(
     if shape is not None and rank is not None:
         raise PluginError("a pattern gives a shape and a rank", hint="the shape says how many dimensions there are")
     if rank is not None and (type(rank) is not int or rank < 0):
-        raise PluginError(f"rank {shown(rank)} is no number of dimensions")
+        raise PluginError(f"rank {shown(rank)} is not a number of dimensions")
     return TensorCondition(_dtypes(dtype), None if shape is None else _shape(shape), rank)
 
 

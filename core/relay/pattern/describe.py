@@ -22,7 +22,7 @@ def describe(pattern: Pattern) -> str:
     A leaf is ``data: int8`` or ``weight: constant int8``, a call ``sums = nn.dense(data, weight)`` or
     ``y = clip(sums, a_min=0.0, a_max=any)``: it shows every attribute with what it may be, a value, ``any``, or what a
     test asks for in angle brackets. Where all may be anything ``...`` stands for them. ``a | b`` is the first of these
-    that fits. What has no name is numbered: ``v1``. The predicate is no part of it.
+    that fits. What has no name is numbered: ``v1``. The predicate is not part of it.
     """
     terms = _operands_first(pattern.roots)
     # Alternatives may share a name, and the blocks of a chain do.

@@ -130,7 +130,7 @@ def any_of(first: Term, second: Term, *others: Term) -> AnyOf:
     """One of several patterns: the first that matches, the later ones where the whole would not match otherwise.
 
     Raises:
-        PluginError: an argument is no pattern.
+        PluginError: an argument is not a pattern.
     """
     options = (first, second, *others)
     return AnyOf(tuple(_term(option, f"alternative {i}") for i, option in enumerate(options)))
@@ -200,7 +200,7 @@ def tuple_item(value: Term, index: int) -> Item:
     """Field ``index`` of a tuple, for example of what ``split`` gives.
 
     Raises:
-        PluginError: ``value`` is no pattern or a leaf, which matches tensors only; the index is no number from 0 on.
+        PluginError: ``value`` is not a pattern, or a leaf, which matches only tensors; or the index is negative.
     """
     if _term(value, "the tuple of item()").heads is None or isinstance(value, ConstantTerm):
         raise PluginError(f"item() of {value!r}, which is one tensor", hint="an op that gives several has items")
@@ -213,7 +213,7 @@ def outputs(first: Term, second: Term, *others: Term) -> Outputs:
     """A pattern of several outputs: different nodes, tied to each other by terms that they share.
 
     Raises:
-        PluginError: an output is no pattern, or does not always share a term with those before it: what is shared only
+        PluginError: an output is not a pattern, or does not always share a term with earlier ones: what is shared only
             in an optional part, or in one of several alternatives, does not tie.
     """
     roots = tuple(_term(root, f"output {i}") for i, root in enumerate((first, second, *others)))

@@ -68,7 +68,7 @@ class Match:
         nodes: all that the pattern computes, roots included, in the order in which it is computed.
         inputs: what its wildcards match, in the order of the operands, each once.
         constants: what its constants match, likewise.
-        escapes: of ``nodes`` those that are no roots, but used outside of the match, or the function's result.
+        escapes: of ``nodes`` those that are not roots, but used outside of the match, or the function's result.
         captures: what each named term matches. A term in an alternative that was not taken matches nothing; one in a
             chain's block several expressions, in the order in which they are computed.
         outlined: for a lowering the function that computes just this: all the others are expressions of its body then,
@@ -91,7 +91,7 @@ class Match:
 
     @property
     def interior(self) -> tuple[Expr, ...]:
-        """The nodes that are no roots."""
+        """The nodes that are not roots."""
         return tuple(node for node in self.nodes if node not in self.roots)
 
     @property
@@ -128,7 +128,7 @@ class Match:
         """The one call of that name, with its attributes: ``match.call("conv").attrs.strides``.
 
         Raises:
-            PluginError: as for ``match[name]``, or it is no call.
+            PluginError: as for ``match[name]``, or it is not a call.
         """
         return self._one(name, Call, "a call")
 
@@ -136,7 +136,7 @@ class Match:
         """The one constant of that name, with its values: ``match.constant("weight").data``.
 
         Raises:
-            PluginError: as for ``match[name]``, or it is no constant.
+            PluginError: as for ``match[name]``, or it is not a constant.
         """
         return self._one(name, Constant, "a constant")
 

@@ -95,7 +95,7 @@ class Search:
         trace: bool = False,
     ) -> None:
         if root not in graph:
-            raise PluginError(f"{described(root)} is no part of the graph in which pattern {pattern.name!r} is sought")
+            raise PluginError(f"{described(root)} is not part of the graph in which pattern {pattern.name!r} is sought")
         self._pattern, self._root, self._graph = pattern, root, graph
         self._excluded, self._about, self._trace = taken, about, trace
         self._bound: dict[Term, Expr] = {}

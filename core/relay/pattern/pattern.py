@@ -158,7 +158,7 @@ class Pattern:
         """Why the predicate does not hold of ``match``; None where it does.
 
         Raises:
-            PluginError: it raises, or gives what is no answer; names pattern and clause.
+            PluginError: it raises, or gives what is not an answer; names pattern and clause.
         """
         if self.predicate is None:
             return None
@@ -208,7 +208,7 @@ class PatternTable:
         patterns: the first ones.
 
     Raises:
-        PluginError: two have the same name, or one is no `Pattern`.
+        PluginError: two have the same name, or one is not a `Pattern`.
     """
 
     def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
@@ -221,10 +221,10 @@ class PatternTable:
         """Register one more, behind all others.
 
         Raises:
-            PluginError: the name is taken, or it is no `Pattern`.
+            PluginError: the name is taken, or it is not a `Pattern`.
         """
         if not isinstance(pattern, Pattern):
-            raise PluginError(f"{shown(pattern)} is no Pattern", hint="Pattern(name, pattern, predicate, lower)")
+            raise PluginError(f"{shown(pattern)} is not a Pattern", hint="Pattern(name, pattern, predicate, lower)")
         if pattern.name in self._by_name:
             raise PluginError(f"there are two patterns {pattern.name!r}", hint="rename one of them")
         self._by_name[pattern.name] = pattern

@@ -31,7 +31,7 @@ _MAX_ONES = 2**20
 def average(
     core: Expr, output: QuantisedType, lower: Callable[[Expr], Expr], ranges: dict[Expr, Bounds]
 ) -> Expr | None:
-    """``core`` of type ``output``; None where it is no average of quantised data.
+    """``core`` of type ``output``; None where it is not an average of quantised data.
 
     Between equal scales it is a ``qnn.avg_pool`` that rounds half to even. Between others it is a sum and a
     ``qnn.requantize`` whose fixed point is proven to give, for every sum that there may be, what exact arithmetic does.

@@ -93,7 +93,7 @@ def _dyadic(values: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def stored_constant(expr: Expr) -> Stored | None:
-    """The integers of a constant; None for what is no constant. A quantised constant keeps its own.
+    """The integers of a constant; None for what is not a constant. A quantised constant keeps its own.
 
     Raises:
         StaysFloat: it has no such integers.
@@ -108,7 +108,7 @@ def stored_constant(expr: Expr) -> Stored | None:
     exponents = [exponent_of(scale) for scale in attrs.scale]
     exact = [exponent for exponent in exponents if exponent is not None]
     if len(exact) < len(exponents):
-        raise StaysFloat("a scale of a constant is no power of two")
+        raise StaysFloat("a scale of a constant is not a power of two")
     zero_points = np.array(attrs.zero_point, np.int64)
     if len(zero_points) > 1:
         zero_points = zero_points.reshape([-1 if d == attrs.axis % stored.ndim else 1 for d in range(stored.ndim)])

@@ -182,7 +182,7 @@ def _integer_bias(bias: Expr, input_scale: float, weight_scales: np.ndarray) -> 
     exact = value.astype(np.float64) / units
     whole = np.rint(exact)
     if not (np.abs(exact - whole) <= np.abs(whole) * _RELATIVE_ERROR).all() or np.abs(whole).max() >= 2**31:
-        raise StaysFloat("its bias is no multiple of the product of the scales")
+        raise StaysFloat("its bias is not a multiple of the product of the scales")
     real = np.array([Fraction(number) for number in value.reshape(-1).tolist()], object).reshape(value.shape)
     stored = whole.astype(np.int32)
     return _IntegerBias(stored, real, bool((stored.astype(np.float32) * products == value).all()))

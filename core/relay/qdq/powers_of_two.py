@@ -67,7 +67,7 @@ class PowersOfTwo:
         number = self._number(data)
         exponent = exponent_of(output.scale)
         if exponent is None:
-            raise StaysFloat(f"the scale {output.scale:g} of its result is no power of two")
+            raise StaysFloat(f"the scale {output.scale:g} of its result is not a power of two")
         factors = [number.exponent + shift - exponent for shift in number.shifts or (0,)]
         if any(factor not in EXPONENTS for factor in factors):
             raise StaysFloat("its numbers leave the range of float32")
@@ -302,7 +302,7 @@ class PowersOfTwo:
         data, qtype = self._lower(dequantisation[0]), dequantisation[1]
         constant = stored_constant(expr.args[1])
         if constant is None:
-            raise StaysFloat("its weight is no constant multiple of a power of two")
+            raise StaysFloat("its weight is not a constant multiple of a power of two")
         # The weight of a dense layer is (units, in).
         constant = constant.along(0 if expr.op_name == "nn.dense" else -1)
         weight = constant.integers
@@ -377,7 +377,7 @@ def _not_exact(expr: Expr) -> str:
 def _unit(qtype: QuantisedType) -> int:
     exponent = exponent_of(qtype.scale)
     if exponent is None:
-        raise StaysFloat(f"the scale {qtype.scale:g} is no power of two")
+        raise StaysFloat(f"the scale {qtype.scale:g} is not a power of two")
     return exponent
 
 
@@ -391,12 +391,12 @@ def _times(value: Expr, factor: int) -> Expr:
 
 def _divided(number: _Number, count: int) -> _Number:
     if count & (count - 1):
-        raise StaysFloat(f"it divides by {count}, which is no power of two")
+        raise StaysFloat(f"it divides by {count}, which is not a power of two")
     return _Number(number.value, number.exponent - (count.bit_length() - 1))
 
 
 def _in_units(number: _Number, shifts: tuple[int, ...]) -> _Number | None:
-    """``number`` with these shifts; None where it has others, or is no constant that has them exactly."""
+    """``number`` with these shifts; None where it has others, or is not a constant that has them exactly."""
     import numpy as np
 
     if number.shifts == shifts:

@@ -113,7 +113,7 @@ def _in_floats(
     """A requantisation with its form; None where it has none."""
     assert isinstance(old, Call)
     data, was = call.args[0], old.args[0]
-    asked = _asked(call, _clipped(call.dtype, clips), ranges)
+    asked = _requantisation(call, _clipped(call.dtype, clips), ranges)
     bias = _bias(data) if len(used_by[was]) == 1 else None
     form = find_form(asked, dtypes, fused, bias is not None)
     if form is None:
@@ -138,7 +138,7 @@ def _is_narrow(call: Call, ranges: dict[Expr, Bounds]) -> bool:
     return bool(least.min() - zero > -_NARROW and greatest.max() - zero < _NARROW)
 
 
-def _asked(
+def _requantisation(
     call: Call, limits: tuple[int, int], ranges: dict[Expr, Bounds], form: FloatForm | None = None
 ) -> Requantisation:
     """What a requantisation gives, of the numbers that there may be."""
@@ -313,7 +313,7 @@ def _checked(expr: Expr, layers: tuple[str, ...], ranges: dict[Expr, Bounds]) ->
         met = np.array_equal(form.apply(operands[:, None], operands[None, :]), _table(expr, (form.low, form.high)))
         yield FormCheck(layers, 1, "float32", int(not met))
     elif isinstance(form, FloatForm):
-        asked = _asked(expr, (form.low, form.high), ranges, form)
+        asked = _requantisation(expr, (form.low, form.high), ranges, form)
         proof = proven(asked, form)
         channels = asked.least.size
         yield FormCheck(layers, channels, form.dtype, channels if proof is None else int((~proof).sum()))

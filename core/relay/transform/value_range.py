@@ -24,7 +24,7 @@ def value_range(expr: Expr, known: dict[Expr, Bounds] | None = None) -> Bounds:
             costs no more than asking for the last.
 
     Raises:
-        ModelError: ``expr`` is no integer tensor.
+        ModelError: ``expr`` is not an integer tensor.
     """
     if not _is_integer(expr):
         raise ModelError(f"bounds are proven of integer tensors, not of {expr.type}")

@@ -157,7 +157,7 @@ class Acceptance:
                     break
         if best is None:
             said = match(pattern, layer.results[0], graph)
-            return Verdict(reason=said.failure.reason if isinstance(said, Mismatch) else "it is no output")
+            return Verdict(reason=said.failure.reason if isinstance(said, Mismatch) else "it is not an output")
         if count:
             for name in self._names(pattern):
                 counts = self._counts[pattern.name, name]

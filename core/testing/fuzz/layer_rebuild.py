@@ -123,7 +123,7 @@ def _apply_changes(body: Expr, numbers: Mapping[Call, int], changes: Changes, le
         elif isinstance(expr, (Tuple, TupleGetItem)):
             done[expr] = with_children(expr, args)
         else:
-            raise TypeError("what is no call of an op is not varied")
+            raise TypeError("what is not a call of an op is not varied")
     return done[body]
 
 

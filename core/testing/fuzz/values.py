@@ -171,7 +171,7 @@ def _spatial(op: Op) -> int:
 
 
 def attribute_values(op: Op, attr: Attr, types: Sequence[TensorType]) -> list[Any]:
-    """Values of an attribute that is no scale, the most ordinary first; empty where nothing is known of it.
+    """Values of an attribute that is not a scale, the most ordinary first; empty where nothing is known of it.
 
     Args:
         op: the op.

@@ -157,7 +157,7 @@ def _series(outcome: Outcome, progress: Progress) -> list[list[Layer]]:
 
 
 def grown(layer: Layer, times: int) -> Layer | None:
-    """The layer on data of so many times the extent along the last axis but one; None where that is no layer."""
+    """The layer on data of so many times the extent along the last axis but one; None where that is not a layer."""
     leaves = {}
     for place, leaf in leaves_of(layer.function.body).items():
         if isinstance(leaf, Var) and len(leaf.shape) > 1:
@@ -297,7 +297,7 @@ def _counted(outcome: Outcome, rows: Sequence[_Row]) -> None:
         if worst is None or off > worst[0]:
             worst = off, cycles, row
     if worst is None:
-        outcome.note(f"{len(rows)} layers estimated, none counted: {claims.counter!r} is no counter of a device")
+        outcome.note(f"{len(rows)} layers estimated, none counted: {claims.counter!r} is not a counter of a device")
         return
     outcome.note(
         f"{len(shares)} layers counted: estimates are {min(shares):.3g} to {max(shares):.3g} of the counted cycles"

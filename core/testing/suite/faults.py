@@ -236,7 +236,7 @@ def _of_writes(writes: Sequence[tuple[int, RegisterAccess]], rng: random.Random)
         offset = rng.choice(strange if rng.random() < 0.2 else offsets)
         value = rng.choice((rng.randrange(32), rng.randrange(1 << 16), rng.randrange(1 << 32)))
         if any(other.is_address and other.offset == offset for _, other in writes):
-            continue  # an address of nobody's memory is no fault that a simulator could survive
+            continue  # an address of nobody's memory is not a fault that a simulator could survive
         shown = f"{value:#x} is written to {offset:#x} before write {at}"
         yield Case("insert", one.device, at, offset, value, shown)
         yield Case("look", one.device, at, offset, 0, f"{offset:#x} is read before write {at}")

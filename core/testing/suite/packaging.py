@@ -105,7 +105,7 @@ def _built(outcome: Outcome, source: Path) -> _Packed | None:
     backend = table.get("build-backend", "setuptools.build_meta:__legacy__")
     paths = [path for path in table.get("backend-path", ()) if isinstance(path, str)]
     if not isinstance(backend, str):
-        outcome.find("packaging", "build-backend is no text", str(source / "pyproject.toml"), "wheel")
+        outcome.find("packaging", "build-backend is not text", str(source / "pyproject.toml"), "wheel")
         return None
     top = backend.partition(":")[0].partition(".")[0]
     if not paths and importlib.util.find_spec(top) is None:
@@ -206,7 +206,7 @@ def _compare_record(outcome: Outcome, distribution: Distribution) -> None:
                 outcome.find("packaging", f"the file {file} is another than was installed", str(path), "files")
     package = imported_package(outcome.subject)
     if package is None or not any(name.startswith(f"{package.name}/") for name in names):
-        outcome.note("what is imported is no part of what the distribution installed: their files were not compared")
+        outcome.note("what is imported is not part of what the distribution installed: their files were not compared")
         return
     if package.is_dir():
         for name, path in files_below(package):

@@ -49,7 +49,7 @@ def fault_in(text: str, known: Collection[str], required: Collection[str], lists
             return f"{{{name}}} is not mentioned"
     for match in _PLACEHOLDER.finditer(text):
         if match.group(1) in lists and not _is_argument(text, match):
-            return f"{{{match.group(1)}}} stands for several operands, and is no argument of a call by itself"
+            return f"{{{match.group(1)}}} stands for several operands, and is not an argument of a call by itself"
     return None if _is_one_expression(plain) else "it is not one expression: mind brackets and commas"
 
 

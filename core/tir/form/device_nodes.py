@@ -263,7 +263,7 @@ class Intrinsic(Node):
         apart = not (self.statement and (self.code or self.start))
         require(apart, f"{self.name!r} is the host's, having a statement, and has no code and no start")
         header = not self.include or _HEADER.fullmatch(self.include) is not None
-        require(header, f"{self.name!r} includes {self.include!r}, which is no name of a header such as 'dot.h'")
+        require(header, f"{self.name!r} includes {self.include!r}, which is not a name of a header such as 'dot.h'")
         require(not self.include or bool(self.statement), f"{self.name!r} has no statement, and includes a header")
         known = [] if self.statement else ["device", *(["queue"] if self.start else [])]
         for param in self.params:

@@ -68,7 +68,7 @@ class Expr(Node):
 
     @property
     def meaning(self) -> Meaning | None:
-        """What it computes from the values of all its operands; None where it is no function of these."""
+        """What it computes from the values of all its operands; None where it is not a function of these."""
         return None
 
     @property

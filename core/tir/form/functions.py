@@ -11,7 +11,7 @@ nothing is said but that it is one.) These have a meaning to the last bit for al
   such an integer is. (Not exact as a NaN may become another one.)
 - ``clz(a)`` of an int32 or uint32 counts its leading zero bits and gives an int32, 32 for 0.
 - ``mul_high(a, b)`` of int32 is ``(a * b + 2**30) >> 31``, an int32: the product has 64 bits, and the shift keeps the
-  sign. It is ``a * b / 2**31`` rounded to nearest, ties up. The one result that is no int32, that of -2**31 by itself,
+  sign. It is ``a * b / 2**31`` rounded to nearest, ties up. The one result that is not int32, that of -2**31 by itself,
   wraps around to -2**31, as all integers do; instructions that saturate there (Arm's SQRDMULH, RISC-V's vsmul) do the
   same wherever one of the operands is known not to be -2**31.
 """

@@ -159,7 +159,7 @@ class PrimFunc(Node):
             require(type(distance) is int, f"overlaps of ({out!r}, {source!r}) by {distance!r}, not a number of bytes")
         require(len({pair[:2] for pair in self.overlaps}) == len(self.overlaps), "overlaps names a pair twice")
         for name in self.partial:
-            require(roles.get(name) == "output", f"partial names {name!r}, which is no output")
+            require(roles.get(name) == "output", f"partial names {name!r}, which is not an output")
         scopes = {memory.name for memory in self.memories}
         require(len(scopes) == len(self.memories), "two memories share a name")
         for what in ("name", "index"):
@@ -184,10 +184,10 @@ def _check_rows(rows: RowForm, params: tuple[Param, ...]) -> None:
     require(all(rows.var.name != param.buffer.name for param in params), f"row {rows.var.name!r} is a parameter too")
     workspaces = {param.buffer.name for param in params if param.role == "workspace"}
     for name in rows.kept:
-        require(name in workspaces, f"{name!r} is kept from row to row, and is no workspace")
+        require(name in workspaces, f"{name!r} is kept from row to row, and is not a workspace")
     for row in rows.params:
         what = f"{row.name!r} lies by rows"
-        require(row.name in tensors, f"{what}, and is no input and no output")
+        require(row.name in tensors, f"{what}, and is neither an input nor an output")
         size = tensors[row.name].buffer.size
         require(size % row.height == 0, f"{what}, and its {size} elements are not {row.height} equal rows")
         if tensors[row.name].role == "output":

@@ -434,7 +434,7 @@ def _unary(expr: Un, level: int, dtype: str | None) -> str:
 
 
 def _alike(exprs: tuple[Expr, ...], levels: tuple[int, ...], dtype: str | None) -> list[str]:
-    """Operands of one type: where nothing around gives it, the first that is no bare constant does."""
+    """Operands of one type: where nothing around gives it, the first that is not a bare constant does."""
     chosen = None
     if dtype is None:
         chosen = next((k for k, expr in enumerate(exprs) if not isinstance(expr, Imm) or expr.dtype == "bool"), 0)

@@ -52,7 +52,7 @@ class Symbol(Var):
         name: an identifier, the name of the parameter that has it; or that of what is computed, as ``take_first`` names
             it.
         low: 0 at least; 1 where the caller gives it.
-        high: more than ``low``; what can have one value only is no symbol.
+        high: more than ``low``; what can have one value only is not a symbol.
     """
 
     low: int
@@ -368,7 +368,7 @@ def parse_extent(text: str) -> Dim:
     Raises:
         ModelError: it shows none so.
     """
-    wrong = ModelError(f"{text[:80]!r} is no extent", hint="for example 12*tokens[1:128] + 3")
+    wrong = ModelError(f"{text[:80]!r} is not an extent", hint="for example 12*tokens[1:128] + 3")
     total: Dim = 0
     spaced = f" + {text}" if not text.startswith("-") else f" - {text[1:]}"
     for sign, part in re.findall(r" ([+-]) ([^ ]*)", spaced):

@@ -106,7 +106,7 @@ class ExprParser:
         return result
 
     def alike(self, nodes: list[ast.expr], dtype: str | None, depth: int) -> list[Expr]:
-        """Operands of one type: where nothing around gives it, the first that is no bare constant does."""
+        """Operands of one type: where nothing around gives it, the first that is not a bare constant does."""
         parsed: dict[int, Expr] = {}
         if dtype is None:
             first = next((k for k, node in enumerate(nodes) if literal(node) is None), 0)

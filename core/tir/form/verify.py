@@ -1,6 +1,6 @@
 """What a `PrimFunc` must be beyond what its nodes check as they are built: this file is the specification.
 
-- Names and labels are ASCII identifiers, names are no keywords of Python; each is declared once in a function.
+- Names and labels are ASCII identifiers, names are not keywords of Python; each is declared once in a function.
 - A variable or buffer is used within its scope only, with the type it was declared with.
 - Inputs and constants are never written; every output is, somewhere. Whether *each element* is written before it is
   read is for the interpreter to see.
@@ -217,7 +217,7 @@ class _Checker:
         name = stmt.var.name
         lanes = int(stmt.extent.value) if isinstance(stmt.extent, Imm) else 0
         if not 2 <= lanes <= MAX_LANES or lanes & (lanes - 1):
-            extent = lanes if isinstance(stmt.extent, Imm) else "no constant"
+            extent = lanes if isinstance(stmt.extent, Imm) else "not constant"
             yield f"the extent of vectorized loop {name!r} is {extent}, not a power of two from 2 to {MAX_LANES}"
         if self.vectorized_loops:
             yield f"vectorized loop {name!r} is within another one, {self.vectorized_loops[-1].var.name!r}"
@@ -270,7 +270,7 @@ class _Checker:
             return
         memory = self.memories.get(buffer.scope)
         if memory is None:
-            yield f"buffer {buffer.name!r} is in scope {buffer.scope!r}, which is no memory of the function"
+            yield f"buffer {buffer.name!r} is in scope {buffer.scope!r}, which is not a memory of the function"
             return
         self.used_bytes[memory.name] += buffer.nbytes
         if self.used_bytes[memory.name] > memory.nbytes:

@@ -62,7 +62,7 @@ class _Lanes:
         """What may depend on what; None where nothing does."""
         for part in statements(self.loop.body):
             if isinstance(part, (Copy, Exec, Wait)):
-                return f"a statement of kind {type(part).__name__} is no element of a vector"
+                return f"a statement of kind {type(part).__name__} is not an element of a vector"
         self.collect(self.loop.body, {})
         for a, b in combinations_with_replacement(self.uses, 2):
             if (a.writes or b.writes) and self.memory(a.buffer) == self.memory(b.buffer) and self.may_meet(a, b):

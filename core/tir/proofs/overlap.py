@@ -6,7 +6,7 @@ beginning of what is read.
 
 Found by affine bounds over the loops. Within one round of the loops around a statement, ends of writes and beginnings
 of reads are sums of multiples of these loops' variables; what two rounds of a loop need of each other is a sum too, and
-greatest at one of three pairs of rounds. Conditions count as if they always held, and what is no sum counts by its
+greatest at one of three pairs of rounds. Conditions count as if they always held, and what is not a sum counts by its
 bounds. Where that asks for much, `overlap_run` may say that less will do.
 """
 
@@ -189,7 +189,7 @@ class _Scope:
     """What is known where the walk is.
 
     Args:
-        known: bounds of what is no sum of multiples.
+        known: bounds of what is not a sum of multiples.
         values: what bound variables, and those of an intrinsic, stand for.
         windows: for each parameter of an intrinsic its buffer, the element where it begins and the elements from one of
             its elements to the next along each axis.

@@ -20,7 +20,7 @@ def least_aligned(func: PrimFunc) -> PrimFunc:
     """
     if any(isinstance(stmt, For) and stmt.kind == "vectorized" for stmt in statements(func.body)):
         return func
-    asked = dict(_asked(func))
+    asked = dict(_required_alignments(func))
     changed = {
         stmt.buffer: replace(stmt.buffer, alignment=max(itemsize(stmt.buffer.dtype), asked.get(stmt.buffer, 0)))
         for stmt in statements(func.body)
@@ -48,7 +48,7 @@ def least_aligned(func: PrimFunc) -> PrimFunc:
     return replace(func, body=statement(func.body))
 
 
-def _asked(func: PrimFunc) -> Iterator[tuple[Buffer, int]]:
+def _required_alignments(func: PrimFunc) -> Iterator[tuple[Buffer, int]]:
     """What the intrinsics ask for of each buffer, the largest last."""
     execs = [stmt for stmt in statements(func.body) if isinstance(stmt, Exec)]
     pairs = [

@@ -124,7 +124,7 @@ class _Former:
         }
         for buffer in (param.buffer for param in func.params):
             if buffer.size % self.heights.get(buffer.name, 1):
-                raise _NoRowsError(f"{buffer.name!r} is no {self.heights[buffer.name]} equal parts")
+                raise _NoRowsError(f"{buffer.name!r} is not {self.heights[buffer.name]} equal parts")
         self.row = Var("row" if "row" not in self.names else fresh_name("row", self.names))
         self.names.add(self.row.name)
         self.scopes = Facts()
@@ -201,7 +201,9 @@ class _Map(_Former):
             return self.loop(stmt, facts)
         written = buffers_written(stmt)
         if isinstance(stmt, (Seq, Block, Alloc, Bind, If)) and child_statements(stmt):
-            if isinstance(stmt, (Bind, If)) and any(b in buffers_written(self.func.body) for b in _asked(stmt)):
+            if isinstance(stmt, (Bind, If)) and any(
+                b in buffers_written(self.func.body) for b in _buffers_read_first(stmt)
+            ):
                 raise _NoRowsError("what stands around its loops reads what they write")
             inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
             return map_fields(stmt, body=lambda body: self.round(body, inner))
@@ -273,7 +275,7 @@ class _Sum(_Former):
             raise _NoRowsError(f"its outermost loop that reads {what}, {old.var.name!r}, does not go over its rows")
         self.old, self.loop, self.extent = old, loop, _count(loop)
         body = self.round(self.func.body)
-        body = _moved(body, self.hoisted)
+        body = _replace_buffers(body, self.hoisted)
         params = (*self.func.params, *(Param(buffer, "workspace") for buffer in self.hoisted.values()))
         inside = around(RowForm(self.row, self.extent, ()))
         lasting = [
@@ -297,7 +299,7 @@ class _Sum(_Former):
             return seq(*first, self.round(stmt.stmts[place]), *last)
         if isinstance(stmt, Alloc):
             return self.hoist(stmt)
-        if isinstance(stmt, Bind) and any(b in buffers_written(self.func.body) for b in _asked(stmt)):
+        if isinstance(stmt, Bind) and any(b in buffers_written(self.func.body) for b in _buffers_read_first(stmt)):
             raise _NoRowsError("what stands around its loop over rows reads what that writes")
         return map_fields(stmt, body=self.round)
 
@@ -350,7 +352,7 @@ def _own(func: PrimFunc, stmt: Stmt) -> list[Buffer]:
     return workspaces
 
 
-def _asked(stmt: Bind | If) -> tuple[Buffer, ...]:
+def _buffers_read_first(stmt: Bind | If) -> tuple[Buffer, ...]:
     return buffers_read(stmt.value if isinstance(stmt, Bind) else stmt.condition)
 
 
@@ -363,7 +365,7 @@ def _replaced(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     return map_expressions(stmt, lambda expr: rewrite(expr, rule, memo))
 
 
-def _moved(stmt: Stmt, new: Mapping[Buffer, Buffer]) -> Stmt:
+def _replace_buffers(stmt: Stmt, new: Mapping[Buffer, Buffer]) -> Stmt:
     """``stmt`` with other buffers."""
     memo: dict[Expr, Expr] = {}
 
@@ -376,4 +378,4 @@ def _moved(stmt: Stmt, new: Mapping[Buffer, Buffer]) -> Stmt:
     def element(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
         return new.get(buffer, buffer), tuple(map(expr, indices))
 
-    return map_fields(stmt, expr=expr, element=element, body=lambda body: _moved(body, new))
+    return map_fields(stmt, expr=expr, element=element, body=lambda body: _replace_buffers(body, new))

@@ -121,7 +121,7 @@ class _CachedBox:
             radices[-1] = (1,)
         order = tuple(range(len(radices))) if order is None else tuple(order)
         if sorted(order) != list(range(len(radices))):
-            raise illegal(f"{order} is no order of the {len(radices)} dimensions of {box.buffer.name!r}")
+            raise illegal(f"{order} is not an order of the {len(radices)} dimensions of {box.buffer.name!r}")
         shape = tuple(extent for dim in order for extent in radices[dim])
         return _CachedBox(box, tuple(radices), order, Buffer(name, shape, box.buffer.dtype, scope, alignment))
 

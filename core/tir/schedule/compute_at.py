@@ -78,7 +78,7 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
         box = box_of(inside, bounds)
         if not box.is_whole or not _is_sure(inside, writes, box, bounds):
             hint = "peel or shrink tails instead of guarding them"
-            raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is no whole box", hint)
+            raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is not a whole box", hint)
         elsewhere = next((use for use in nest_uses if use.writes and loop not in use.around), None)
         if elsewhere is not None and not _is_all(box):
             raise illegal(f"{what}: `{elsewhere}`, outside of that loop, writes {buffer.name!r} too")
@@ -109,7 +109,7 @@ def _is_sure(inside: Sequence[Use], writes: Sequence[Use], box: Box, bounds: Bou
 
 
 def _cut_short(state: State, old: For, start: Expr, extent: Expr, bounds: Bounds) -> State:
-    """Where the last parts of a loop are smaller, as its extent is no multiple of theirs, they will have loops of their
+    """Where the last parts of a loop are smaller, as its extent is not a multiple of theirs, they get loops of their
     own.
     """
     form = affine(start)

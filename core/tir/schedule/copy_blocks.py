@@ -66,7 +66,7 @@ def decompose_padding(state: State, label: str) -> tuple[State, tuple[str, ...]]
     block, bounds, loops, store = _moves(state, label, what)
     if not isinstance(store.value, Select):
         raise illegal(f"{what}: it does not choose between two values")
-    inside, choice = _inside(store.value.condition, loops, bounds, what), store.value
+    inside, choice = _iterations_where(store.value.condition, loops, bounds, what), store.value
     names = state.names()
     nests: list[Stmt] = []
 
@@ -96,7 +96,7 @@ def decompose_padding(state: State, label: str) -> tuple[State, tuple[str, ...]]
     return state.put(block, seq(*nests)), tuple(labels)
 
 
-def _inside(condition: Expr, loops: Sequence[For], bounds: Bounds, what: str) -> dict[Var, tuple[Expr, Expr]]:
+def _iterations_where(condition: Expr, loops: Sequence[For], bounds: Bounds, what: str) -> dict[Var, tuple[Expr, Expr]]:
     """For loops, the first iteration in which a condition holds, and in how many it does."""
     ends = {loop.var: (const(0), loop.extent) for loop in loops}
     for part in clauses(condition):
@@ -136,7 +136,7 @@ def _bounded(part: Expr, ends: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[V
 
 def as_copy(state: State, label: str) -> State:
     """A block that moves elements as they are, as one copy."""
-    what = f"block {label!r} is no copy"
+    what = f"block {label!r} is not a copy"
     block, bounds, loops, store = _moves(state, label, what)
     source = store.value
     if not isinstance(source, Load):

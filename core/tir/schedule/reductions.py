@@ -99,7 +99,7 @@ def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State,
     box = box_of(uses, bounds)
     asked = any(isinstance(stmt, If) for stmt in uses[0].around) and not _is_begun(site, outer, update)
     if not box.is_whole or asked:
-        raise illegal(f"{what}: what it adds to is no whole box", "peel or shrink tails instead of guarding them")
+        raise illegal(f"{what}: what it adds to is not a whole box", "peel or shrink tails instead of guarding them")
     names = state.names()
     dims = [dim for dim, side in enumerate(box.sides) if side.size > 1]
     shape = (count, *(box.sides[dim].size for dim in dims))

@@ -270,7 +270,7 @@ class Schedule:
     def vectorize(self, loop: Loop) -> None:
         """The iterations, which must not depend on one another, will be lanes of vectors.
 
-        The extent must be a constant at last. Where it is no power of two, as that of a peeled tail may be, there are
+        The final extent must be a constant. Where it is not a power of two, as that of a peeled tail may be, there are
         smaller vectors: the last may do once more what the one before has done. Parts of registers are unrolled.
         """
         self._keep(loops.vectorize(self._state, loop))

@@ -182,12 +182,12 @@ class _Matcher:
         if isinstance(a, Seq) and isinstance(b, Seq) and len(a.stmts) == len(b.stmts):
             return self.several(a.stmts, b.stmts, bindings)
         if isinstance(a, If) and isinstance(b, If) and (a.otherwise is None) == (b.otherwise is None):
-            return (done for one in self.expr(a.condition, b.condition, bindings) for done in self.inside(a, b, one))
+            return (done for one in self.expr(a.condition, b.condition, bindings) for done in self.children(a, b, one))
         if isinstance(a, Alloc) and isinstance(b, Alloc) and _alike(a.buffer, b.buffer):
-            return self.inside(a, b, bindings.more(allocated={**bindings.allocated, a.buffer: b.buffer}))
+            return self.children(a, b, bindings.more(allocated={**bindings.allocated, a.buffer: b.buffer}))
         return self.fails(bindings.size, f"`{headline(b)}` is not `{headline(a)}`")
 
-    def inside(self, a: Stmt, b: Stmt, bindings: _Bindings) -> Iterator[_Bindings]:
+    def children(self, a: Stmt, b: Stmt, bindings: _Bindings) -> Iterator[_Bindings]:
         return self.several(child_statements(a), child_statements(b), bindings)
 
     def several(self, a: Sequence[Stmt], b: Sequence[Stmt], bindings: _Bindings) -> Iterator[_Bindings]:

@@ -48,7 +48,7 @@ def lower(
     """The kernel that computes ``outputs``; see `prim_func`.
 
     Raises:
-        InternalError: a placeholder that is read is no parameter.
+        InternalError: a placeholder that is read is not a parameter.
     """
     stages = plan_stages(outputs, constants)
     constants = still_read(stages, outputs, constants)

@@ -156,7 +156,7 @@ def stage_kernel(
         inputs, outputs, constants: the parameters, as ``stages`` read them.
 
     Raises:
-        InternalError: a placeholder that is read is no parameter.
+        InternalError: a placeholder that is read is not a parameter.
     """
     return _Plain(stages, inputs, outputs, constants).kernel()
 
@@ -219,7 +219,7 @@ class _Plain:
         buffer = self.buffers.get(tensor)
         if buffer is None:
             if isinstance(tensor.definition, (Placeholder, Reshape)):
-                raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
+                raise InternalError(f"{tensor.name!r} is read and is not a parameter", where="tensor expression")
             self.held.append(tensor)
             buffer = self.buffers[tensor] = self.param("constant", tensor)
         return buffer

@@ -205,9 +205,9 @@ def reshape(base: Tensor, shape: Sequence[Dim]) -> Tensor:
     """A placeholder under another shape: the kernel's parameter has that shape then, which costs nothing.
 
     Raises:
-        InternalError: ``base`` is no placeholder, or has another number of elements.
+        InternalError: ``base`` is not a placeholder, or has another number of elements.
     """
-    require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is no placeholder")
+    require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is not a placeholder")
     result = Tensor(base.name, shape, base.dtype, Reshape(base))
     require(result.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
     return result

@@ -20,7 +20,7 @@ class TiledLoops:
 
     Args:
         tiles: how.
-        order: the loops of the axes that are no reduction, outermost first: over tiles that are all of their axis; as
+        order: the loops of the spatial axes, outermost first: over tiles that are all of their axis; as
             `Tiles.loops` has them; within an instruction.
         named: the loops by the names that `Tiles.loops` has for them.
         once: how many of ``order`` have one iteration, the first ones.
@@ -50,7 +50,7 @@ class TiledLoops:
 
 
 def tile_spatial_loops(schedule: Schedule, tiles: Tiles) -> TiledLoops:
-    """The loops of a nest that are no reduction, split and reordered as ``tiles`` say; those of reductions stay within.
+    """The spatial loops of a nest, split and reordered as ``tiles`` say; those of reductions stay within.
 
     Raises:
         ScheduleError: the schedule has no such loops, or the order is not legal.

@@ -31,7 +31,7 @@ def nest_of(
 
     Axes are the loops of the block. A block after it that uses its results element by element goes with them, by the
     same axes; one before it that copies part of an input into a buffer of the function's own tells where that begins,
-    and so how far it is padding. An index that is no sum of multiples of the axes counts as if it had all values.
+    and so how far it is padding. An index that is not a sum of multiples of the axes counts as if it had all values.
 
     Args:
         func: the function, before it is scheduled.

@@ -124,7 +124,7 @@ class Instruction:
         intrinsic: the instruction.
         values: what each of its variables is: the iterations of an axis that one execution does, by the axis' name, or
             a number. Axes that no variable stands for are done one at a time, unless they are in ``whole_axes``.
-        when: ``each`` step of all axes; once for each step of those that are no reduction, ``first`` before these begin
+        when: ``each`` step of all axes; once for each step of the spatial ones, ``first`` before these begin
             or ``last`` when they are done.
         whole_axes: axes that one execution does as a whole, without a variable, such as the lanes of an array.
     """

@@ -457,7 +457,7 @@ class _Search:
             yield from self._placed(places, (*at, place.depth), {**used, memory: taken}, waits, moves, below)
 
     def bound(self, waited: int, transferred: int) -> int:
-        """The least that a cut takes of which so many cycles are no transfers, and so many are."""
+        """The least that a cut takes of which so many cycles are not transfers, and so many are."""
         return (
             waited + transferred
             if self.costs.queue is None or not self.constraints.double_buffer

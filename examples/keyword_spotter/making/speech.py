@@ -161,7 +161,7 @@ def spoken(root: Path, voice: Voice, words: Sequence[str], folder: Path) -> list
     espeak-ng speaks all in one go, each a sentence of its own, and they are cut where PAUSE_SAMPLES are silent.
 
     Raises:
-        RuntimeError: these are not so many sounds as words, or one is no word by its length: a voice that is not there
+        RuntimeError: these are not so many sounds as words, or one is no word by its length: a voice that is missing
             speaks nothing, and says nothing.
     """
     program, path = root / "usr" / "bin" / voice.engine, folder / "said.wav"

@@ -284,7 +284,7 @@ def test_a_second_attempt_continues(
     monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
     monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
     with pytest.raises(ToolchainError, match="the C library 'mxu_fake' is missing or cannot be used"):
-        require_library(made, find_compiler(), "here")  # it is made now, and is no library
+        require_library(made, find_compiler(), "here")  # it is made now, and is not a library
     assert [path.name for path in folder.iterdir()] == ["libmxu_fake.so"]
     for text in "soon", "0", "inf":
         monkeypatch.setenv("UMA_MATRIX_UNIT_VERILATOR_S", text)

@@ -1,4 +1,4 @@
-"""The table of commands: what it encodes it decodes, and what is no command it refuses."""
+"""The table of commands: what it encodes it decodes, and what is not a command it refuses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Attention in one kernel: equal to its pieces' references, by gcc and clang, with every instruction set that runs
-here; and left in pieces where that is no gain."""
+here; and left in pieces where that is not a gain."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_large_scores_and_what_is_masked_out() -> None:
     ("outer", "extents", "target"),
     [
         ((2,), (1, 64, 16, 16), V3),  # keys are read once: there is nothing to gain
-        ((2,), (16, 64, 16, 33), V3),  # values that are no vectors
+        ((2,), (16, 64, 16, 33), V3),  # values that are not vectors
         ((2,), (521, 512, 16, 16), V3),  # a prime number of queries, whose scores the cache does not hold
         ((2,), (16, 63, 16, 32), V3),  # few keys
         ((2,), (16, 64, 16, 32), f"{V3} -opt=s"),

@@ -290,7 +290,7 @@ def beside() -> Fusion:
 
 REFUSED = {
     "are not known": lambda: unknown(fusion(ones(1, 1, 4, 2)), "w"),
-    "no number for each channel": lambda: unknown(fusion(ones(1, 1, 4, 2)), "b"),
+    "not a number for each channel": lambda: unknown(fusion(ones(1, 1, 4, 2)), "b"),
     "do not become int8 at once": alone,
     "not those of its channels": lambda: fusion(
         ones(1, 1, 4, 2), scale=FixedPoint((1 << 30,) * 2, (-8, -9), "double"), numbers={"axis": 1}
@@ -351,7 +351,7 @@ def test_instructions_are_about_what_the_emulator_counts(by_rows: bool, monkeypa
 def test_channels_by_rows_go_four_at_a_time() -> None:
     made = fusion(ones(3, 3, 1, 6), (1, 3, 3, 6), groups=6)
     paired(made)
-    with pytest.raises(Refused, match="6 channels are no multiple of 4"):
+    with pytest.raises(Refused, match="6 channels are not a multiple of 4"):
         paired(replace(made, by_rows=True))
 
 

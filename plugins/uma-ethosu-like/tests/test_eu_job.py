@@ -220,8 +220,8 @@ def _outside(model: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (_two_operators, "it is no model that Vela has put into one operator 'ethos-u'"),
-        (_other_operator, "it is no model that Vela has put into one operator 'ethos-u'"),
+        (_two_operators, "it is not a model that Vela has put into one operator 'ethos-u'"),
+        (_other_operator, "it is not a model that Vela has put into one operator 'ethos-u'"),
         (_few_inputs, "the operator has 4 inputs and 1 outputs"),
         (_float_output, "its type is none that the machine has"),
         (_no_plan, "it does not say where in memory inputs and outputs lie"),

@@ -211,7 +211,7 @@ def test_show_gives_json_and_takes_a_payload(tmp_path: Path, capsys: pytest.Capt
     [
         (["--input", "input0"], UsageError, "--input input0 names no input"),
         (["--input", "x=random:1"], UsageError, "--input x=random:1 names no input"),
-        (["--input", "input0=random:x"], UsageError, "random:x is no seed"),
+        (["--input", "input0=random:x"], UsageError, "random:x is not a seed"),
         (["--input", "input0=none.npy"], UsageError, "none.npy cannot be read: No such file"),
         (["--input", "input0={file}"], ModelError, "is no .npy, but several arrays"),
         (["--input", "input0={here}/bad.npy"], ModelError, "bad.npy is no .npy"),

@@ -99,7 +99,7 @@ def test_what_vela_does_not_compile(model: bytes, kind: type[UmaError], message:
 
 
 def test_what_is_no_model_for_it() -> None:
-    with pytest.raises(ModelError, match="this is no TFLite file"):
+    with pytest.raises(ModelError, match="this is not a TFLite file"):
         compile_model(b"PK\3\4 and more", 128)
     with pytest.raises(UsageError, match="there is no machine with 512 multipliers"):
         compile_model(addition(), 512)

@@ -193,7 +193,7 @@ def test_long_rows_take_slices_and_long_runs(program: Program) -> None:
         (b"", CUT, []),
         (written((7, 3)), END, []),
         (written((7, 3)) + b"\xff" * 20, END, []),
-        (written((7, 3)) + written(*head(4)), RESERVED, []),  # what follows is read on, and is no slice
+        (written((7, 3)) + written(*head(4)), RESERVED, []),  # what follows is read on, and is not a slice
         (written(*head(4)), RESERVED, []),
         (written(*head(divisor=6)), RESERVED, []),
         (written(*head(new_palette=0), (0, 16)), PALETTE, []),
@@ -215,7 +215,7 @@ def test_streams_by_hand(program: Program, stream: bytes, result: int, values: l
 
 
 def damaged(rng: np.random.Generator, streams: Sequence[bytes]) -> bytes:
-    """A stream that is cut, has other bits, is no stream, or goes on where it should end."""
+    """A stream that is cut, has other bits, is not a stream, or goes on where it should end."""
     stream = bytearray(streams[rng.integers(len(streams))])
     kind = rng.integers(4)
     if kind == 0:
@@ -313,7 +313,7 @@ def test_orders_agree_with_vela_at_length(program: Program, codec: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"ofm_block_depth": 12}, "blocks of 12 output channels are no multiple of 8"),
+        ({"ofm_block_depth": 12}, "blocks of 12 output channels are not a multiple of 8"),
         ({"ofm_block_depth": 0}, "blocks of 0 output channels"),
         ({"ifm_bits": 32}, "inputs have 8 or 16 bits, not 32"),
         ({"depthwise": True, "part_kernel": True}, "a depthwise kernel is not taken part by part"),

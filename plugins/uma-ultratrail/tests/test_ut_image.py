@@ -62,14 +62,14 @@ def test_the_check_sum_is_of_all_but_the_places() -> None:
 
 @pytest.mark.parametrize("size", [0, 16, 21])
 def test_what_is_too_short_is_no_network(size: int) -> None:
-    with pytest.raises(PluginError, match=f"{size} bytes are no network"):
+    with pytest.raises(PluginError, match=f"{size} bytes are not network"):
         describe(bytes(size))
 
 
 def test_other_lengths_are_no_network() -> None:
-    with pytest.raises(PluginError, match="are no network"):
+    with pytest.raises(PluginError, match="are not network"):
         describe(IMAGE.blob().data + bytes(4))
-    with pytest.raises(PluginError, match="are no network"):
+    with pytest.raises(PluginError, match="are not network"):
         describe(b"\0" + IMAGE.blob().data[1:])
 
 

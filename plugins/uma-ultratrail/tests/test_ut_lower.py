@@ -113,7 +113,7 @@ def test_other_patterns_are_refused() -> None:
     inside = var("p", 1, 9, 8)
     match = Call(composite(conv(inside), inside, name="npu.conv"), [X])
     region = region_of(match, X)
-    with pytest.raises(Refuse, match=r"'npu\.conv' is no pattern of 'ultra_trail'") as caught:
+    with pytest.raises(Refuse, match=r"'npu\.conv' is not a pattern of 'ultra_trail'") as caught:
         lower(region, MACHINE, module_of(region, var("given", 1, 9, 8)))
     assert caught.value.at is match
 

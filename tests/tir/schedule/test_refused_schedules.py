@@ -311,7 +311,7 @@ CASES: dict[str, Case] = {
     "guarded sum": (
         ODD,
         lambda s: (s.decompose_reduction("sum", "i"), s.rfactor("k")),
-        "loop 'k' cannot be factored: what it adds to is no whole box",
+        "loop 'k' cannot be factored: what it adds to is not a whole box",
     ),
     # moves
     "reads nothing": (
@@ -321,7 +321,7 @@ CASES: dict[str, Case] = {
     ),
     "itself": (STAGES, lambda s: s.compute_at("first", "a"), "one is within the other"),
     "goes on": (MATMUL, lambda s: s.reverse_compute_at("out", "k"), "'t' is not done in one iteration of it: loop 'k'"),
-    "no box": (SOME, lambda s: s.reverse_compute_at("use", "c"), "written of 'v' in one iteration is no whole box"),
+    "no box": (SOME, lambda s: s.reverse_compute_at("use", "c"), "written of 'v' in one iteration is not a whole box"),
     "turned": (
         STAGES,
         lambda s: (s.split("b", 2), s.reverse_compute_at("flip", "b_o")),
@@ -682,7 +682,7 @@ CASES: dict[str, Case] = {
     "layout": (
         MATMUL,
         lambda s: s.cache_read("sum", "x", layout=(0, 0)),
-        "(0, 0) is no order of the 2 dimensions of 'x'",
+        "(0, 0) is not an order of the 2 dimensions of 'x'",
     ),
     "used outside": (
         MATMUL,

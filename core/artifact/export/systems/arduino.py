@@ -48,7 +48,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     """Write the library.
 
     Raises:
-        UsageError: the artifact is no library of C for one machine.
+        UsageError: the artifact is not a library of C for one machine.
     """
     record, parts = artifact.record, firmware(artifact)
     title = record.name.strip("_")[:63] or "model"

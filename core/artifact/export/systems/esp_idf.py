@@ -52,7 +52,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     """Write the component.
 
     Raises:
-        UsageError: the artifact is no library of C for one machine.
+        UsageError: the artifact is not a library of C for one machine.
     """
     record, parts = artifact.record, firmware(artifact)
     head = f"/* Runs the model {record.name} once, on zeros, and prints what it gives. */\n#include <stdio.h>\n"

@@ -86,7 +86,7 @@ def firmware(artifact: Artifact) -> Firmware:
     record, how = artifact.record, artifact.record.compile
     reason = needs_hand(artifact)
     if reason is None and (brought := [name for host in how.hosts for name in host.objects]):
-        reason = f"a plugin made {brought[0]!r} of it, which is no source"
+        reason = f"a plugin made {brought[0]!r} of it, which is not a source"
     if reason is None and (names := [row.name for row in how.libraries if row.name != "m"]):
         reason = f"it calls the library {names[0]!r}, which a package of sources does not have"
     if reason is not None:

@@ -46,7 +46,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     """Write the library.
 
     Raises:
-        UsageError: the artifact is no library of C for one machine, all of which is compiled in one way.
+        UsageError: the artifact is not a library of C for one machine, all of which is compiled in one way.
     """
     record, parts = artifact.record, firmware(artifact)
     flags = [list(one) for one in parts.flags.values()]

@@ -78,7 +78,7 @@ def export(artifact: Artifact, folder: Path) -> None:
     """Write the module.
 
     Raises:
-        UsageError: the artifact is no library of C for one machine.
+        UsageError: the artifact is not a library of C for one machine.
     """
     record, parts = artifact.record, firmware(artifact)
     name, option = record.name, f"UMA_{record.name.upper()}"

@@ -52,7 +52,7 @@ def verilate(texts: dict[str, str], sizes: tuple[int, int, int], output: Path) -
         output: where it goes.
 
     Raises:
-        UsageError: the limit of time is no number of seconds.
+        UsageError: the limit of time is not a number of seconds.
         ToolchainError: Verilator, or the C++ compiler and make that it calls, is missing or fails.
     """
     where = "target kind 'matrix_unit', impl=rtl"

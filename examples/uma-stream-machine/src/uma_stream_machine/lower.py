@@ -49,7 +49,7 @@ class Region:
         chunk_bytes: half of the weight memory.
 
     Raises:
-        Refuse: there is something in it that is no match.
+        Refuse: there is something in it that is not a match.
     """
 
     def __init__(self, region: MatchedRegion, chunk_bytes: int) -> None:

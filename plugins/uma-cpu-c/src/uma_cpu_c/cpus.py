@@ -151,7 +151,7 @@ def _extended(target: Target, mcpu: str | None, triple: str | None) -> tuple[str
         raise UsageError(text, hint="give the whole architecture, for example -cflags=-march=rv64imafdc")
     for one in mattr:
         if one[1:] not in extensions_known:
-            text = f"{one!r} of -mattr is no extension of {mcpu or machine} that is known"
+            text = f"{one!r} of -mattr is not an extension of {mcpu or machine} that is known"
             raise UsageError(text, hint=f"there are {', '.join(extensions_known)}")
     if is_x86:
         return mcpu, (*flags, *(f"-m{'' if one[0] == '+' else 'no-'}{one[1:]}" for one in mattr))

@@ -133,7 +133,7 @@ def _window_of(
 ) -> _Window | None:
     """``call`` as a window; None where it is of another form, or the CPU has nothing for it."""
     attrs, channels = call.attrs, data.shape[-1]
-    # Weights less their zero point are no bytes.
+    # Weights less their zero point are not bytes.
     fitting = (rows for name, rows in _ROWS.items() if name in features)
     how = next((rows for rows in fitting if rows.weight == "int16" or not attrs.kernel_zero_point), None)
     if how is None or not data.dtype == weight.dtype == "int8" or not attrs.groups == channels == call.shape[-1]:

@@ -52,12 +52,12 @@ def depth_rows(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Ten
         numbers: what is known of each channel, as the products have it.
 
     Raises:
-        Refused: its channels are no multiple of four.
+        Refused: its channels are not a multiple of four.
     """
     (_, height, width, channels), (_, down, across, _) = data.shape, layer.call.shape
     attrs = layer.call.attrs
     if channels % 4:
-        raise Refused(f"its {channels} channels are no multiple of 4, and go four at a time")
+        raise Refused(f"its {channels} channels are not a multiple of 4, and go four at a time")
     (stride_down, stride), (top, left, _, _) = attrs.strides, attrs.padding
     parameters = _parameter_table(weight, numbers, channels)
     zeros = te.compute((channels,), lambda _: Imm(attrs.input_zero_point, "int8"), "zeros")

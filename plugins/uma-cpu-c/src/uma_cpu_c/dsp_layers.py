@@ -70,7 +70,7 @@ def layer_of(fusion: Fusion) -> Layer:
     if chain and chain[0].op_name == "add" and call in chain[0].args:
         bias = next((arg for arg in chain[0].args if arg is not call), call)
         if bias not in fusion.known or bias.tensor.size != call.shape[-1] or bias.shape[-1] != call.shape[-1]:
-            raise Refused("what is added to its sums is no number for each channel that is known")
+            raise Refused("what is added to its sums is not a number for each channel that is known")
         call_end: Expr = chain.pop(0)
     else:
         call_end = call

@@ -45,7 +45,7 @@ def mve(fusion: Fusion, features: Collection[str]) -> ScheduledKernel | Declined
         else:
             outcome = mve_products(fusion) if groups == 1 else f"its channels are in {groups} groups"
     except ScheduleError:
-        # Loops that simplify to something else, such as those of one iteration, are no instruction.
+        # Loops that simplify to something else, such as those of one iteration, are not instruction.
         outcome = "its loops simplify to others than the instructions have"
     return _declined(outcome) if isinstance(outcome, str) else outcome
 

@@ -33,7 +33,7 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> ScheduledKernel | str:
         weights: of the anchor, int8, without a zero point.
 
     Raises:
-        ScheduleError: loops are no instruction.
+        ScheduleError: loops are not instruction.
     """
     call = fusion.anchor
     assert call is not None

@@ -29,7 +29,7 @@ def mve_products(fusion: Fusion) -> ScheduledKernel | str:
     that are known and have no zero point; or why it has no form here.
 
     Raises:
-        ScheduleError: loops are no instruction.
+        ScheduleError: loops are not instruction.
     """
     call = fusion.anchor
     assert call is not None

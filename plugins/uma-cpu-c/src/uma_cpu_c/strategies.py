@@ -243,7 +243,7 @@ def _pixels(product: Product) -> int:
 
 
 def _worthwhile(fusion: Fusion, product: Product) -> bool:
-    """Whether weights that are no constants, which are brought into order in each run, are read often enough."""
+    """Whether weights that are not constants, which are brought into order in each run, are read often enough."""
     assert fusion.anchor is not None
     enough = _OFTEN if fusion.anchor.dtype == "float32" else _OFTEN // 2
     return is_known(fusion) or math.prod(product.shape[product.batches : -1]) >= enough

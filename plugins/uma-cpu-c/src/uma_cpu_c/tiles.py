@@ -132,6 +132,6 @@ def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Ti
 
 
 def _pieces(channels: int, lanes: int) -> int:
-    """Vectors that so many channels are made in: what fills none is two that overlap, if it is no power of two."""
+    """Vectors that so many channels are made in: what fills none is two that overlap, if it is not a power of two."""
     whole, rest = divmod(channels, lanes)
     return whole + min(rest.bit_count(), 2)

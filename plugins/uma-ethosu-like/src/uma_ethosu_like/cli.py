@@ -284,7 +284,7 @@ def _array(source: str, tensor: Tensor) -> np.ndarray:
     if source.startswith(_RANDOM):
         seed = source.removeprefix(_RANDOM)
         if not seed.isascii() or not seed.isdigit():
-            raise UsageError(f"{source} is no seed", where=f"--input {tensor.name}", hint="random:7")
+            raise UsageError(f"{source} is not a seed", where=f"--input {tensor.name}", hint="random:7")
         limits = np.iinfo(tensor.dtype)
         values = np.random.default_rng(int(seed)).integers(limits.min, limits.max, tensor.shape, tensor.dtype, True)
         return np.asarray(values)

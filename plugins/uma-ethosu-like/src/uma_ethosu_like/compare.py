@@ -72,7 +72,7 @@ def compare(file: Path, macs: int) -> Comparison:
 
     Raises:
         UsageError: the file cannot be read; Vela or LiteRT is not installed; there is no such machine.
-        ModelError: it is no model, Vela leaves some of it to a CPU, or LiteRT cannot run it.
+        ModelError: it is not a model, Vela leaves some of it to a CPU, or LiteRT cannot run it.
         UmaError: what `uma.build`, `compile_model` and `simulate` raise.
     """
     where = str(file)

@@ -29,7 +29,7 @@ FAULTS = {
     7: "the stream has no end",
     8: "an operation uses bytes outside of its region",
     9: "an operation writes into a region that may only be read",
-    10: "an address or a stride is no multiple of what it has to be",
+    10: "an address or a stride is not a multiple of what it has to be",
     11: "sizes of an operation do not belong together",
     12: "a block does not fit the shared memory, or is not made of micro-blocks",
     13: "weights do not decompress, or are not as many as the operation takes",

@@ -130,7 +130,7 @@ def raw_payload(data: bytes, where: str) -> bytes:
     """The payload in Vela's raw output, for whichever machine of the family it is.
 
     Raises:
-        ModelError: it is no raw output.
+        ModelError: it is not a raw output.
     """
     return _archive(data, where).bytes("cmd_data")
 
@@ -267,7 +267,7 @@ def _read_raw(data: bytes, where: str) -> Job:
 # --- TFLite files ----------------------------------------------------------------------------------------------------
 
 _BAD_FLATBUFFER = (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError)
-# What reading outside of the file, or what is no offset, number or vector, ends in; the accessors check nothing.
+# What reading outside of the file, or what is not an offset, number or vector, ends in; the accessors check nothing.
 
 _DTYPES = {2: "int32", 3: "uint8", 7: "int16", 9: "int8"}
 """By the schema's numbers."""
@@ -294,7 +294,7 @@ def _job_of(model: Any, where: str) -> Job:
     code = model.OperatorCodes(graph.Operators(0).OpcodeIndex()).CustomCode() if one else None
     if code != b"ethos-u":
         raise ModelError(
-            "it is no model that Vela has put into one operator 'ethos-u'",
+            "it is not a model that Vela has put into one operator 'ethos-u'",
             where=where,
             hint="compile it with Vela; what Vela leaves to a CPU does not run here",
         )

@@ -121,7 +121,7 @@ def plan_region(region: MatchedRegion) -> Plan:
     """The operations of a region, on whole maps.
 
     Raises:
-        Refuse: there is something in it that is no match.
+        Refuse: there is something in it that is not a match.
     """
     params, results = region.function.params, region.results
     storages: dict[Expr, Storage] = {}

@@ -97,7 +97,7 @@ def compile_model(
     Raises:
         UsageError: Vela is not installed, or another version of it; or there is no such machine.
         LeftToCPU: Vela leaves some of it to a CPU.
-        ModelError: it is no model.
+        ModelError: it is not a model.
         ToolchainError: Vela failed.
     """
     if macs not in CONFIGURATIONS:
@@ -134,7 +134,7 @@ def export_model(
 def _raw_output(model: bytes, accelerator: str, arena_cache_bytes: int | None, where: str) -> tuple[bytes, int | None]:
     """What Vela writes, and the cycles that it expects, if it says so."""
     if model[4:8] != b"TFL3":
-        raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3", where=where)
+        raise ModelError("this is not a TFLite file: the bytes 4 to 7 are not TFL3", where=where)
     if len(model) > MAX_BYTES:
         raise ModelError(f"it has more than {MAX_BYTES} bytes", where=where)
     _check_version()

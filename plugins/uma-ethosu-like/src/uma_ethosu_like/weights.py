@@ -45,7 +45,7 @@ class Order:
     def __post_init__(self) -> None:
         wrong = None
         if self.ofm_block_depth < 1 or self.ofm_block_depth % self.ofm_ublock_depth:
-            wrong = f"blocks of {self.ofm_block_depth} output channels are no multiple of {self.ofm_ublock_depth}"
+            wrong = f"blocks of {self.ofm_block_depth} output channels are not a multiple of {self.ofm_ublock_depth}"
         elif self.ifm_bits not in (8, 16):
             wrong = f"inputs have 8 or 16 bits, not {self.ifm_bits}"
         elif self.depthwise and self.part_kernel:

@@ -63,7 +63,7 @@ FAULTS = {
     5: "oneDNN failed in a run",
     6: "oneDNN does not need what it was asked to do",
     7: "oneDNN does not take tensors of this kind",
-    64: "this is no oneDNN 3",
+    64: "this is not an oneDNN 3",
     65: "there is no memory left",
     66: "this CPU has no 8-bit dot products (VNNI), and without them int8 sums of oneDNN are not exact; "
     "build with -int8=false",

@@ -100,16 +100,16 @@ def describe(data: bytes) -> list[tuple[int, str]]:
     """A blob with its places filled in, as rows of offset and text, for ``uma explain --stream``.
 
     Raises:
-        PluginError: it is no network, or damaged; a register is illegal.
+        PluginError: it is not a network, or damaged; a register is illegal.
     """
     if len(data) < _HEAD.size or len(data) % 4:
-        raise PluginError(f"{len(data)} bytes are no network")
+        raise PluginError(f"{len(data)} bytes are not network")
     magic, crc, counts, n_weights, n_biases = _HEAD.unpack_from(data)
     n_layers, n_loads, n_stores = counts & 0xFF, counts >> 8 & 0xFF, counts >> 16
     registers = _HEAD.size + 4 * (n_loads + n_stores)
     end = -(-(registers + 8 * n_layers + n_weights + n_biases) // 4) * 4
     if magic != MAGIC or len(data) != end + 8 * (n_loads + n_stores):
-        raise PluginError(f"{len(data)} bytes are no network")
+        raise PluginError(f"{len(data)} bytes are not network")
     if binascii.crc32(data[_CHECKED_FROM:end]) != crc:
         raise PluginError("the network is damaged: its check sum is another")
     rows = [(0, f"network: {n_layers} layers, {n_weights} bytes of weights, {n_biases} bytes of biases")]

@@ -30,7 +30,7 @@ def planned(region: MatchedRegion, machine: Machine, spans: Spans | None = None)
         spans: the layers of the model that it is in, for names of layers.
 
     Raises:
-        Refuse: there is something in it that is no match, or a map is reshaped on its way.
+        Refuse: there is something in it that is not a match, or a map is reshaped on its way.
     """
     ranges: Ranges = {}
     nodes = [_node(match, machine, ranges, spans or Spans()) for match in region.matches]
